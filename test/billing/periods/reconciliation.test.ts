@@ -1,21 +1,27 @@
+import { insertReconciliation } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { sql } from "../../../db/sql.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
+import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
+import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import {
+  defaultSpan,
   listStreamsNeedingAttention,
   reconcileUsage,
 } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { insertReconciliation } from "../../../db/billing/reconciliation/reconciliations.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
-import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
-import { SERVICE } from "../../../domain/accounts/audit.ts";
-import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
 
 const test = testWithDatabase();
+
+const signal = new AbortController().signal;
 
 test("reconciliation finds no drift if the processor has what was delivered", async (t) => {
   const { register, refund, drain, pass, deps, stream, customerId } = await setUpBilling(t);
@@ -26,11 +32,7 @@ test("reconciliation finds no drift if the processor has what was delivered", as
   await register(3);
   pass(3600);
 
-  const { streams } = await reconcileUsage(
-    deps,
-    { accountId: stream.accountId },
-    new AbortController().signal,
-  );
+  const { streams } = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
   t.is(streams.length, 1);
   t.like(streams[0], {
@@ -54,11 +56,7 @@ test("reconciliation reports the minutes in which the processor differs", async 
   pass(3600);
   await reportElsewhere(2, second);
 
-  const { streams } = await reconcileUsage(
-    deps,
-    { accountId: stream.accountId },
-    new AbortController().signal,
-  );
+  const { streams } = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
   const minute = second - (second % 60);
   t.like(streams[0], { delivered: 10, processorQuantity: 12, drift: 2 });
@@ -79,16 +77,8 @@ test("reconciliation reports a stream whose usage cannot be read, and compares i
     body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
   });
 
-  const first = await reconcileUsage(
-    deps,
-    { accountId: stream.accountId },
-    new AbortController().signal,
-  );
-  const second = await reconcileUsage(
-    deps,
-    { accountId: stream.accountId },
-    new AbortController().signal,
-  );
+  const first = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
+  const second = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
   t.like(first.streams[0], { delivered: 7, processorQuantity: null, drift: null });
   t.regex(first.streams[0]?.error ?? "", /No such customer/u);
@@ -106,11 +96,7 @@ test("the drift of many minutes is reported as a whole, with its first twenty mi
   await drain();
   pass(3600);
 
-  const { streams } = await reconcileUsage(
-    deps,
-    { accountId: stream.accountId },
-    new AbortController().signal,
-  );
+  const { streams } = await reconcileUsage(deps, { accountId: stream.accountId }, signal);
 
   t.is(streams.length, 1);
   t.like(streams[0], { delivered: 250, processorQuantity: 275, drift: 25, error: null });
@@ -128,8 +114,7 @@ const LAGGING = { summaryDelaySeconds: 120 };
 
 test("a refund delivered a minute ago is no drift while the processor's sums may lag", async (t) => {
   const { deps, stream, register, refund, drain, pass } = await setUpBilling(t, LAGGING);
-  const reconcile = async () =>
-    (await reconcileUsage(deps, stream, new AbortController().signal)).streams;
+  const reconcile = async () => (await reconcileUsage(deps, stream, signal)).streams;
   const id = await register(7);
   await drain();
   pass(3600);
@@ -157,7 +142,7 @@ test("a difference that lag cannot explain is drift, even if other usage of that
   await refund(id, 2);
   await drain();
 
-  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+  const { streams } = await reconcileUsage(deps, stream, signal);
 
   t.like(streams[0]?.differences[0], { ours: 5, processor: 10, mayLag: false });
   t.is(listStreamsNeedingAttention(streams).length, 1);
@@ -181,7 +166,7 @@ test("twenty lagging minutes need attention, because further minutes may hide dr
   }
   await drain();
 
-  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+  const { streams } = await reconcileUsage(deps, stream, signal);
 
   t.deepEqual(
     streams[0]?.differences.map(({ mayLag }) => mayLag),
@@ -193,9 +178,7 @@ test("twenty lagging minutes need attention, because further minutes may hide dr
 test("usage that never arrives is drift once the processor's sums can no longer lag", async (t) => {
   const { deps, stream, register, drain, pass, double } = await setUpBilling(t, LAGGING);
   const problems = async () =>
-    listStreamsNeedingAttention(
-      (await reconcileUsage(deps, stream, new AbortController().signal)).streams,
-    );
+    listStreamsNeedingAttention((await reconcileUsage(deps, stream, signal)).streams);
   await register(7);
   pass(3600);
   double.control.addFault({ kind: "reject_later" });
@@ -220,12 +203,11 @@ test("each poll after the first compares only the streams that drifted in the on
   await drainUsage(
     deps,
     { accountId: other, mode: "test", meter: "bottle" },
-    { signal: new AbortController().signal, onResult: () => undefined },
+    { signal, onResult: () => undefined },
   );
   pass(3600);
   const id = crypto.randomUUID();
-  const poll = (isFinal: boolean) =>
-    runReconciliation(deps, { id, isFinal }, new AbortController().signal);
+  const poll = (isFinal: boolean) => runReconciliation(deps, { id, isFinal }, signal);
 
   const first = await poll(false);
   const second = await poll(false);
@@ -258,7 +240,7 @@ test("an acknowledged difference is reported again only if it changes", async (t
     const { drifting } = await runReconciliation(
       deps,
       { id, isFinal: true, accountId, span },
-      new AbortController().signal,
+      signal,
     );
     return { drifting, stored: await readReconciliation(deps.db, id) };
   };
@@ -293,7 +275,7 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
     const { db, clock } = deps;
     const span = { start: end - 7200, end };
     const options = { id, isFinal: true, accountId, span };
-    await runReconciliation({ db, clock, billing }, options, new AbortController().signal);
+    await runReconciliation({ db, clock, billing }, options, signal);
     // A stored one is returned as it is.
     const startedAt = clock.now();
     return insertReconciliation(db, { id, isComplete: false, span, startedAt });
@@ -333,13 +315,58 @@ test("a customer that moves to another account is no drift", async (t) => {
   await drainUsage(
     deps,
     { ...stream, accountId: successor },
-    { signal: new AbortController().signal, onResult: () => undefined },
+    { signal, onResult: () => undefined },
   );
   pass(3600);
 
-  const { streams } = await reconcileUsage(deps, {}, new AbortController().signal);
+  const { streams } = await reconcileUsage(deps, {}, signal);
 
   const own = streams.filter((compared) => compared.customerId === customerId);
   t.is(own.length, 1);
   t.like(own[0], { delivered: 10, processorQuantity: 10, drift: 0, error: null });
+});
+
+test("a reconciliation that yields reads sums in parts, and reports the same", async (t) => {
+  const { db } = t.context;
+  const now = systemClock.now();
+  const clock = { now: () => now };
+  const span = defaultSpan(now);
+  const { id: equal } = await createTestOrganization(db, { name: "Equal" });
+  const { id: drifting } = await createTestOrganization(db, { name: "Drifting" });
+  // One event in each quarter of an hour, from the first to the last second of the span.
+  await db.query(sql.typeAlias("void")`
+    WITH sealed AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      SELECT
+        account_id, 'live', 'tree', least(second, ${span.end - 1}), 1, 3,
+        account_id || ':' || second, 'ledger', 'delivered', now(), now()
+      FROM unnest(${sql.array([equal, drifting], "uuid")}) AS account_id
+      CROSS JOIN generate_series(${span.start}::bigint, ${span.end}::bigint, 900) AS second
+      RETURNING identifier, account_id, second, quantity
+    )
+    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+    SELECT identifier, account_id, 'live', 'tree', second, quantity, now()
+    FROM sealed
+    -- One event of one account is not in the ledger.
+    WHERE NOT (account_id = ${drifting} AND second = ${span.start})
+  `);
+  const pace = createYieldingPace();
+  const reconcile = async (given: { readonly pace?: typeof pace }) => {
+    const billing = createBilling({ db, stripe: null, ...given });
+    const { streams } = await reconcileUsage({ db, clock, billing, ...given }, { span }, signal);
+    return streams.filter(({ accountIds }) => [equal, drifting].includes(accountIds[0]));
+  };
+
+  const usual = await reconcile({});
+  t.deepEqual(
+    usual.map(({ accountName, drift }) => ({ accountName, drift })),
+    [
+      { accountName: "Drifting", drift: -3 },
+      { accountName: "Equal", drift: 0 },
+    ],
+  );
+  t.deepEqual(await reconcile({ pace }), usual);
+  // 35 days in parts of an hour for our sums, and of a day for the ledger's of two streams.
+  t.true(pace.stepCount() > 35 * 24 + 2 * 35, String(pace.stepCount()));
 });
