@@ -1,0 +1,376 @@
+import { chmod } from "node:fs/promises";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import type { Fields } from "./importLine.ts";
+import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const newKey = (): string => `old_${crypto.randomUUID()}`;
+
+test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  const env = { DATABASE_URL: databaseUrl };
+  const key = newKey();
+  t.is((await call("GET", "/plant/trees", { key })).status, 403);
+  const importKey = (mode: string) =>
+    runImpact(["import", "key", "--org", id, "--mode", mode, "--json"], {
+      env,
+      stdin: `${key}\r\n`,
+    });
+  const run = await importKey("test");
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(readJson(run), { mode: "test", key: "old_…", new: true });
+  t.false((run.stdout + run.stderr).includes(key));
+
+  // The key was sent before it was imported, so it counts as unknown for up to a second.
+  await eventually(async () => (await call("GET", "/plant/trees", { key })).status === 200);
+  const planted = await call("POST", "/plant/trees", { key, body: { count: 3 } });
+  t.is(planted.status, 200);
+  t.is((await call("GET", "/plant/trees", { key: `Bearer ${key}` })).status, 200);
+  t.is((await call("GET", "/dashboard_url", { key })).body["org_id"], id);
+
+  t.like(readJson(await importKey("test")), { new: false });
+  const otherMode = await importKey("live");
+  t.is(otherMode.exitCode, 1);
+  t.regex(otherMode.stderr, /the account has this key in test mode/u);
+  const rows = await db.any(sql.type(z.strictObject({ row: z.string() }))`
+    SELECT api_key::text AS row FROM api_key WHERE account_id = ${id}
+    UNION ALL
+    SELECT audit_entry::text FROM audit_entry WHERE account_id = ${id}
+  `);
+  t.true(rows.some(({ row }) => row.includes("import.key")));
+  t.false(rows.some(({ row }) => row.includes(key.slice(0, 8))));
+});
+
+test("a key of another account, a revoked key and an unusable key are refused", async (t) => {
+  const { databaseUrl } = t.context;
+  const one = await setUpImport(t);
+  const other = await setUpImport(t);
+  const importKey = (id: string, stdin: string) =>
+    runImpact(["import", "key", "--org", id, "--mode", "live", "--json"], {
+      env: { DATABASE_URL: databaseUrl },
+      stdin,
+    });
+  const key = newKey();
+  const imported = z.looseObject({ id: z.string() }).parse(readJson(await importKey(one.id, key)));
+  t.regex((await importKey(other.id, key)).stderr, /belongs to another account/u);
+  await one.impact("key", "revoke", imported.id);
+  t.regex((await importKey(one.id, key)).stderr, /was revoked here/u);
+  for (const unusable of ["", "short", `two words ${key}`, "é".repeat(20), "x".repeat(257)]) {
+    const run = await importKey(one.id, unusable);
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /must be 16 to 256 visible ASCII characters/u);
+  }
+  t.regex((await importKey(one.id, `PROD-${key}`)).stderr, /prefix PROD- is a store's key/u);
+  t.regex((await importKey(one.id, `${key}\n${newKey()}`)).stderr, /one secret on one line/u);
+});
+
+test("a key file must be readable by its owner only", async (t) => {
+  const { id, impact } = await setUpImport(t);
+  const path = await writeTestFile(t, "key", `${newKey()}\n`);
+  const importKey = () =>
+    impact("import", "key", "--org", id, "--mode", "live", "--key-file", path, "--json");
+  await chmod(path, 0o644);
+  const refused = await importKey();
+  t.is(refused.exitCode, 2);
+  t.regex(refused.stderr, /Other users can read/u);
+  await chmod(path, 0o600);
+  t.is((await importKey()).exitCode, 0);
+});
+
+test("a store keeps its key, and an imported key of an organization has the wrong type for stores", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await setUpImport(t);
+  const { get } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const env = { DATABASE_URL: databaseUrl };
+  const [storeKey, organizationKey] = [newKey(), newKey()];
+  await runImpact(["import", "key", "--store", store.domain, "--mode", "test"], {
+    env,
+    stdin: storeKey,
+  });
+  await runImpact(["import", "key", "--org", id, "--mode", "test"], {
+    env,
+    stdin: organizationKey,
+  });
+  const verify = (key: string) => get("/app/api/verify", { api_key: key, shop_name: store.domain });
+  t.like((await verify(storeKey)).body, { shop_domain: store.domain, key_mode: "TEST" });
+  t.like(await verify(organizationKey), { status: 401, body: { code: "WRONG_KEY_TYPE" } });
+  t.like(await verify(newKey()), { status: 401, body: { code: "INVALID_KEY" } });
+});
+
+test("old addresses of a dashboard redirect to it", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key, impact } = await setUpImport(t);
+  const other = await setUpImport(t);
+  const { call, url } = await startStandaloneApi(t, { db });
+  const slug = `Old_Slug.${id}`;
+  const get = (path: string) => fetch(`${url}/dashboard/${path}`, { redirect: "manual" });
+  t.is((await get(slug)).status, 404);
+  const run = await impact("import", "slug", slug, "--org", id);
+  t.is(run.exitCode, 0, run.stderr);
+  const dashboard = String((await call("GET", "/dashboard_url", { key })).body["dashboard_url"]);
+  // The process remembers for some seconds that the slug was unknown.
+  await eventually(async () => (await get(slug)).status === 301);
+  for (const suffix of ["", ".json", "/badge.svg", "/card"]) {
+    const response = await get(`${slug}${suffix}`);
+    t.is(response.status, 301);
+    t.is(response.headers.get("Location"), `${dashboard}${suffix}`);
+    t.is((await fetch(`${url}/dashboard/${slug}${suffix}`)).status, 200);
+  }
+  // What existed only on the old server leads to the dashboard.
+  for (const rest of ["/", "/evidence", "/badge.png", "/embed/card.html?size=2"]) {
+    const response = await get(`${slug}${rest}`);
+    t.is(response.status, 301, rest);
+    t.is(response.headers.get("Location"), dashboard);
+  }
+  t.is((await get(`${dashboard.split("/").at(-1)}/evidence`)).status, 404);
+  t.is((await impact("import", "slug", slug, "--org", id)).exitCode, 0);
+  const taken = await impact("import", "slug", slug, "--org", other.id);
+  t.is(taken.exitCode, 1);
+  t.regex(taken.stderr, /leads to another dashboard/u);
+  const current = dashboard.split("/").at(-1) ?? "";
+  t.is((await impact("import", "slug", current, "--org", other.id)).exitCode, 1);
+  t.is((await get("a%00b")).status, 404);
+  t.is((await impact("import", "slug", "a/b", "--org", id)).exitCode, 2);
+});
+
+const ANN = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: "7" };
+
+const RECORDS = [
+  {
+    kind: "tree",
+    id: "rec/1",
+    count: 4,
+    refunded_count: 1,
+    created_at: "2024-05-01T10:00:00.000Z",
+    order_id: "#1001",
+    notes: "loyalty",
+    unit_price_cents: 45,
+    idempotency_key: "write-1",
+    ...ANN,
+  },
+  {
+    kind: "bottle",
+    id: "rec/1",
+    count: 10,
+    created_at: "2024-05-02T10:00:00.000Z",
+    unit_price_cents: 9,
+    ...ANN,
+  },
+  {
+    kind: "donation",
+    id: "gift-1",
+    amount_cents: 250,
+    nonprofit_id: "n",
+    charity_name: "C",
+    created_at: "2024-05-03T10:00:00.000Z",
+    ...ANN,
+  },
+];
+
+const importForStore = (
+  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  store: string,
+  lines: readonly object[],
+  ...options: readonly string[]
+) =>
+  runImpact(["import", "history", "-", "--store", store, "--json", ...options], {
+    env: { DATABASE_URL: databaseUrl },
+    stdin: linesOf(...lines.map((line) => ({ ...line }))),
+  });
+
+test("a store's imported records are in its lists, statistics, evidence and reversals", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const run = await importForStore(t, store.domain, RECORDS);
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), { new: 3 });
+  t.like(summaryOf(await importForStore(t, store.id, RECORDS)), { new: 0, known: 3 });
+
+  const trees = await get("/app/api/plant?customer=ann@example.com&order_id=1001", store.live);
+  t.deepEqual(rowsIn(trees.body, "trees"), [
+    {
+      id: "rec/1",
+      count: 4,
+      refunded_count: 1,
+      created_at: "2024-05-01T10:00:00.000Z",
+      order_id: "#1001",
+      notes: "loyalty",
+      ...ANN,
+    },
+  ]);
+  const stats = await get("/app/api/impact/stats?customer_id=7", store.live);
+  t.like(stats.body, { trees: 3, plastic_bottles: 10, donations: 2.5 });
+  t.deepEqual((await get("/app/api/plant", store.test)).body["trees"], []);
+  const evidence = await get(
+    `/app/api/evidence?tree_id=${encodeURIComponent("rec/1")}`,
+    store.live,
+  );
+  t.like(evidence.body, { tree_id: "rec/1", created_at: "2024-05-01T10:00:00.000Z" });
+  t.like((await get("/app/api/evidence", store.live)).body, { tree_id: "rec/1" });
+
+  const balance = async () => (await get("/app/api/balance", store.live)).body;
+  t.like(await balance(), { balance_cents: 1000 });
+  const reversal = await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
+  t.is(reversal.status, 200);
+  t.like(await balance(), { balance_cents: 1090 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1 });
+
+  // The reversal came after the import, so the history no longer agrees.
+  const file = await writeTestFile(t, "store.ndjson", linesOf(...RECORDS));
+  const verified = await runImpact(["verify-import", file, "--store", store.domain, "--json"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+  t.is(verified.exitCode, 1);
+  t.regex(verified.stderr, /differ in 1 sums, and 0 totals/u);
+});
+
+test("a store that repeats a key from before the cut-over pays nothing and records nothing", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await importForStore(t, store.domain, RECORDS);
+  const headers = { ...store.live, "Idempotency-Key": "write-1" };
+  const replay = await post("/app/api/plant", headers, { trees: 4, customer_name: "Ann Lee" });
+  t.is(replay.status, 200);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.like(replay.body, { trees_planted: 4, customer_name: "Ann Lee" });
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 3 });
+  // Another operation and the other mode have keys of their own.
+  const bottles = await post("/app/api/plastic", headers, { bottles: 1 });
+  t.is(bottles.headers.get("Idempotent-Replayed"), null);
+  const inTest = await post("/app/api/plant", { ...headers, ...store.test }, { trees: 4 });
+  t.is(inTest.headers.get("Idempotent-Replayed"), null);
+});
+
+test("a live record of a store needs its price, and others must not have one", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  const [tree] = RECORDS;
+  const unpriced = { ...tree, unit_price_cents: null };
+  const run = await importForStore(t, store.domain, [unpriced]);
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /unit_price_cents: required, because a reversal returns it/u);
+  t.is((await importForStore(t, store.domain, [unpriced], "--mode", "test")).exitCode, 0);
+  const priced = await importForStore(t, store.domain, [{ ...tree, id: "2" }], "--mode", "test");
+  t.regex(priced.stderr, /unit_price_cents: must be 0 in test mode/u);
+});
+
+const entry = (id: string, kind: string, amount: number, balance: number, more: Fields = {}) => ({
+  kind: "balance_entry",
+  id,
+  entry_kind: kind,
+  amount_cents: amount,
+  balance_cents: balance,
+  created_at: "2024-05-01T10:00:00Z",
+  ...more,
+});
+
+const LEDGER = [
+  entry("1", "topup", 10_000, 10_000, { reference: "invoice-7", note: "wire transfer" }),
+  entry("2", "tree", -450, 9550, { quantity: 10 }),
+  entry("3", "donation", -250, 9300),
+  entry("4", "refund", 90, 9390, { quantity: 2 }),
+  entry("5", "adjustment", -390, 9000),
+];
+
+const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db, { balanceCents: 0 });
+  const env = { DATABASE_URL: databaseUrl };
+  const impact = (...args: readonly string[]) => runImpact(args, { env });
+  return {
+    impact,
+    store,
+    importEntries: (lines: readonly Fields[], ...options: readonly string[]) =>
+      importForStore(t, store.domain, lines, ...options),
+    ledger: async () => readJson(await impact("store", "ledger", store.domain, "--json")),
+    verify: async (lines: readonly Fields[]) => {
+      const file = await writeTestFile(t, "ledger.ndjson", linesOf(...lines));
+      return impact("verify-import", file, "--store", store.domain, "--json");
+    },
+  };
+};
+
+test("a store's ledger is imported entry by entry, once, and its balance with it", async (t) => {
+  const { importEntries, ledger, verify, impact, store } = await setUpLedger(t);
+  const dry = await importEntries(LEDGER, "--dry-run");
+  t.like(summaryOf(dry), { lines: 5, new: 5 }, dry.stderr);
+  t.deepEqual(await ledger(), []);
+  const run = await importEntries(LEDGER.slice(0, 3));
+  t.is(run.exitCode, 0, run.stderr);
+  const rest = await importEntries(LEDGER);
+  t.like(summaryOf(rest), { new: 2, known: 3, conflict: 0, bad: 0 });
+  t.like(await ledger(), [
+    { kind: "adjustment", amount_cents: -390, balance_cents: 9000 },
+    { kind: "refund", amount_cents: 90, balance_cents: 9390, quantity: 2 },
+    { kind: "donation", amount_cents: -250, balance_cents: 9300 },
+    { kind: "tree", amount_cents: -450, balance_cents: 9550, quantity: 10 },
+    {
+      kind: "topup",
+      amount_cents: 10_000,
+      balance_cents: 10_000,
+      reference: "invoice-7",
+      note: "wire transfer",
+      created_at: "2024-05-01T10:00:00.000Z",
+    },
+  ]);
+  const verified = await verify(LEDGER);
+  t.is(verified.exitCode, 0, verified.stderr);
+  t.like(readJson(verified), { ledger: { lines: 5, different: 0, entries: 5, sum_cents: 9000 } });
+
+  // The reference of an imported top-up is known: entering it again adds nothing.
+  const topUp = ["store", "topup", store.domain, "--amount", "100.00", "--reference", "invoice-7"];
+  t.is((await impact(...topUp)).exitCode, 0);
+  t.like(await ledger(), [{ balance_cents: 9000 }]);
+});
+
+test("what is missing or different in a ledger is found", async (t) => {
+  const { importEntries, verify } = await setUpLedger(t);
+  await importEntries(LEDGER.slice(0, 4));
+  const missing = await verify(LEDGER);
+  t.is(missing.exitCode, 1);
+  t.regex(missing.stderr, /1 of 5 lines are missing or different, 4 imported entries are here/u);
+  t.is((await verify(LEDGER.slice(0, 3))).exitCode, 1);
+  t.is((await verify([...LEDGER.slice(0, 4), ...LEDGER.slice(0, 2)])).exitCode, 0);
+});
+
+test("an entry that differs from the recorded one, or cannot follow the balance, changes nothing", async (t) => {
+  const { importEntries, ledger } = await setUpLedger(t);
+  await importEntries(LEDGER.slice(0, 1));
+  const run = await importEntries([
+    entry("1", "topup", 9999, 10_000, { reference: "invoice-7" }),
+    entry("6", "topup", 5, 10_005, { reference: "invoice-7" }),
+    entry("7", "tree", -10, 9000),
+    entry("8", "tree", 10, 10_010),
+    { ...entry("9", "tree", -20_000, 0), balance_cents: undefined },
+    entry("10", "gift", 1, 10_001),
+  ]);
+  t.is(run.exitCode, 1);
+  t.like(summaryOf(run), { new: 0, conflict: 2, bad: 4 });
+  t.regex(
+    run.stderr,
+    /line 1: conflict: an entry with this id is there with another amount_cents/u,
+  );
+  t.regex(run.stderr, /line 2: conflict: another entry has the reference invoice-7/u);
+  t.regex(run.stderr, /line 3: the balance after it would be 9990 cents here/u);
+  t.regex(run.stderr, /line 4: amount_cents: of a tree must be negative/u);
+  t.regex(run.stderr, /line 5: the balance would become -10000 cents/u);
+  t.regex(run.stderr, /line 6: entry_kind: must be one of topup, /u);
+  t.like(await ledger(), [{ balance_cents: 10_000 }]);
+  const { importText } = await setUpImport(t);
+  t.regex((await importText(linesOf(...LEDGER))).stderr, /line 1: only stores have a balance/u);
+});
