@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { findCharityRecord } from "../../db/charities/charities.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -12,6 +13,7 @@ import type { Run } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
+import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -266,4 +268,52 @@ test("charity show rejects a malformed and an unknown EIN, and charity search fi
   const search = await run("search", "qx");
   t.is(search.exitCode, 0);
   t.true(search.stderr.includes("No charities found."));
+});
+
+test("the search in the documentation finds a charity of the initial catalogue", async (t) => {
+  const { run } = await stage(t);
+  const { stdout } = await run("search", "red crsos");
+  t.regex(stdout, /American Red Cross/u);
+});
+
+test("an operator's search follows the rule of the API for short names, other scripts and no letters", async (t) => {
+  const { run } = await stage(t);
+  const search = async (name: string): Promise<Record<string, unknown>> => {
+    const { stdout, exitCode } = await run("search", name, "--json");
+    t.is(exitCode, 0, name);
+    return z.record(z.string(), z.unknown()).parse(JSON.parse(stdout));
+  };
+
+  const found = await search("of");
+  t.true(Number(found["total_items"]) > 0);
+  for (const name of ["赤十字", "!?", "q", ""]) {
+    t.deepEqual(await search(name), { total_items: 0, charities: [] }, name);
+  }
+  const { stderr } = await run("search", "赤");
+  t.is(stderr, "No charities found.\n");
+});
+
+test("imported websites and icons are in search results, and malformed lines are skipped and reported", async (t) => {
+  const { call, live } = await startDonationApi(t);
+  const { run, write } = await stage(t);
+  const path = await write(
+    "links.ndjson",
+    [
+      '{"ein": "53-0196605", "icon_url": "https://icons.example/red.png"}',
+      '{"ein": "999999999", "website": "https://unknown.example"}',
+      '{"ein": "53-0196605", "icon_url": "javascript:alert(1)"}',
+      "nonsense",
+      "",
+    ].join("\n"),
+  );
+  const done = await run("links", path, "--json");
+  t.is(done.exitCode, 1);
+  t.deepEqual(JSON.parse(done.stdout), { updated: 1, unknown: 1, bad: 2 });
+  t.regex(done.stderr, /Line 3 skipped: icon_url: must be an http/u);
+  t.regex(done.stderr, /Line 4 skipped: is not valid JSON/u);
+
+  const { body } = await call("GET", "/charities/search?ein=530196605", { key: live });
+  t.like(body, {
+    charities: [{ website: "https://www.redcross.org", icon_url: "https://icons.example/red.png" }],
+  });
 });

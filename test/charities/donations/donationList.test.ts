@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -183,6 +184,63 @@ test("an organization sees only its own donations of its key's mode", async (t) 
     t.like(body, { total_items: 0, donations: [] });
   }
   t.is((await list()).ids.length, 1);
+});
+
+test("the command line shows an organization's donations, subscription and provider", async (t) => {
+  const { call, live, accountId } = await startDonationApi(t);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const run = (...args: readonly string[]) => runImpact(args, { env });
+  t.regex((await run("org", "show", accountId)).stdout, /live +0 +\$0\.00 +none/u);
+
+  await call("POST", "/charities/subscribe", { key: live });
+  const { body } = await call("POST", "/charities/donate", {
+    key: live,
+    body: { amount_cents: 123_405, ein: "530196605", metadata: { a: 1 } },
+  });
+  const id = String(body["donation_id"]);
+
+  const shown = await run("org", "show", accountId);
+  t.regex(shown.stdout, /live +1 +\$1,234\.05 +active since \S+ \S+ \(ledger\)/u);
+  t.regex(
+    (await run("donation", "list", "--org", accountId)).stdout,
+    /\$1,234\.05 +American Red Cross +53-0196605/u,
+  );
+  t.deepEqual(
+    readJson(await run("donation", "list", "--org", accountId, "--mode", "test", "--json")),
+    [],
+  );
+
+  await call("POST", "/charities/donate", {
+    key: live,
+    body: { amount_cents: 100, ein: "530196605" },
+  });
+  const first = await run("donation", "list", "--org", accountId, "--limit", "1");
+  t.regex(first.stderr, /More donations exist; raise --limit to list more than 1\./u);
+  const both = await run("donation", "list", "--org", accountId, "--limit", "2");
+  t.notRegex(both.stderr, /More donations exist/u);
+
+  const refund = { reason: "by mistake", idempotency_key: "r-1", metadata: { ticket: 7 } };
+  await call("POST", "/refund/donations", { key: live, body: { id, ...refund } });
+  const details = z.looseObject({}).parse(readJson(await run("donation", "show", id, "--json")));
+  t.like(details, {
+    id,
+    account_id: accountId,
+    mode: "live",
+    amount_cents: 123_405,
+    refunded: true,
+    refund_reason: "by mistake",
+    refund_idempotency_key: "r-1",
+    refund_metadata: { ticket: 7 },
+  });
+  t.regex((await run("donation", "show", id)).stdout, /refund reason +by mistake/u);
+  t.regex((await run("donation", "show", id)).stdout, /refund metadata +\{"ticket":7\}/u);
+  t.is((await run("donation", "show", crypto.randomUUID())).exitCode, 3);
+  t.is((await run("donation", "list", "--org", crypto.randomUUID())).exitCode, 3);
+
+  const updated = await run("org", "update", accountId, "--charity-provider", "everyorg");
+  t.regex(updated.stdout, /charity provider +everyorg/u);
+  t.is((await run("org", "update", accountId, "--charity-provider", "other")).exitCode, 2);
+  t.is((await call("GET", "/charities/search?name=red%20cross", { key: live })).status, 500);
 });
 
 const rejects = test.macro({
