@@ -1,0 +1,283 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
+import { adjustBalance } from "../../services/stores/balance/adjustBalance.ts";
+import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
+import { updateStore } from "../../services/stores/updateStore.ts";
+import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { startReceiver } from "../webhooks/startReceiver.ts";
+import { verify } from "../webhooks/webhookScene.ts";
+import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import { insertTestCharity } from "./storeState.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const eventRow = z.strictObject({
+  type: z.string(),
+  mode: z.string(),
+  data: z.record(z.string(), z.unknown()),
+});
+
+/** Creates a store where a tree costs 50 cents, with what the tests do to its balance. */
+const setUpBalance = async (
+  t: ExecutionContext<DatabaseContext>,
+  given: { readonly balanceCents: number; readonly lowBalanceCents: number },
+) => {
+  const { db } = t.context;
+  const store = await createTestStore(db, given);
+  const operator = { db, clock: systemClock, actor: SERVICE };
+  return {
+    store,
+    topUp: (amountCents: number) =>
+      topUpStore(operator, {
+        storeId: store.id,
+        amountCents,
+        reference: crypto.randomUUID(),
+        note: "",
+      }),
+    adjust: (amountCents: number) =>
+      adjustBalance(operator, { storeId: store.id, amountCents, reason: "test" }),
+    setThreshold: (lowBalanceCents: number) => updateStore(operator, store.id, { lowBalanceCents }),
+    /** The store's events so far, each with the amounts that it names. */
+    events: async () => {
+      const rows = await db.any(sql.type(eventRow)`
+        SELECT type, mode, data
+        FROM event
+        WHERE account_id = ${store.id}
+        ORDER BY transaction_id, id
+      `);
+      t.true(rows.every(({ mode, data }) => mode === "live" && data["currency"] === "USD"));
+      t.true(rows.every(({ data }) => data["shop_domain"] === store.domain));
+      return rows.map(({ type, data }) => [
+        type,
+        data["balance_cents"],
+        data["threshold_cents"] ?? data["needed_cents"],
+      ]);
+    },
+  };
+};
+
+test("a balance that passes below its threshold is reported once, and again after it was above", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const { store, topUp, events } = await setUpBalance(t, {
+    balanceCents: 300,
+    lowBalanceCents: 200,
+  });
+  const plant = (trees: number) => post("/app/api/plant", store.live, { trees });
+
+  await plant(2);
+  t.deepEqual(await events(), [], "200 is not below 200");
+  await plant(1);
+  await plant(1);
+  t.deepEqual(await events(), [["balance.low", 150, 200]]);
+  await topUp(50);
+  await plant(1);
+  t.deepEqual(await events(), [["balance.low", 150, 200]], "the balance was low all the time");
+  await topUp(100);
+  await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount_dollars: 1.5 });
+  t.deepEqual(await events(), [
+    ["balance.low", 150, 200],
+    ["balance.low", 50, 200],
+  ]);
+});
+
+test("a rejected write is reported once until the balance rises, and leaves nothing else", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const { store, topUp, events } = await setUpBalance(t, { balanceCents: 60, lowBalanceCents: 0 });
+  const plant = (trees: number) => post("/app/api/plant", store.live, { trees });
+  const donate = (amount: number) =>
+    post("/app/api/charity/donate", store.live, { charity_id: EIN, amount_dollars: amount });
+
+  t.is((await plant(2)).status, 402);
+  t.is((await plant(3)).status, 402);
+  t.is((await donate(1)).status, 402);
+  t.is((await plant(1)).status, 200);
+  t.is((await plant(1)).status, 402);
+  t.deepEqual(await events(), [["balance.depleted", 60, 100]]);
+  await topUp(20);
+  t.is((await donate(0.31)).status, 402);
+  t.is((await plant(1)).status, 402);
+  t.deepEqual(await events(), [
+    ["balance.depleted", 60, 100],
+    ["balance.depleted", 30, 31],
+  ]);
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+  t.is((await plant(2)).status, 402);
+  t.deepEqual((await events()).at(-1), ["balance.depleted", 80, 100]);
+});
+
+test("test keys spend nothing and report nothing", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const { store, events } = await setUpBalance(t, { balanceCents: 10, lowBalanceCents: 5 });
+
+  t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
+  const donation = { charity_id: EIN, amount_dollars: 5 };
+  t.is((await post("/app/api/charity/donate", store.test, donation)).status, 200);
+  t.deepEqual(await events(), []);
+});
+
+test("an operator's adjustment and a higher threshold report a low balance", async (t) => {
+  const { adjust, setThreshold, events } = await setUpBalance(t, {
+    balanceCents: 500,
+    lowBalanceCents: 300,
+  });
+
+  await adjust(-100);
+  t.deepEqual(await events(), []);
+  await adjust(-150);
+  t.deepEqual(await events(), [["balance.low", 250, 300]]);
+  await setThreshold(400);
+  t.is((await events()).length, 1, "it was low before");
+  await setThreshold(100);
+  await setThreshold(251);
+  t.deepEqual((await events()).at(-1), ["balance.low", 250, 251]);
+});
+
+test("64 parallel writes in two processes report each crossing once", async (t) => {
+  const { db } = t.context;
+  const apiOf = await startTwoStoreApis(t, { db });
+  const { store, events } = await setUpBalance(t, { balanceCents: 1000, lowBalanceCents: 500 });
+
+  const responses = await Promise.all(
+    Array.from({ length: 64 }, (_, index) =>
+      index % 8 === 7
+        ? apiOf(index).post("/app/api/charity/donate", store.live, {
+            charity_id: EIN,
+            amount_dollars: 0.5,
+          })
+        : apiOf(index).post("/app/api/plant", store.live, { trees: 1 }),
+    ),
+  );
+
+  t.is(responses.filter(({ status }) => status === 200).length, 20);
+  const [low, depleted, ...others] = await events();
+  t.is(low?.[0], "balance.low");
+  t.true(Number(low?.[1]) <= 450, "writes that were recorded together may have made it lower");
+  t.deepEqual(depleted, ["balance.depleted", 0, 50]);
+  t.deepEqual(others, []);
+});
+
+const ENDPOINTS = "/app/api/webhook_endpoints";
+const LOOPBACK = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+const createdEndpoint = z.looseObject({ id: z.string(), secret: z.string() });
+
+test("a store's server receives its low and its depleted balance, signed", async (t) => {
+  const { db } = t.context;
+  const { post, get } = await startStoreApi(t, { db, webhookSettings: LOOPBACK });
+  const receiver = await startReceiver(t);
+  const store = await createTestStore(db, { balanceCents: 100, lowBalanceCents: 100 });
+  const endpoint = await post(ENDPOINTS, store.live, { url: receiver.url, types: ["*"] });
+  t.is(endpoint.status, 200);
+  const { id, secret } = createdEndpoint.parse(endpoint.body);
+
+  await post("/app/api/plant", store.live, { trees: 1 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  await deliverWebhooks(
+    {
+      db,
+      clock: systemClock,
+      send: createWebhookSender(LOOPBACK),
+      random: () => 0.5,
+      observeAttempt: () => undefined,
+      observeDisabled: () => undefined,
+    },
+    id,
+    new AbortController().signal,
+  );
+
+  const messages = receiver.received.map((request) => verify(request, secret));
+  t.deepEqual(
+    messages
+      .map(({ type, data: { sequence: _sequence, ...data } }) => ({ type, data }))
+      .toSorted((one, two) => two.type.localeCompare(one.type)),
+    [
+      {
+        type: "balance.low",
+        data: {
+          shop_domain: store.domain,
+          balance_cents: 50,
+          currency: "USD",
+          threshold_cents: 100,
+        },
+      },
+      {
+        type: "balance.depleted",
+        data: { shop_domain: store.domain, balance_cents: 50, currency: "USD", needed_cents: 100 },
+      },
+    ],
+  );
+  const page = await get(`${ENDPOINTS}/${id}/deliveries?limit=1`, store.live);
+  t.like(page.body, { has_more: true });
+  t.is(page.headers.get("link"), null);
+});
+
+test("a store manages its own endpoints and no others, with its own types and errors", async (t) => {
+  const { db } = t.context;
+  const { url, post, get } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const other = await createTestStore(db);
+  const given = { url: "https://shop.example/hook", types: ["balance.low"] };
+  const { id } = createdEndpoint.parse((await post(ENDPOINTS, store.live, given)).body);
+  const path = `${ENDPOINTS}/${id}`;
+
+  t.like(await get(path, store.live), { status: 200, body: { types: ["balance.low"] } });
+  t.like(await post(path, store.live, { types: ["*"] }), { body: { types: ["*"] } });
+  t.like(await post(`${path}/disable`, store.live, {}), { body: { status: "disabled" } });
+  t.like(await post(`${path}/ping`, store.live, {}), {
+    status: 400,
+    body: { code: "INVALID_PARAMETER" },
+  });
+  t.like(await post(`${path}/enable`, store.live, {}), { body: { status: "enabled" } });
+  t.is((await post(`${path}/ping`, store.live, {})).status, 200);
+  const since = new Date(Date.now() - 60_000).toISOString();
+  t.like(await post(`${path}/recover`, store.live, { since }), { body: { recovered_count: 0 } });
+  t.like(await post(`${path}/rotate`, store.live, {}), { status: 200 });
+  t.like(await post(ENDPOINTS, store.live, { ...given, types: ["donation.created"] }), {
+    status: 400,
+    body: {
+      code: "INVALID_PARAMETER",
+      error:
+        'types.0: must be one of balance.low, balance.depleted, evidence.milestone_reached, or "*" for all',
+    },
+  });
+  for (const stranger of [other.live, store.test]) {
+    t.like(await get(path, stranger), { status: 404, body: { code: "NOT_FOUND" } });
+    t.deepEqual((await get(ENDPOINTS, stranger)).body, { webhook_endpoints: [] });
+  }
+  const deleted = await fetch(`${url}${path}`, { method: "DELETE", headers: store.live });
+  t.is(deleted.status, 200);
+  t.is((await get(path, store.live)).status, 404);
+});
+
+test("the command line manages the endpoints of a store, which has its own types", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db);
+  const impact = (...args: readonly string[]) =>
+    runImpact(["webhook", ...args], { env: { DATABASE_URL: databaseUrl } });
+  const create = (...args: readonly string[]) =>
+    impact("create", "--mode", "live", "--url", "https://shop.example/hook", ...args);
+
+  const done = await create("--store", store.domain, "--types", "balance.depleted", "--json");
+  t.is(done.exitCode, 0, done.stderr);
+  const { id } = createdEndpoint.parse(readJson(done));
+  const list = await impact("list", "--store", store.id);
+  t.regex(list.stdout, /https:\/\/shop\.example\/hook +balance\.depleted +enabled/u);
+  for (const run of [
+    await create("--store", store.domain, "--types", "usage.failed"),
+    await impact("update", id, "--types", "balance.low,usage.failed"),
+  ]) {
+    t.regex(run.stderr, /types: a store has no events usage\.failed, only balance\.low/u);
+    t.not(run.exitCode, 0);
+  }
+  t.regex((await create()).stderr, /Pass --org or --store/u);
+});
