@@ -8,6 +8,8 @@ import type { CopyPool } from "../../../db/copyPool.ts";
 import { createOpenLists } from "../../../api/http/lists/openLists.ts";
 import { maximumJsonBytes } from "../../../db/registrations/maximumJsonBytes.ts";
 import { sql } from "../../../db/sql.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { LimitOverrides } from "../../../domain/accounts/limits.ts";
 import type { Metadata } from "../../../domain/registrations/registrations.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -189,4 +191,30 @@ test("an account and a process read a limited number of lists at the same time",
   }
   await eventually(() => openLists.count() === 0);
   t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key: third })).status, 200);
+});
+
+test("an operator's limit for open lists replaces the default, and test keys have a quarter of it", (t) => {
+  const lists = createOpenLists({ maximum: 100, maximumPerAccount: 6 });
+  const openAll = (mode: Mode, limits: LimitOverrides | null): number => {
+    let opened = 0;
+    const open = (): void => {
+      for (;;) {
+        lists.open({ accountId: "a", mode, limits });
+        opened += 1;
+      }
+    };
+    t.throws(open, { message: /^too many lists are being read: at most \d at the same time$/u });
+    return opened;
+  };
+  const nothingSet = {
+    requestsPerSecond: null,
+    concurrentRequests: null,
+    openLists: null,
+    countPerRequest: null,
+    countPerDay: null,
+    testRecords: null,
+  };
+  t.is(openAll("live", null), 6);
+  t.is(openAll("test", nothingSet), 2);
+  t.is(openAll("test", { ...nothingSet, openLists: 9 }), 7);
 });
