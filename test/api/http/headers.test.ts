@@ -1,13 +1,46 @@
+import { startDonationApi } from "../../charities/donations/donationSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { startDonationApi } from "../../charities/donations/donationSetup.ts";
 import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
-import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi } from "../startStandaloneApi.ts";
+import { rawRequest } from "./rawRequest.ts";
 
 const test = testWithDatabase();
-
 const forBothKinds = eachKind(test);
+
+test("every response says that it must not be stored and that its type is right", async (t) => {
+  const { call, url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const body = { count: 1 };
+
+  for (const [{ status, headers }, vary] of [
+    [await call("POST", "/plant/trees", { key, body }), "Authorization"],
+    [await call("GET", "/plant/trees", { key }), "Authorization, Accept"],
+    [await call("HEAD", "/plant/trees", { key }), "Authorization, Accept"],
+    [await call("GET", "/plant/trees?x=1", { key }), "Authorization"],
+    [await call("POST", "/plant/trees", { key: "unknown", body }), "Authorization"],
+  ] as const) {
+    t.is(headers.get("Vary"), vary, String(status));
+    t.is(headers.get("Cache-Control"), "no-store", String(status));
+    t.is(headers.get("X-Content-Type-Options"), "nosniff", String(status));
+  }
+  for (const { headers } of [
+    await call("GET", "/healthz"),
+    await call("GET", "/unknown"),
+    await call("PUT", "/plant/trees"),
+  ]) {
+    t.is(headers.get("Cache-Control"), "no-store");
+    t.is(headers.get("X-Content-Type-Options"), "nosniff");
+  }
+  for (const bytes of [
+    "nonsense\r\n\r\n",
+    "GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: nothing\r\nConnection: close\r\n\r\n",
+  ]) {
+    const response = await rawRequest(url, bytes);
+    t.regex(response, /^Cache-Control: no-store\r$/mu);
+    t.regex(response, /^X-Content-Type-Options: nosniff\r$/mu);
+  }
+});
 
 /** A header that fetch sends as the UTF-8 bytes of the key. */
 const keyed = (key: string) => ({
@@ -30,7 +63,7 @@ forBothKinds("the header Idempotency-Key makes equal requests one record", async
   t.is((await call("GET", path, { key })).body[total], 2);
 });
 
-forBothKinds("header and field are the same key", async (t, kind) => {
+forBothKinds("the header Idempotency-Key and the field are the same key", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -54,7 +87,7 @@ forBothKinds("header and field are the same key", async (t, kind) => {
   }
 });
 
-test("different keys in header and field are a 400 that records nothing", async (t) => {
+test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
