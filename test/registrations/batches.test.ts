@@ -1,4 +1,6 @@
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
@@ -231,5 +233,36 @@ test("the events of a batch are in the order of its items", async (t) => {
   t.deepEqual(
     events.map(({ data }) => "count" in data && data.count),
     items.map(({ count }) => count),
+  );
+});
+
+test("a batch of a suspended organization returns only repeated registrations", async (t) => {
+  const { db } = t.context;
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call } = await startStandaloneApi(t, { db });
+  await call("POST", "/plant/trees", { key, body: { count: 3, idempotency_key: "before" } });
+  const find = createAuthenticator({ db, accountType: "organization" });
+  const suspended = await startStandaloneApi(t, {
+    db,
+    authenticator: Object.assign(
+      async (given: string) => {
+        const caller = await find(given);
+        const suspendingSubscription = { status: "past_due", meteredKinds: [...KINDS] };
+        return caller && { ...caller, suspendingSubscription };
+      },
+      { findCached: () => null },
+    ),
+  });
+
+  const { results } = batchIn(
+    await suspended.call("POST", "/plant/trees/batch?atomic=false", {
+      key,
+      body: { items: [{ count: 3, idempotency_key: "before" }, { count: 1 }] },
+    }),
+  );
+
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 403],
   );
 });

@@ -1,12 +1,34 @@
-import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
-import { createMovableClock } from "../../support/movableClock.ts";
+import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { Call } from "../../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
+
+const REPLAYED = "Idempotent-Replayed";
+const TAKEN = { error: "idempotency_key: belongs to the refund of another registration" };
+
+const plant = async (call: Call, key: string, count: number): Promise<string> =>
+  idIn((await call("POST", "/plant/trees", { key, body: { count } })).body, "tree");
+
+/** Returns the refunds of a registration and the usage that they take back. */
+const readRefunds = ({ db }: DatabaseContext, registrationId: string) =>
+  db.one(sql.type(z.strictObject({ refunds: z.array(z.int()), usage: z.array(z.int()) }))`
+    SELECT
+      (SELECT coalesce(json_agg(count ORDER BY id), '[]') FROM refund WHERE registration_id = ${registrationId}) AS refunds,
+      (
+        SELECT coalesce(json_agg(quantity ORDER BY id), '[]')
+        FROM usage_fact
+        WHERE registration_id = ${registrationId} AND refund_id IS NOT NULL
+      ) AS usage
+  `);
 
 forBothKinds("a refund without a count refunds the whole registration", async (t, kind) => {
   const { path, refundPath, total, month, refunded } = KIND_NAMES[kind];
@@ -142,6 +164,145 @@ test("a replay after a refund returns the record as it is now", async (t) => {
 
   const replay = await call("POST", "/plant/trees", { key, body });
 
-  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.is(replay.headers.get(REPLAYED), "true");
   t.like(replay.body, { total_planted_trees: 0, tree_details: [{ id, refunded: true }] });
+});
+
+forBothKinds("a repeated key returns its refund and refunds nothing", async (t, kind) => {
+  const { path, refundPath, total, refunded } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const created = await call("POST", path, { key, body: { count: 10 } });
+  const id = idIn(created.body, kind);
+  const body = { id, count: 4, idempotency_key: "return-1" };
+
+  const first = await call("POST", refundPath, { key, body });
+  await call("POST", refundPath, { key, body: { id, count: 5, idempotency_key: "return-2" } });
+  const replay = await call("POST", refundPath, { key, body });
+  const otherBody = await call("POST", refundPath, {
+    key,
+    body: { id: id.toUpperCase(), reason: "again", idempotency_key: "return-1" },
+  });
+
+  t.is(first.status, 200);
+  t.is(first.headers.get(REPLAYED), null);
+  t.like(first.body, { [refunded]: 4, [total]: 6 });
+  const [registration] = registrationsIn(created.body, kind);
+  for (const { status, headers, body: repeated } of [replay, otherBody]) {
+    t.is(status, 200);
+    t.is(headers.get(REPLAYED), "true");
+    t.deepEqual(repeated, {
+      [refunded]: 4,
+      [total]: 1,
+      refund_details: [{ ...registration, refunded: true, refunded_count: 9 }],
+      refund_id: `refund-${id}`,
+    });
+  }
+  t.deepEqual(await readRefunds(t.context, id), { refunds: [4, 5], usage: [-4, -5] });
+});
+
+test("concurrent calls with one key refund once", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const id = await plant(call, key, 10);
+
+  const responses = await Promise.all(
+    Array.from({ length: 20 }, () =>
+      call("POST", "/refund/trees", { key, body: { id, count: 3, idempotency_key: "once" } }),
+    ),
+  );
+
+  for (const { status, body } of responses) {
+    t.is(status, 200);
+    t.like(body, { refunded_trees: 3, total_planted_trees: 7 });
+  }
+  t.is(responses.filter(({ headers }) => headers.get(REPLAYED) === null).length, 1);
+  t.deepEqual(await readRefunds(t.context, id), { refunds: [3], usage: [-3] });
+});
+
+test("one key for several registrations refunds one of them, also concurrently", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const ids = await Promise.all(Array.from({ length: 8 }, () => plant(call, key, 2)));
+  const refund = (id: string) =>
+    call("POST", "/refund/trees", { key, body: { id, idempotency_key: "mixed" } });
+
+  const responses = await Promise.all(ids.map(refund));
+
+  t.is(responses.filter(({ status }) => status === 200).length, 1);
+  for (const { status, body } of responses.filter((each) => each.status !== 200)) {
+    t.is(status, 400);
+    t.deepEqual(body, TAKEN);
+  }
+  const again = await Promise.all(ids.map(refund));
+  t.deepEqual(
+    again.map(({ status }) => status),
+    responses.map(({ status }) => status),
+  );
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 14);
+});
+
+test("a key belongs to an organization, a mode and a kind", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const one = await createTestOrganization(t.context.db);
+  const other = await createTestOrganization(t.context.db);
+
+  for (const [key, kind] of [
+    [one.apiKeyProd, "tree"],
+    [one.apiKeyTest, "tree"],
+    [one.apiKeyProd, "bottle"],
+    [other.apiKeyProd, "tree"],
+  ] as const) {
+    const { path, refundPath } = KIND_NAMES[kind];
+    const id = idIn((await call("POST", path, { key, body: { count: 1 } })).body, kind);
+    const refund = await call("POST", refundPath, { key, body: { id, idempotency_key: "shared" } });
+    t.is(refund.status, 200);
+    t.is(refund.headers.get(REPLAYED), null);
+  }
+});
+
+test("a rejected refund leaves its key free, and an empty key is none", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const id = await plant(call, key, 3);
+  const refund = (count: number, idempotencyKey: string) =>
+    call("POST", "/refund/trees", { key, body: { id, count, idempotency_key: idempotencyKey } });
+
+  t.is((await refund(4, "k")).status, 400);
+  t.like(await refund(1, "k"), { status: 200 });
+  t.is((await refund(1, "")).headers.get(REPLAYED), null);
+  t.is((await refund(1, "")).headers.get(REPLAYED), null);
+  t.deepEqual(await readRefunds(t.context, id), { refunds: [1, 1, 1], usage: [-1, -1, -1] });
+  t.is((await refund(1, "k")).headers.get(REPLAYED), "true");
+});
+
+test("a replay needs neither the billing cycle nor the processor", async (t) => {
+  const clock = createMovableClock("2026-03-14T23:59:59.999Z");
+  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
+  const { id: accountId, apiKeyProd: key } = await createTestOrganization(t.context.db, {
+    billingDay: 15,
+  });
+  const id = await plant(call, key, 3);
+  const body = { id, count: 1, idempotency_key: "late" };
+  await call("POST", "/refund/trees", { key, body });
+  clock.set("2026-03-15T00:00:00.000Z");
+  // Billed by Stripe from now on, which this API does not know.
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE account
+    SET stripe_customer_id = 'cus_moved', stripe_subscription_id = 'sub_moved'
+    WHERE id = ${accountId}
+  `);
+  const later = await startStandaloneApi(t, {
+    db: t.context.db,
+    clock,
+    billing: createBilling({ db: t.context.db, stripe: null }),
+  });
+
+  const replay = await later.call("POST", "/refund/trees", { key, body });
+  const another = await later.call("POST", "/refund/trees", { key, body: { id, count: 1 } });
+
+  t.is(replay.status, 200);
+  t.is(replay.headers.get(REPLAYED), "true");
+  t.like(replay.body, { refunded_trees: 1, total_planted_trees: 2 });
+  t.is(another.status, 500);
 });
