@@ -293,8 +293,8 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
-  "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
-  "evidence reinstate": "test/planting/orders/withdrawals.test.ts",
+  "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
+  "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",
   migrate: "below",
 };
 

@@ -1,20 +1,31 @@
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { openPool } from "../../../db/pool.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { copyDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 
+/** Creates a database for a test whose sums over all accounts must be its own. */
+export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> => {
+  const url = await copyDatabase(t);
+  const db = await openPool(url, undefined, undefined, { connectTimeoutMs: 120_000 });
+  t.teardown(() => db.end());
+  return db;
+};
+
 /** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */
 export const startEvidenceApi = async (
   t: ExecutionContext<DatabaseContext>,
-  options: PlantingOptions = {},
+  { db = t.context.db, ...options }: PlantingOptions & { readonly db?: DatabasePool } = {},
 ) => {
-  const setup = await setUpPlanting(t.context.db, options);
+  const setup = await setUpPlanting(db, options);
   const serve = async ({ planting = setup.deps.planting }: { planting?: Planting } = {}) => {
     const { url, checkResponse } = await startStandaloneApi(t, {
-      db: t.context.db,
+      db,
       clock: setup.clock,
       planting,
       publicBaseUrl: "https://impact.example",

@@ -1,12 +1,19 @@
 import { z } from "zod";
+import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { deleteCachedResponses } from "../../../db/planting/cachedResponses.ts";
-import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
+import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { STAGE_MS } from "../../support/planting.ts";
-import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+import { createAndPlace, eventsOf, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
 const test = testWithDatabase();
+
+/** A registration of this count exhausts the sums of a database. */
+const MOST = Number.MAX_SAFE_INTEGER;
 
 test.serial(
   "the summary counts all organizations' live trees and, once trees are planted, stays the same for 30 days",
@@ -60,3 +67,92 @@ test.serial(
     t.is((await fetch(`${url}/evidence`)).status, 403);
   },
 );
+
+test.serial(
+  "the summary and the dashboard count simulated trees marked, and not at all with a real partner",
+  async (t) => {
+    const { setup, read, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
+    const id = await setup.register(7);
+    await createAndPlace(setup);
+    await setup.pass(3 * STAGE_MS);
+
+    const simulated = await read("/evidence");
+    t.is(simulated.headers.get("Evidence-Simulated"), "true");
+    const { summary, regions } = evidenceSummary.parse(JSON.parse(simulated.text));
+    t.like(summary, { total_trees: 7, trees_planted: 7, trees_planted_simulated: 7 });
+    t.true(regions.length > 0 && regions.every((region) => region.simulated));
+
+    const planting = createTestPlanting({ partner: "manual" });
+    const real = await serve({ planting });
+    const after = await real.read("/evidence");
+    t.is(after.headers.get("Evidence-Simulated"), null);
+    t.deepEqual(evidenceSummary.parse(JSON.parse(after.text)), {
+      summary: {
+        total_trees: 7,
+        trees_planted: 0,
+        trees_planted_simulated: 0,
+        carbon_offset_tons: 0,
+        area_restored_hectares: 0,
+        countries: [],
+      },
+      regions: [],
+    });
+    const slug = await getDashboardSlug(setup.deps, setup.organization.id);
+    const before = await readDashboard(setup.deps, slug);
+    t.is(before?.trees.planted, 7);
+    const dashboard = await readDashboard({ ...setup.deps, planting }, slug);
+    t.like(dashboard, { trees: { total: 7, planted: 0, plantedAndVerified: 0 } });
+    t.deepEqual([dashboard?.sites, dashboard?.media], [[], []]);
+
+    // The order was simulated, whatever the deployment does now.
+    const tree = await real.read(`/evidence/tree/${id}`);
+    t.true(tree.json.simulated);
+    t.is(tree.headers.get("Evidence-Simulated"), "true");
+    const newId = await setup.register(1);
+    const unordered = await real.read(`/evidence/tree/${newId}`);
+    t.false(unordered.json.simulated);
+    t.is(unordered.headers.get("Evidence-Simulated"), null);
+  },
+);
+
+test.serial(
+  "a registration of the largest count is planted and verified like any other",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t, {
+      db: await openOwnDatabase(t),
+      timeline: "sessions",
+    });
+    const id = await setup.register(MOST);
+    for (const stage of EVIDENCE_STAGES) {
+      const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+      t.is(status, 200);
+      t.is(json.status, stage);
+    }
+    await createAndPlace(setup);
+    await setup.pass(3 * STAGE_MS);
+    const { status, json } = await read(`/evidence/tree/${id}`);
+    t.is(status, 200);
+    t.deepEqual(eventsOf(json), [
+      "1 registered completed",
+      "2 funds_distributed completed",
+      "3 planted_and_verified completed",
+    ]);
+  },
+);
+
+test.serial("the summary of all accounts is limited to the largest safe integer", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, read } = await startEvidenceApi(t, { db });
+  const others = [await setUpPlanting(db), await setUpPlanting(db)];
+  for (const account of [setup, ...others]) {
+    await account.register(MOST);
+    await createAndPlace(account);
+    await account.pass(3 * STAGE_MS);
+  }
+  const { status, text } = await read("/evidence");
+  t.is(status, 200);
+  const { summary } = evidenceSummary.parse(JSON.parse(text));
+  t.is(summary.total_trees, MOST);
+  t.is(summary.trees_planted, MOST);
+  t.true(summary.carbon_offset_tons > 0);
+});

@@ -319,3 +319,28 @@ test.serial("an unknown evidence_stage is rejected with the accepted ones", asyn
     );
   }
 });
+
+test.serial("a test key's trees are simulated with every partner", async (t) => {
+  const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+  const id = await setup.register(7, { mode: "test" });
+  const path = `/evidence/tree/${id}`;
+  t.true((await read(path, { mode: "test" })).json.simulated);
+  await createAndPlace(setup);
+  const { json, headers } = await read(path, { mode: "test" });
+  t.is(json.status, "funds_distributed");
+  t.true(json.simulated);
+  t.is(headers.get("Evidence-Simulated"), "true");
+});
+
+test.serial(
+  "evidence_stage works with a live key, and says in the body that it is simulated",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+    const id = await setup.register(7);
+    const { status, json, headers } = await read(`/evidence/tree/${id}?evidence_stage=planted`);
+    t.is(status, 200);
+    t.true(json.simulated);
+    t.is(headers.get("Evidence-Simulated"), "true");
+    t.is(Object.keys(json.provider_meta ?? {}).length, 5);
+  },
+);

@@ -1,16 +1,18 @@
 import { z } from "zod";
+import { parseConfig } from "../../../config/config.ts";
 import { listAccountsWithUnorderedTrees } from "../../../db/planting/orders.ts";
 import { listPlantedSites, sumPlantedByFactor } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
+import { plantingOrderIntervalMs } from "../../../program/settings/readPlantingSettings.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { placePlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
+import { placePlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";
-import type { PlantingSetup } from "../setUpPlanting.ts";
 import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
+import type { PlantingSetup } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -211,3 +213,23 @@ test.serial("facts of an unknown order are rejected", async (t) => {
     message: "failed to find planting order",
   });
 });
+
+const MINUTE_MS = 60 * 1000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+const ordersEvery = test.macro({
+  exec: (t, env: Readonly<Record<string, string>>, intervalMs: number) => {
+    t.is(plantingOrderIntervalMs(parseConfig(env)), intervalMs);
+  },
+  title: (title) => `planting orders are created ${title ?? ""}`,
+});
+
+test("every minute with the simulated partner", ordersEvery, {}, MINUTE_MS);
+test("every day with the manual partner", ordersEvery, { PLANTING_PARTNER: "manual" }, DAY_MS);
+test("every day with TreeMapper", ordersEvery, { PLANTING_PARTNER: "treemapper" }, DAY_MS);
+test(
+  "at the configured interval with any partner",
+  ordersEvery,
+  { PLANTING_PARTNER: "manual", PLANTING_ORDER_INTERVAL_SECONDS: "90" },
+  90_000,
+);
