@@ -6,6 +6,9 @@ import { createStripeClient } from "../../providers/billing/stripe/createStripeC
 import { boundBody } from "../../providers/boundBody.ts";
 import { readTreeMapper } from "../../providers/planting/treemapper/readTreeMapper.ts";
 
+/** Large, so that the bound is reached long before a request's time limit, even on a busy machine. */
+const CHUNK = Buffer.alloc(4 * 1024 * 1024, " ");
+
 /** Serves JSON that never ends, until the test does. Returns its URL and the number of open responses. */
 const serveEndless = async (t: ExecutionContext) => {
   let open = 0;
@@ -15,7 +18,7 @@ const serveEndless = async (t: ExecutionContext) => {
       open -= 1;
     });
     const send = (): void => {
-      if (!response.destroyed && response.write(" ".repeat(64 * 1024))) {
+      if (!response.destroyed && response.write(CHUNK)) {
         setImmediate(send);
       }
     };
