@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import type { ExecutionContext } from "ava";
 import test from "ava";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
 import { isAllowedAddress } from "../../providers/webhooks/allowedAddresses.ts";
 import { createTestCa } from "../support/createTestCa.ts";
@@ -9,6 +11,16 @@ import { answer, holdOpen, startReceiver } from "./startReceiver.ts";
 const LOCAL = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 const NO_SIGNAL = new AbortController().signal;
 const MESSAGE = { headers: { "x-test": "1" }, body: '{"a":"ü"}' };
+
+/** Starts a receiver at 127.0.0.2, and one at the same port of 127.0.0.1. */
+const startOnBothHosts = async (t: ExecutionContext) => {
+  // A port that the system chooses for the first may be that of another program's connection at the second.
+  const port = await findFreePort();
+  return {
+    allowed: await startReceiver(t, { host: "127.0.0.2", port }),
+    forbidden: await startReceiver(t, { host: "127.0.0.1", port }),
+  };
+};
 
 test("a request has the headers and the body, and every status from 200 to 299 is a success", async (t) => {
   const receiver = await startReceiver(t);
@@ -160,8 +172,7 @@ test("no connection is made to an address that is not allowed, however the URL w
 });
 
 test("a host whose second look-up gives another address is called at the address that was checked", async (t) => {
-  const allowed = await startReceiver(t, { host: "127.0.0.2" });
-  const forbidden = await startReceiver(t, { host: "127.0.0.1", port: allowed.port });
+  const { allowed, forbidden } = await startOnBothHosts(t);
   let looks = 0;
   const send = createWebhookSender({
     allowsHttp: true,
@@ -180,8 +191,7 @@ test("a host whose second look-up gives another address is called at the address
 });
 
 test("of a host's addresses only those that are allowed are called", async (t) => {
-  const allowed = await startReceiver(t, { host: "127.0.0.2" });
-  const forbidden = await startReceiver(t, { host: "127.0.0.1", port: allowed.port });
+  const { allowed, forbidden } = await startOnBothHosts(t);
   const send = createWebhookSender({
     allowsHttp: true,
     allowedNetworks: ["127.0.0.2/32"],
