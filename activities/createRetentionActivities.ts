@@ -39,7 +39,10 @@ const deleteOldTestData = async (
   };
 };
 
-/** The activity that deletes old records, erases old personal data and records expiries of keys. It is idempotent: a repeated attempt does the rest. */
+/**
+ * Creates the activity that deletes old records and test data, erases old personal data and records expired keys. It is
+ * idempotent: a repeated attempt continues.
+ */
 export const createRetentionActivities = (deps: RetentionDependencies) => ({
   deleteOldRecords: () =>
     withHeartbeat(async () => {

@@ -101,7 +101,7 @@ export const openCopyPool = (
     pool.on("connect", (client) => client.on("error", () => undefined));
     return pool;
   };
-  /** The library's pool knows one server. */
+  /** The library's pool supports one server. */
   const pools = new Map(servers.list.map((server) => [server, openPool(server)]));
   const writable = new WeakSet<PoolClient>();
   /** Whether a pooler is between this program and the server, for each connection that was used. */

@@ -64,7 +64,7 @@ const createUnsharedPool = (
     interceptors = [],
   }: PoolOptions,
 ): Promise<DatabasePool> =>
-  // The driver has the URLs of the servers, which are more than the pool's own reader of URLs knows.
+  // The driver reads the servers' URLs itself, because the pool's own parser supports fewer parameters.
   createPool("postgres://", {
     driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
     interceptors: [parseRows, ...interceptors],

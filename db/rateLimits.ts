@@ -13,7 +13,7 @@ export type TakePermit = (bucket: string, limit: RateLimit) => Promise<boolean>;
  * Counts a request against its bucket's limit. The database's clock decides, and the row's lock orders concurrent
  * requests. A rejected request is not counted. A recorded time in the future means that the clock was set back, so it no
  * longer counts.
- * @returns 0 if the request is permitted, otherwise how long at least none will be, in milliseconds
+ * @returns 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
  */
 const waitForPermit = (
   db: CommonQueryMethods,

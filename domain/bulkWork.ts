@@ -3,7 +3,7 @@
  * registrations, donations or refunds, all bulk work together takes a share of the time, in small steps.
  */
 
-/** So many records a second leave a core to bulk work on a machine with two. */
+/** Up to this rate (records a second), one core of a two-core machine stays free for bulk work. */
 const RECORDS_OF_A_FREE_CORE = 100;
 
 /** Bulk work always progresses. */
@@ -12,7 +12,7 @@ const MINIMUM_SHARE = 1 / 5;
 /** A step that took longer was not split, or waited for something else. Its whole rest would delay others for too long. */
 const MAXIMUM_STEP_MS = 250;
 
-/** Longer than the time between two looks, and than the second in which a usage fact's time is rounded. */
+/** Longer than the time between two reads, and than the second to which a usage fact's time is rounded. */
 const RECENT_MS = 2500;
 
 /**
@@ -27,7 +27,7 @@ export type LatestRecords = {
 };
 
 /** What a process has seen of the latest records; times are of its own clock. */
-export type Sighting = {
+export type Observation = {
   readonly latest: LatestRecords;
   readonly recordedAtMs: number;
   /** 0 until it was counted for a second, so that a short command does not rest. */
@@ -37,7 +37,7 @@ export type Sighting = {
 
 const COUNTED_MS = 1000;
 
-/** Numbers are consecutive; of other ids, or if only one of two looks found a record, another one is one record. */
+/** Numeric ids are consecutive. If other ids differ, or only one of two reads found a record, that counts as one record. */
 const newIds = (before: bigint | string | null, after: bigint | string | null): number => {
   if (before === after) {
     return 0;
@@ -52,8 +52,12 @@ const recordsBetween = (before: LatestRecords, after: LatestRecords): number =>
   newIds(before.entryId, after.entryId) +
   newIds(before.eventId, after.eventId);
 
-/** Returns what a process knows after another look. */
-export const sight = (latest: LatestRecords, before: Sighting | null, nowMs: number): Sighting => {
+/** Returns a process's observation after it has read the latest records again. */
+export const observe = (
+  latest: LatestRecords,
+  before: Observation | null,
+  nowMs: number,
+): Observation => {
   if (before === null) {
     return {
       latest,
@@ -79,7 +83,7 @@ export const sight = (latest: LatestRecords, before: Sighting | null, nowMs: num
 const shareBeside = (recordsPerSecond: number): number =>
   Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
 
-export const isRecent = ({ recordedAtMs }: Sighting, nowMs: number): boolean =>
+export const isRecent = ({ recordedAtMs }: Observation, nowMs: number): boolean =>
   nowMs - recordedAtMs < RECENT_MS;
 
 /** Returns how long the turn of a step lasts, with the rest that belongs to it. */

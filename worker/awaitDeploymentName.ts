@@ -47,13 +47,13 @@ export const awaitDeploymentName = async (
           );
         }
         if (loggedAtMs !== null) {
-          logger.info({ deployment: name }, "this worker takes work from Temporal now");
+          logger.info({ deployment: name }, "this worker now polls Temporal");
         }
         return { name, identity };
       }
       if (loggedAtMs === null || performance.now() - loggedAtMs >= LINES_APART_MS) {
         loggedAtMs = performance.now();
-        logger.error(`${UNDECIDED_COPY} Until then, this worker takes no work from Temporal.`);
+        logger.error(`${UNDECIDED_COPY} Until then, this worker does not poll Temporal.`);
       }
     } catch (error) {
       if (error instanceof StartupError) {

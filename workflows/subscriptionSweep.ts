@@ -19,8 +19,8 @@ const { deleteOldRecords } = proxyActivities<RetentionActivities>({
 });
 
 /**
- * Reads every organization's subscription at Stripe, and then deletes the records of billing that are old enough. A repeated
- * attempt of either continues where the last one ended.
+ * Reads every organization's subscription at Stripe, and then deletes old records: of billing, events, deliveries and test
+ * data. A repeated attempt of either continues where the last one ended.
  */
 export const subscriptionSweep = async (): Promise<{
   readonly swept: Awaited<ReturnType<typeof sweepSubscriptions>>;

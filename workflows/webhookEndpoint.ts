@@ -54,7 +54,7 @@ export const webhookEndpoint = async (
       await restart();
     }
     const isSoon = nextDueMs !== null && nextDueMs <= IDLE_MS;
-    // A timer of no time would still be a timer.
+    // A timer of 0 ms would still add events to the history.
     if (!isSoon || nextDueMs > 0) {
       await condition(() => isWoken, isSoon ? nextDueMs : IDLE_MS);
     }

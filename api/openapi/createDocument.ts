@@ -109,8 +109,7 @@ const HEADERS_TOO_LARGE: ErrorResponse = {
 const LIMIT_HEADERS = {
   RateLimit:
     "How many more requests the key or the account may send now, and in how many seconds its allowance is full.",
-  "RateLimit-Policy":
-    "The allowances of the key and the account: requests (q) in so many seconds (w).",
+  "RateLimit-Policy": "The allowances of the key and the account: q requests in w seconds.",
 };
 
 const TOO_MANY_REQUESTS: ErrorResponse = {

@@ -136,7 +136,7 @@ const rejectKeyOfBatch = (ctx: ApiContext): void => {
   if (readIdempotencyKey(ctx) !== null) {
     throw new DomainError(
       "request_invalid",
-      "Idempotency-Key: a batch has no key of its own; give each item its idempotency_key",
+      "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
     );
   }
 };

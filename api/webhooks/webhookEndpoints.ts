@@ -219,10 +219,13 @@ const createActions = (
         operationId: "rotateWebhookSecret",
         tag: TAG,
         summary: "Replace an endpoint's secret",
-        details: `The previous secret signs as well for ${OLD_SECRET_HOURS} hours, so that a server accepts the requests whichever it knows.`,
+        details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
         pathParameters: ID_PARAMETER,
         errors: [
-          { ...invalidError, when: `${invalidError.when} Or the secret was replaced too often.` },
+          {
+            ...invalidError,
+            when: `${invalidError.when} Or too many of the endpoint's secrets are still valid.`,
+          },
           keyError,
           notFoundError,
         ],

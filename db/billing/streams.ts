@@ -42,7 +42,7 @@ export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken 
 `;
 
 /**
- * Locks those of the streams that nobody else has locked, until the transaction ends. It never waits, so it cannot be
+ * Locks the streams that no other transaction has locked, until this transaction ends. It never waits, so it cannot be
  * part of a deadlock, and an operator's work on one stream does not delay the others.
  * @returns the streams that were locked
  */

@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
-import { isRecent, sight, turnMs } from "../../domain/bulkWork.ts";
-import type { LatestRecords, Sighting } from "../../domain/bulkWork.ts";
+import { isRecent, observe, turnMs } from "../../domain/bulkWork.ts";
+import type { LatestRecords, Observation } from "../../domain/bulkWork.ts";
 import { runForAll } from "../connections/connectionShares.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 
@@ -70,7 +70,7 @@ export const createBulkPace = ({
   readonly rest?: (durationMs: number) => Promise<unknown>;
 }): BulkPace => {
   const steps = new AsyncLocalStorage<true>();
-  let seen: Sighting | null = null;
+  let seen: Observation | null = null;
   let lookedAtMs = -Infinity;
   let looking: Promise<void> | null = null;
   let previous: Promise<unknown> = Promise.resolve();
@@ -79,7 +79,7 @@ export const createBulkPace = ({
 
   const note = (latest: LatestRecords): void => {
     lookedAtMs = nowMs();
-    seen = sight(latest, seen, lookedAtMs);
+    seen = observe(latest, seen, lookedAtMs);
   };
   const look = async (): Promise<void> => {
     try {

@@ -88,7 +88,7 @@ const selectByTiers = (
 
 /**
  * Returns a query of the charities that match.
- * @param maximum of further matches, any may be missing
+ * @param maximum the most matches to return; if there are more, which ones are returned is undefined
  */
 const selectMatches = ({ name, ein }: CatalogueQuery, maximum: number | null): FragmentSqlToken => {
   const sameEin = ein === null ? [] : [sql.fragment`charity.ein = ${ein}`];
@@ -169,7 +169,7 @@ const rankedRow = catalogueCharityRow.extend({
 
 /**
  * Lists some matches, the closest first, each with their total and the total of those in the first set.
- * @param maximum of further matches, any may be missing
+ * @param maximum the most matches to return; if there are more, which ones are returned is undefined
  */
 export const listClosestCharities = (
   db: CommonQueryMethods,

@@ -82,7 +82,7 @@ export const createDriver =
       idleInTransactionTimeoutMs: inMs(idleInTransactionSessionTimeout),
     };
     const drivers = new Map<Server, ServerDriver>();
-    /** The library's driver knows one server. It connects once to read the types that the pool parses. */
+    /** The library's driver supports one server. It connects once to read the types that the pool parses. */
     const createServerDriver = async (server: Server): Promise<ServerDriver> => {
       const { tls, config } = server;
       const connectTimeout =

@@ -25,9 +25,13 @@ const UNKNOWN_TIME_ZONE = "22023";
 
 const asTimeZoneError = (error: unknown): unknown =>
   error instanceof Error && "code" in error && error.code === UNKNOWN_TIME_ZONE
-    ? new DomainError("request_invalid", "time_zone: the database does not know this time zone", {
-        cause: error,
-      })
+    ? new DomainError(
+        "request_invalid",
+        "time_zone: the database does not support this time zone",
+        {
+          cause: error,
+        },
+      )
     : error;
 
 /** Returns the group of a record as text; null if it has none. */
@@ -72,7 +76,7 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
 /**
  * Counts an account's records by the interval in which they were created. Days begin at midnight in the time zone, and may
  * have 23 or 25 hours.
- * @throws DomainError request_invalid if the database does not know the time zone
+ * @throws DomainError request_invalid if the database does not support the time zone
  */
 export const listStatistics = async (
   db: CommonQueryMethods,

@@ -34,7 +34,7 @@ const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
 const isLockError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && LOCK_CODES.has(error.code);
 
-/** Who migrates, for the audit log; null records nobody. */
+/** The operator who migrates, for the audit log; null if none is recorded. */
 export type Migrator = Extract<Actor, { kind: "operator" }> | null;
 
 /** Records in the migration's transaction that it was applied, and by whom. The first migration creates the audit log. */
@@ -102,7 +102,7 @@ const dropInvalidIndexes = async (client: Client, { text }: Migration): Promise<
 
 /**
  * Runs a statement outside of a transaction. It waits for locks as long as it takes: the lock that concurrent statements
- * need keeps nobody from reading and writing.
+ * need blocks neither reads nor writes.
  */
 const runStatement = async (
   client: Client,

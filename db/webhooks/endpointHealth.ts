@@ -3,7 +3,7 @@ import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-/** What the operator is told of; there may be many endpoints of one broken server. */
+/** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;
 
 const disabledRow = z.strictObject({ id: z.uuid(), url: z.string(), disabledAt: z.date() });

@@ -82,7 +82,7 @@ export const requireAffordableCount = (
   }
 };
 
-/** Returns what a client is told whose test data have reached their limit. */
+/** Returns the error message for a write beyond the limit of test data. */
 export const testQuotaMessage = (testRecords: number): string =>
   `the limit of test data is reached: this account's test keys may store ${testRecords} records. Old ones are deleted ` +
   "after a while; ask the service's operator to raise the limit";

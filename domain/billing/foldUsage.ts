@@ -73,7 +73,7 @@ export const requireSameUnits = (
   }
 };
 
-/** A transaction of so many facts takes tenths of a second; sealing the stream waits for it. */
+/** A transaction of this size takes tenths of a second; sealing the stream waits for it. */
 const FACTS_PER_TRANSACTION = 20_000;
 
 /** The same while bulk work yields to what clients record. */

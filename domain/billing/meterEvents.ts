@@ -39,8 +39,8 @@ export const isFailed = (state: MeterEventState): state is FailedState =>
   FAILED_STATES.some((failed) => failed === state);
 
 /**
- * Returns which event a change of a meter event's state is to the account's clients, or null. Usage has recovered when it
- * is sealed anew to be reported again, or when the processor turns out to have it. Usage that is waived has not.
+ * Returns the type of the event that clients receive for a change of a meter event's state, or null. Usage has recovered
+ * when it is sealed again to be reported, or when the processor turns out to have it. Waived usage has not recovered.
  */
 export const usageEventOf = (
   before: MeterEventState,

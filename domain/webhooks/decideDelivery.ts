@@ -22,10 +22,10 @@ const RETRY_DELAYS_MS: readonly number[] = [
 /** Attempts that failed together, because a server was down, are spread by this part of the delay. */
 const JITTER = 0.2;
 
-/** A receiver may ask for a longer delay than the schedule's, up to so many times it. */
+/** The most by which a receiver's Retry-After may multiply the scheduled delay. */
 const LONGEST_RETRY_AFTER = 2;
 
-/** What became of one request. */
+/** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */
   readonly status: number | null;

@@ -14,7 +14,7 @@ export const OLD_SECRET_HOURS = 24;
 /** How far back undelivered events can be recovered. */
 export const RECOVERY_DAYS = 14;
 
-/** After so many days of nothing but failed attempts an endpoint is disabled. */
+/** An endpoint is disabled after this many days of failed attempts only. */
 export const FAILING_DAYS = 5;
 
 /** Why an endpoint is disabled: by request, because its server answered 410, or after days of nothing but failures. */

@@ -33,7 +33,7 @@ export const requireHarmlessSettings = ({ STRIPE_SECRET_KEY, PLANTING_PARTNER }:
   }
   if (PLANTING_PARTNER !== "simulated") {
     throw new StartupError(
-      `PLANTING_PARTNER is ${PLANTING_PARTNER}, and nobody plants the trees of a demo; set it to simulated, or start without --demo.`,
+      `PLANTING_PARTNER is ${PLANTING_PARTNER}, but demo trees are never planted; set it to simulated, or start without --demo.`,
     );
   }
 };

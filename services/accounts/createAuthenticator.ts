@@ -11,7 +11,7 @@ import { createLookups } from "./createLookups.ts";
 import type { KeyUses } from "./createKeyUses.ts";
 import { createRefreshedCache } from "./createRefreshedCache.ts";
 
-/** A client that goes on with a wrong key costs one lookup in this time. An imported key works that much later. */
+/** How long an unknown key is cached: a client that repeats a wrong key costs one lookup, and an imported key may work later. */
 export const UNKNOWN_MS = 1000;
 const MAXIMUM_UNKNOWN = 10_000;
 
@@ -25,9 +25,9 @@ export type Authenticate = {
 };
 
 /**
- * Looks keys up by their SHA-256 and caches them briefly. Unknown keys have a cache of their own, so that made-up ones do
- * not displace known ones. What cannot be a key of this interface is not looked up. A
- * key expires at its time, even if it is cached.
+ * Looks keys up by their SHA-256 and caches them briefly. Unknown keys have a separate cache, so that made-up keys
+ * do not evict valid ones. Text that cannot be a key of this interface is not looked up. A cached key still expires on
+ * time. See createRefreshedCache for how long keys are cached.
  * @param nowMs a monotonic clock, so that setting the system clock back does not prolong the cache
  */
 export const createAuthenticator = ({

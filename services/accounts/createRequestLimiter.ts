@@ -44,8 +44,8 @@ const stateOf = (keyLeft: number, accountLeft: number, perSecond: number): strin
 };
 
 /**
- * Limits the requests of each key and each account in this process. It keeps some numbers of each in memory, so a request
- * costs no statement; several processes allow as many times more.
+ * Limits the requests of each key and each account in this process. The counters are in memory, so a request costs no
+ * statement. They are not shared: N processes together allow N times as many requests.
  * @param nowMs a monotonic clock
  */
 export const createRequestLimiter = ({

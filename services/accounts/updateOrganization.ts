@@ -32,7 +32,7 @@ export const updateOrganization = (
     if (timeZone !== null && !(await readIsKnownTimeZone(transaction, timeZone))) {
       throw new DomainError(
         "request_invalid",
-        `the database does not know the time zone ${timeZone}`,
+        `the database does not support the time zone ${timeZone}`,
       );
     }
     await updateAccount(transaction, id, changes);

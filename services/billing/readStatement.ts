@@ -39,7 +39,7 @@ export type MeterStatement = { readonly meter: Kind; readonly period: Period } &
 const getOwner = async (db: DatabasePool, accountId: string): Promise<Account> => {
   const account = await findAccount(db, accountId);
   if (!account) {
-    throw new DomainError("record_not_found", `there is no organization or store ${accountId}`);
+    throw new DomainError("record_not_found", `organization or store ${accountId} not found`);
   }
   return account;
 };

@@ -4,7 +4,7 @@ import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { usageEventOf } from "../../domain/billing/meterEvents.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 
-/** Records the event that a change of a meter event's state is to the account's clients, if it is one. */
+/** Records the event that clients receive for a change of a meter event's state, if there is one. */
 export const recordUsageEvent = async (
   transaction: DatabaseTransactionConnection,
   before: Pick<StoredMeterEvent, "accountId" | "mode" | "meter" | "quantity" | "second" | "state">,

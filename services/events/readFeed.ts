@@ -22,7 +22,7 @@ const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 export type Feed = {
   readonly events: readonly FeedEvent[];
-  /** Whether more events can be read at once. */
+  /** Whether more events can be read immediately. */
   readonly hasMore: boolean;
   /** Since when events are recorded that are not shown yet, because an older transaction is open; null if there are none. */
   readonly heldBackSince: Date | null;

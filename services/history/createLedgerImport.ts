@@ -12,7 +12,7 @@ import { balanceAfter, differencesOf } from "../../domain/history/importedBalanc
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 
-/** What becomes of a line of a ledger. */
+/** The outcome of one line of a ledger. */
 type BalanceOutcome =
   | { readonly outcome: "new" | "known" }
   | { readonly outcome: "conflict" | "bad"; readonly reason: string };

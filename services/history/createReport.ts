@@ -32,7 +32,7 @@ const kindOf = (line: ImportLine): LineKind | null => {
 
 const nothing = () => ({ new: 0, known: 0, refunded: 0, conflict: 0 });
 
-/** Counts what becomes of the lines of an import. */
+/** Counts the outcomes of an import's lines. */
 export type Report = {
   readonly addLine: () => number;
   readonly add: (kind: LineKind, outcome: "new" | "known" | "refunded") => void;

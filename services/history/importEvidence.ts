@@ -25,7 +25,7 @@ import { digestOf, recordFact, storeProgress } from "../planting/orders/settleFa
 import { uuidOf } from "./assignIds.ts";
 import { newId } from "../newId.ts";
 
-/** What becomes of a line of evidence. */
+/** The outcome of one line of evidence. */
 export type EvidenceOutcome =
   | { readonly outcome: "new" | "known" }
   | { readonly outcome: "conflict" | "bad"; readonly reason: string };

@@ -19,7 +19,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { WriteAttempt } from "../accounts/createTestQuota.ts";
 import { createTestQuota } from "../accounts/createTestQuota.ts";
 
-/** How often this process stores what it counted and learns what others did. */
+/** How often this process stores its counts and reads those of other processes. */
 const STORE_INTERVAL_MS = 2000;
 
 /** An account's day that is ten times as large as its usual one. */
@@ -149,7 +149,7 @@ export const createSpendingGuard = ({
   };
 
   const readUsualDays = async (changed: readonly OwnerDay[]): Promise<void> => {
-    // Test mode costs nothing, so nobody needs to look.
+    // Test mode costs nothing, so its days are never reported as unusual.
     const unread = changed.filter(({ mode, usual }) => mode === "live" && usual === undefined);
     for (const day of new Set(unread.map((each) => each.day))) {
       const owners = unread.filter((each) => each.day === day);

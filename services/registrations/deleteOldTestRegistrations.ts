@@ -16,7 +16,7 @@ import { secondOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
-/** A transaction of so many takes some tens of milliseconds; the account's own test writes wait for it. */
+/** Deleting this many takes tens of milliseconds; the account's test writes wait for the transaction. */
 const BATCH_REGISTRATIONS = 500;
 const BATCH_ORDERS = 100;
 

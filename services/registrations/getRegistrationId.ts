@@ -9,7 +9,7 @@ import { DomainError } from "../../domain/errors.ts";
 export const getRegistrationId = async (db: CommonQueryMethods, given: string): Promise<string> => {
   const [id, ...others] = await listRegistrationIds(db, given);
   if (id === undefined) {
-    throw new DomainError("record_not_found", `there is no registration ${given}`);
+    throw new DomainError("record_not_found", `registration ${given} not found`);
   }
   if (others.length > 0) {
     throw new DomainError(

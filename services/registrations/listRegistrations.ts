@@ -36,7 +36,7 @@ export type ListPart = {
 };
 
 /**
- * Returns where a list goes on after a registration.
+ * Returns the position in a list after a registration.
  * @param id null for the list's beginning
  * @throws DomainError request_invalid if the owner has no such registration
  */

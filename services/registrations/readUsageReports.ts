@@ -143,7 +143,7 @@ const narrowRange = async (
   return seconds && withinSeconds(range, seconds);
 };
 
-/** Returns where a list of several kinds goes on after a registration. */
+/** Returns the position in a list of several kinds after a registration. */
 const findStart = async (
   db: CommonQueryMethods,
   accountMode: AccountMode,

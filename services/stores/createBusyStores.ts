@@ -35,7 +35,7 @@ const isOverload = (error: unknown): boolean =>
   error instanceof DomainError && error.code === "queue_full";
 
 const tooBusy = (): DomainError =>
-  new DomainError("queue_full", "another write of this store takes long, try again");
+  new DomainError("queue_full", "another write of this store is taking too long, try again");
 
 /**
  * Creates the queues of busy stores. A store's writes wait together, and use a connection only while they are tried, so

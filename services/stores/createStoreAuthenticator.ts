@@ -21,8 +21,8 @@ type StoreCaller =
 export type AuthenticateStore = (key: string, store: StoreName | null) => Promise<StoreCaller>;
 
 /**
- * Creates a function that checks a key, and then the store that it is used for: without a valid key, nobody learns which
- * stores exist. Stores are cached as briefly as keys, so that every process rejects the keys of an uninstalled store
+ * Creates a function that checks a key, and then the store that it is used for: without a valid key, a caller cannot find out
+ * which stores exist. Stores are cached as briefly as keys, so that every process rejects the keys of an uninstalled store
  * within five seconds.
  * @param nowMs a monotonic clock
  */

@@ -108,7 +108,7 @@ export const refundAnyRegistration = async (
 ): Promise<AnyRefund> => {
   const registration = await findRegistration(deps.db, await getRegistrationId(deps.db, refund.id));
   if (!registration) {
-    throw new DomainError("record_not_found", `there is no registration ${refund.id}`);
+    throw new DomainError("record_not_found", `registration ${refund.id} not found`);
   }
   if (registration.accountType === "store") {
     return refundStoreRegistration(deps, registration, refund);

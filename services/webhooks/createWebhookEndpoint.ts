@@ -69,7 +69,7 @@ export const createWebhookEndpoint = (
     if (endpoints.length >= MAXIMUM_ENDPOINTS) {
       throw new DomainError(
         "request_invalid",
-        `there are ${endpoints.length} webhook endpoints, and more than ${MAXIMUM_ENDPOINTS} are not possible; delete one first`,
+        `the maximum of ${MAXIMUM_ENDPOINTS} webhook endpoints is reached; delete one first`,
       );
     }
     const now = clock.now();

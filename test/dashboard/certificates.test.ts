@@ -195,7 +195,7 @@ test.serial(
 );
 
 test.serial(
-  "an order has one certificate of all its records, also after it got more",
+  "an order has one certificate of all its records, also after records are added",
   async (t) => {
     const { serve } = await setUp(t);
     const { url } = await serve();

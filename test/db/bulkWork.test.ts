@@ -46,7 +46,7 @@ test.serial("a registration is a new record, and young; an imported one is neith
   t.true(after.ageMs < 60_000, String(after.ageMs));
 });
 
-test.serial("turns follow each other, whoever reserves them", async (t) => {
+test.serial("turns follow each other across connections", async (t) => {
   const { db, owner } = t.context;
   const first = await reserveBulkTurn(db, 9000);
   const second = await reserveBulkTurn(owner, 100);

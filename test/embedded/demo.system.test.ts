@@ -145,7 +145,7 @@ for (const [name, settings, message] of [
   [
     "with another planting partner",
     { PLANTING_PARTNER: "manual" },
-    /nobody plants the trees of a demo/u,
+    /demo trees are never planted/u,
   ],
 ] as const) {
   test(`a demo is refused ${name}, before anything is written`, async (t) => {

@@ -18,35 +18,38 @@ const failed = {
   data: { kind: "tree" as const, count: 1, registered_at: "2026-01-01T00:00:00.000Z" },
 };
 
-test.serial("events are deleted after 30 days, and who may have missed one is told", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-  const owner: AccountMode = { accountId, mode: "live" };
-  const clock = createMovableClock("2031-01-01T00:00:00.000Z");
-  const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
-    (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
+test.serial(
+  "events are deleted after 30 days, and a client that may have missed one gets event_gone",
+  async (t) => {
+    const { db } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const owner: AccountMode = { accountId, mode: "live" };
+    const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+    const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
+      (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
 
-  await recordEvent(db, owner, failed, clock.now());
-  await recordEvent(db, owner, refunded("1"), clock.now());
-  await recordEvent(db, owner, refunded("2"), clock.now());
-  const [failure = "", first = "", second = ""] = await read(null);
-  clock.set("2031-01-01T01:00:00.000Z");
-  await deleteOldEvents({ db, clock }, NEVER);
-  await recordEvent(db, owner, refunded("3"), clock.now());
-  clock.set("2031-01-30T02:00:00.000Z");
-  await deleteOldEvents({ db, clock }, NEVER);
-  t.is((await read(null)).length, 4, "nothing is 30 days old");
+    await recordEvent(db, owner, failed, clock.now());
+    await recordEvent(db, owner, refunded("1"), clock.now());
+    await recordEvent(db, owner, refunded("2"), clock.now());
+    const [failure = "", first = "", second = ""] = await read(null);
+    clock.set("2031-01-01T01:00:00.000Z");
+    await deleteOldEvents({ db, clock }, NEVER);
+    await recordEvent(db, owner, refunded("3"), clock.now());
+    clock.set("2031-01-30T02:00:00.000Z");
+    await deleteOldEvents({ db, clock }, NEVER);
+    t.is((await read(null)).length, 4, "nothing is 30 days old");
 
-  clock.set("2031-01-31T02:00:00.000Z");
-  t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
-  t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
-  const kept = await read(null);
-  t.is(kept.length, 1);
-  t.deepEqual(await read(second), kept, "who had read everything goes on");
-  t.deepEqual(await read(failure, ["usage.failed"]), []);
-  await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
-  await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
-});
+    clock.set("2031-01-31T02:00:00.000Z");
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
+    t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+    const kept = await read(null);
+    t.is(kept.length, 1);
+    t.deepEqual(await read(second), kept, "a client that has read everything continues");
+    t.deepEqual(await read(failure, ["usage.failed"]), []);
+    await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
+    await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
+  },
+);
 
 test.serial(
   "records that were copied from a server with higher transactions are an error until they are renumbered",

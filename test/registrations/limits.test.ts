@@ -214,7 +214,7 @@ test(
   /1024 KiB/u,
 );
 test(
-  "an unknown parameter of a batch is refused",
+  "an unknown parameter of a batch is rejected",
   refuses,
   `${BATCH}?atomc=false`,
   { items: [{ count: 1 }] },
@@ -222,7 +222,7 @@ test(
   /^atomc: unknown parameter/u,
 );
 test(
-  "atomic has two values",
+  "an unknown value of atomic is rejected",
   refuses,
   `${BATCH}?atomic=no`,
   { items: [{ count: 1 }] },
@@ -230,12 +230,12 @@ test(
   /^atomic: must be true or false$/u,
 );
 test(
-  "a key for a whole batch is refused",
+  "a key for a whole batch is rejected",
   refuses,
   BATCH,
   { items: [{ count: 1 }] },
   400,
-  /^Idempotency-Key: a batch has no key of its own; give each item its idempotency_key$/u,
+  /^Idempotency-Key: not accepted for a batch; set idempotency_key on each item$/u,
   { "Idempotency-Key": "batch-1" },
 );
 

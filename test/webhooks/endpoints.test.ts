@@ -180,10 +180,7 @@ test("a repeated request does not add another endpoint, and there are 16 at most
   );
   t.is(results.filter(({ status }) => status === 200).length, 15);
   const refused = results.find(({ status }) => status === 400);
-  t.is(
-    refused?.body["error"],
-    "there are 16 webhook endpoints, and more than 16 are not possible; delete one first",
-  );
+  t.is(refused?.body["error"], "the maximum of 16 webhook endpoints is reached; delete one first");
   const listed = await call("GET", "/webhook_endpoints", { key });
   t.is(z.array(z.unknown()).parse(listed.body["webhook_endpoints"]).length, 16);
   const change = await call("POST", `/webhook_endpoints/${id}`, {

@@ -88,7 +88,7 @@ test("a worker of a copied database waits until an operator says that it replace
   const { name, original, copy } = await fork(t);
   const { messages, named } = startWaiting(t, copy);
   await eventually(() => messages.length > 0);
-  t.regex(messages[0] ?? "", /take-over.*separate.*takes no work from Temporal/u);
+  t.regex(messages[0] ?? "", /take-over.*separate.*does not poll Temporal/u);
 
   const run = await copy.impact("deployment", "take-over", "--as", "maria");
 
@@ -118,7 +118,7 @@ test("a separated copy has a name of its own, and never bills through the origin
   await t.throwsAsync(waiting.named, { message: /separated from .* Start the worker again/u });
   const separated = await startWaiting(t, copy).named;
   t.not(separated?.name, name);
-  t.regex(run.stderr, new RegExp(`deployment ${separated?.name} now; ${name} goes on`, "u"));
+  t.regex(run.stderr, new RegExp(`deployment ${separated?.name}; ${name} continues`, "u"));
   t.like(await readDeployment(copy.db), {
     isServerChanged: false,
     processor: null,
@@ -216,6 +216,6 @@ test("doctor names a copied database that is undecided, and a worker that uses a
   await eventually(isPolled);
   t.regex(
     (await diagnose(original))["worker (background)"] ?? "",
-    /^wrong: the worker \d+@\S+ takes this deployment's work with another database/u,
+    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database/u,
   );
 });

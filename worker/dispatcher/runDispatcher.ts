@@ -46,13 +46,13 @@ const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
 const REFUNDS_PER_PASS = 200;
 
-/** A shard's sender looks for usage every second, and has a pause of three after an error. */
+/** A shard's sender polls for usage every second, and pauses for three seconds after an error. */
 const SILENT_AFTER_SECONDS = 5;
 
 /** Stands for the last pass of a shard that never had one. */
 const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
 
-/** A shard whose sender has not looked for usage for some seconds; `second` is when it last did. */
+/** A shard whose sender has not polled for usage for some seconds; `second` is its last poll. */
 type SilentShard = { readonly shard: number; readonly second: number; readonly attempts: 0 };
 
 const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>

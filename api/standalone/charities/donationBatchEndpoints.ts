@@ -33,8 +33,8 @@ const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
       details:
         "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
         "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
-        "the original record. A batch validates at most 20 charities with a remote provider. Items of others have the " +
-        "status 503; repeat the batch, which then knows those that it has validated.",
+        "the original record. A batch validates at most 20 charities with a remote provider. Items for further charities have the " +
+        "status 503; repeat the batch to validate more of them.",
       errors: [
         KEY_ERROR,
         {

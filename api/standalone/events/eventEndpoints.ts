@@ -95,7 +95,7 @@ const event = z
 const response = z
   .strictObject({
     events: z.array(event),
-    has_more: z.boolean().meta({ description: "Whether more events can be read at once." }),
+    has_more: z.boolean().meta({ description: "Whether more events can be read immediately." }),
     held_back_since: z.iso
       .datetime()
       .nullable()

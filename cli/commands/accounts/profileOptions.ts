@@ -68,12 +68,12 @@ const nullIfNone = <Value>(given: OrNone<Value>): Value | null => (given === NON
 export const readProfileChanges = async (
   options: ProfileOptions,
 ): Promise<ProfileChanges | null> => {
-  const { displayName: name, logo, color: given, homeUrl: home, story: told, hide } = options;
+  const { displayName: name, logo, color: given, homeUrl: home, story: newStory, hide } = options;
   const changes: ProfileChanges = {
     ...(name === undefined ? {} : { displayName: nullIfNone(name) }),
     ...(given === undefined ? {} : { color: nullIfNone(given) }),
     ...(home === undefined ? {} : { homeUrl: nullIfNone(home) }),
-    ...(told === undefined ? {} : { story: nullIfNone(told) }),
+    ...(newStory === undefined ? {} : { story: nullIfNone(newStory) }),
     ...(hide === undefined ? {} : { hiddenSections: nullIfNone(hide) ?? [] }),
     ...(logo === undefined
       ? {}
@@ -112,7 +112,7 @@ export const presentProfile = (profile: Profile) => ({
   },
 });
 
-/** The same for people. */
+/** Returns a profile as tables print it. */
 export const profileRecord = (profile: Profile) => ({
   "display name": profile.displayName,
   logo: profile.logo && `${profile.logo.width} x ${profile.logo.height} pixels`,

@@ -83,7 +83,7 @@ export const foldUsage = async (
   if (streams.some(({ until }) => until < before)) {
     say(
       io,
-      `Where "before" is earlier than ${formatTime(before)}, later usage is in a billing period that had not ended 36 days ago.`,
+      `Where "before" is earlier than ${formatTime(before)}, later usage is kept: its billing period had not ended 36 days ago.`,
     );
   }
 };

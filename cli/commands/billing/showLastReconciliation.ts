@@ -23,7 +23,7 @@ export const showLastReconciliation = async (
   if (!last) {
     throw new CommandError(
       EXIT.notFound,
-      "There was no reconciliation yet. A worker runs it every night; to run it now: impact usage reconcile",
+      "No reconciliation has run yet. A worker runs one every night; to run one now: impact usage reconcile",
     );
   }
   const { lastSuccessAt } = await readReconciliationStatus(db);

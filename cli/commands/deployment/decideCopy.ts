@@ -51,7 +51,7 @@ export const separate = async (
   }
   say(
     io,
-    `This database is deployment ${name} now; ${originalName} goes on without it. Start its programs with settings of its own, and without the original's Stripe key.`,
+    `This database is now deployment ${name}; ${originalName} continues without it. Start this deployment's programs with their own settings, without the original's Stripe key.`,
   );
   say(
     io,

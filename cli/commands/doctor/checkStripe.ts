@@ -54,7 +54,7 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
       ? warning(
           `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
         )
-      : ok(`Stripe knows the newest ${newest.length} of ${customers.length}`);
+      : ok(`Stripe has the newest ${newest.length} of ${customers.length} customers`);
   });
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>

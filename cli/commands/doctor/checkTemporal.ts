@@ -57,7 +57,7 @@ const checkWorkers = (context: Context, queue: keyof typeof QUEUES): Promise<Fin
       const stranger = pollers.find((identity) => usesOtherDatabase(identity, mark));
       if (stranger !== undefined) {
         return wrong(
-          `the worker ${stranger} takes this deployment's work with another database. One of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
+          `the worker ${stranger} polls this deployment's task queues but uses another database. One of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
         );
       }
       if (pollers.length === 0) {

@@ -5,7 +5,7 @@ import type { ListOptions } from "./listEvents.ts";
 import { listEvents } from "./listEvents.ts";
 
 export const addEventCommands = (program: Command, context: Context): void => {
-  const event = program.command("event").description("Look at the events that clients receive");
+  const event = program.command("event").description("Inspect the events that clients receive");
   event
     .command("list")
     .description("List an organization's events as GET /events returns them, oldest first")

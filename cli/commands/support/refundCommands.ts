@@ -88,7 +88,7 @@ const refundOneDonation = async (
   const { db, clock, actor } = await openDependencies(context, options);
   const donation = await findDonationDetails(db, await getDonationId(db, id));
   if (!donation) {
-    throw new DomainError("record_not_found", `there is no donation ${id}`);
+    throw new DomainError("record_not_found", `donation ${id} not found`);
   }
   const isDryRun = options.dryRun === true;
   const replayed = isDryRun
@@ -133,7 +133,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   const { io } = context;
   const { org: accountId, mode, attribution = null, from = null, to: until = null } = options;
   if (attribution === null && (from === null || until === null)) {
-    throw new CommandError(EXIT.usage, "Give --attribution, or --from and --to.");
+    throw new CommandError(EXIT.usage, "Pass --attribution, or --from and --to.");
   }
   const deps = await openDependencies(context, options);
   const filter = { accountId, mode, attribution, from, until };

@@ -48,8 +48,8 @@ export const listStreamsWithEvents = (
   `);
 
 /**
- * Returns the end of a part of a span that begins with a second and has so many different seconds with meter events, and
- * how many it has; null if the rest of the span has none.
+ * Returns the end of the next part of a span, which has at most `maximumSeconds` seconds with meter events, and their
+ * number; null if the span has none.
  */
 export const findPart = (
   db: CommonQueryMethods,

@@ -30,9 +30,9 @@ import type { CharityPage, CharityQuery } from "../provider.ts";
 import type { CorrectedWord } from "./correctWords.ts";
 import { correctAllTypos, correctTypos, leaveOutRarest, replaceRareWords } from "./correctWords.ts";
 
-/** More matches are not compared with each other. Nobody reads 50 pages to find a charity. */
+/** Beyond this, matches are not ranked by closeness: clients do not read that many pages. */
 const COUNTED_MATCHES = 1000;
-/** If so many matches are estimated, their tiers are read first: a page needs few of them. */
+/** From this estimate on, matches are read tier by tier, because a page needs few of them. */
 const PROBABLY_MANY = 3000;
 const WORDS_WITH_PART = 200;
 /** As many words of one search may be parts of words, so that a long search costs no more than others. */

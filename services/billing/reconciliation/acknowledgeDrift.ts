@@ -21,7 +21,7 @@ export const acknowledgeDrift = async (
 ): Promise<AcknowledgedDrift> => {
   const difference = await findReconciliationDifference(db, differenceId);
   if (!difference) {
-    throw new DomainError("record_not_found", `there is no difference ${differenceId}`);
+    throw new DomainError("record_not_found", `difference ${differenceId} not found`);
   }
   const { billedBy, mode, meter, minute, ours, processor } = difference;
   const acknowledged: AcknowledgedDrift = {

@@ -18,7 +18,7 @@ import { beginSending, createAttemptRecords, finishSending } from "./sendMeterEv
 import type { BegunAttempts, SendingDependencies } from "./sendMeterEvent.ts";
 import { lowerStripeCallRate, reserveStripeCalls } from "./shareCallRate.ts";
 
-/** Attempts of a shard at the same time. A slow call takes one place of them, and delays nobody. */
+/** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
 
 /** So that a busy shard does not look for usage after each single event. */

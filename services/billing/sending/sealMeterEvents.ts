@@ -15,7 +15,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 
 /**
- * The event to send next. `none`: nothing is ready, or somebody else works on the stream. `stripe_missing`: the usage
+ * The event to send next. `none`: nothing is ready, or another transaction has locked the stream. `stripe_missing`: the usage
  * waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends the hold. `wrong_processor`:
  * this process must not seal the deployment's live usage.
  */
@@ -137,7 +137,7 @@ const sealLocked = async (
 
 /**
  * Returns each stream's event to send next: the unfinished one, or else the oldest second's facts, sealed now. Void and
- * held events are sealed along the way. A stream that somebody else has locked is left for the next time.
+ * held events are sealed along the way. A stream that another transaction has locked is skipped.
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
@@ -160,14 +160,14 @@ const seal = (
     return streams.map((stream) => results.get(stream) ?? NONE);
   });
 
-/** Seals the usage of many streams in one transaction. A stream that somebody else works on is left for the next time. */
+/** Seals the usage of many streams in one transaction. A stream that another transaction has locked is skipped. */
 export const sealMeterEvents = (
   deps: Dependencies,
   streams: readonly UsageStream[],
 ): Promise<readonly Sealing[]> =>
   seal(deps, streams, (transaction) => tryLockStreams(transaction, streams));
 
-/** Seals the usage of one stream. Waits while somebody else works on it. */
+/** Seals the usage of one stream. Waits while another transaction has locked it. */
 export const sealMeterEvent = async (deps: Dependencies, stream: UsageStream): Promise<Sealing> => {
   const [sealing = NONE] = await seal(deps, [stream], async (transaction) => {
     await lockStream(transaction, stream);

@@ -5,7 +5,7 @@ import type { CustomerIdentity, KnownCustomer } from "../../../domain/stores/cus
 
 const NOBODY: CustomerIdentity = { ids: [], emails: [], orderIds: [] };
 
-/** Finds what else a store knows a customer by: the id of given email addresses, its other addresses, and names. */
+/** Finds a customer's other identifiers in a store's records: the id, further email addresses, and names. */
 export const findCustomer = async (
   db: CommonQueryMethods,
   storeId: string,

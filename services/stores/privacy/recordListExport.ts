@@ -5,7 +5,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 
 /**
- * Records that somebody exports a list of a store, which names its customers. Call it before the first row is read: an entry
+ * Records the export of a store's list, which names customers. Call it before the first row is read: an entry
  * may name an export that failed, but no export lacks an entry.
  */
 export const recordListExport = (

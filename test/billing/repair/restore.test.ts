@@ -119,7 +119,7 @@ test("a standby that lost the last second sends only what Stripe lacks", async (
   t.deepEqual(scene.billed(), { 0: 76 });
 });
 
-test("usage and its later refund are told apart", async (t) => {
+test("usage and its later refund are distinguished", async (t) => {
   const scene = await setUpRestore(t);
   const { register, refund, drain, pass } = scene;
   const id = await register(scene.original, 5);
@@ -287,7 +287,7 @@ test("the options of the two kinds of reconciliation do not mix", async (t) => {
   t.regex(from.stderr, /--after-restore takes no --org, --from, --to or --last/u);
 });
 
-test("after a restore of a deployment that the built-in ledger bills, usage is settled at once and billed once", async (t) => {
+test("after a restore of a deployment that the built-in ledger bills, usage is settled immediately and billed once", async (t) => {
   let nowMs = NOON * 1000;
   const clock = { now: () => new Date(nowMs) };
   const open = async (url: string) => {

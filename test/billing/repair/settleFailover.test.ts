@@ -377,8 +377,8 @@ test("the command says what it needs", async (t) => {
   await refuses(/id of a meter event, or --restored-at/u, 2);
   await refuses(/id of a meter event, or --restored-at/u, 2, "1", "--restored-at", RESTORED_AT);
   await refuses(/need --restored-at/u, 2, "1", "--dry-run", ...REASON);
-  await refuses(/Give a --reason/u, 2, "--restored-at", RESTORED_AT);
-  await refuses(/Give a --reason/u, 2, "1");
+  await refuses(/Pass --reason/u, 2, "--restored-at", RESTORED_AT);
+  await refuses(/Pass --reason/u, 2, "1");
   await refuses(/may lag for 15 minutes/u, 1, "--restored-at", RESTORED_AT, "--dry-run");
   await impact(original, "usage", "hold", "--reason", "drill");
   await refuses(/--after-restore` first/u, 1, "--restored-at", "2026-05-01", "--dry-run");

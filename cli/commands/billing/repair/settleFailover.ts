@@ -106,7 +106,7 @@ export const settleAfterFailover = async (
   const { io, connections, clock } = context;
   const document = readDocument(options);
   if (options.reason === undefined && !options.dryRun) {
-    throw new CommandError(EXIT.usage, "Give a --reason; it is recorded with each correction.");
+    throw new CommandError(EXIT.usage, "Pass --reason; it is recorded with each correction.");
   }
   if (document !== null && options.org === undefined) {
     throw new CommandError(

@@ -29,7 +29,7 @@ export const settleUsage = async (
     );
   }
   if (reason === undefined) {
-    throw new CommandError(EXIT.usage, "Give a --reason; it is recorded with the event.");
+    throw new CommandError(EXIT.usage, "Pass --reason; it is recorded with the event.");
   }
   if (meterEventId !== undefined) {
     await settleEvent(context, meterEventId, { ...settlement, reason });

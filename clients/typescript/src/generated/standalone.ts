@@ -429,7 +429,7 @@ export interface components {
         };
         readonly Events: {
             readonly events: readonly components["schemas"]["Event"][];
-            /** @description Whether more events can be read at once. */
+            /** @description Whether more events can be read immediately. */
             readonly has_more: boolean;
             /**
              * Format: date-time
