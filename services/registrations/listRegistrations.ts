@@ -74,7 +74,7 @@ async function* readPages(
     const isBulk = after !== start;
     page = await readPage(copies, owner, filter, { after, limits, separator, isBulk });
     after = page?.last ?? null;
-    if (page && page.json.length > 0) {
+    if (page) {
       yield page.json;
     }
   } while (page);
@@ -82,7 +82,7 @@ async function* readPages(
 
 /**
  * Lists an owner's registrations, newest first, with the owner's totals, which ignore the filter. Each page is the JSON of
- * its objects, separated by commas. Memory use is constant, and no connection is held between two pages, so a slow
+ * its objects, separated by commas; a page in which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
  * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
  * @param startingAfter the id of the registration that the list follows; null for all
  * @throws DomainError request_invalid if the owner has no such registration
@@ -131,6 +131,8 @@ export async function* listRegistrationRows(
   const rows =
     limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
   for await (const page of readPages(copies, owner, filter, start, rows, ROW_END)) {
-    yield splitRows(page);
+    if (page.length > 0) {
+      yield splitRows(page);
+    }
   }
 }

@@ -64,6 +64,8 @@ export const streamJson = async (
   chunks: AsyncIterable<string | Buffer>,
   writeTimeoutMs: number,
 ): Promise<void> => {
+  // The server's time limit counts while the next chunk is read, too; waitForClient has the client's.
+  ctx.res.on("timeout", () => undefined);
   const iterator = chunks[Symbol.asyncIterator]();
   let next = await iterator.next();
   const { res: response } = ctx;

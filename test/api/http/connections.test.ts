@@ -4,6 +4,8 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import Koa from "koa";
+import { streamJson } from "../../../api/http/lists/streamJson.ts";
 import { startServer } from "../../../program/server/startServer.ts";
 import type { ServerOptions } from "../../../program/server/startServer.ts";
 
@@ -49,6 +51,30 @@ test("a client that stops reading a response is disconnected", async (t) => {
   await once(response, "close");
 
   t.false(response.writableFinished);
+});
+
+/** Yields the parts of a list, each after the connection's time limit. */
+async function* readParts(socket: Socket) {
+  for (const part of ["[", "1", "]"]) {
+    await once(socket, "timeout");
+    yield part;
+  }
+}
+
+test("a list is complete although reading its parts takes longer than the connection's time limit", async (t) => {
+  const app = new Koa();
+  app.use((ctx) => streamJson(ctx, readParts(ctx.socket), 60_000));
+  const server = await startServer(app.callback(), {
+    host: "127.0.0.1",
+    port: 0,
+    setting: "PORT",
+    writeTimeoutMs: 50,
+  });
+  t.teardown(() => server.close(0));
+
+  const response = await fetch(server.url);
+
+  t.deepEqual(await response.json(), [1]);
 });
 
 test("connections beyond the maximum are closed immediately and counted, and others go on", async (t) => {
