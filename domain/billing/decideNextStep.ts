@@ -16,10 +16,11 @@ import type { ProcessorName } from "./usage.ts";
  * - `absent`: the sums show that no earlier attempt was accepted.
  * - `partial`: the sums show that the processor has only `acceptedQuantity` of the event's units.
  * - `retry`: the attempt failed, and a later one may succeed; `outcomeUnknown` if this one may have been accepted.
+ *   `newKey` if the response was saved under the idempotency key, so that the next attempt needs another key.
  * - `rate_limited`: the processor gets too many calls. It has not accepted this one.
- * - `retry_new_key`: a 500 was saved under the idempotency key, so the next attempt needs another key.
  * - `rejected`: the processor will never accept this event.
- * - `misconfigured`: the credentials are refused, or a meter is missing or differs. An operator must fix that.
+ * - `misconfigured`: the credentials are refused, or a meter is missing or differs. An operator must fix that. `newKey`
+ *   as for `retry`.
  * - `early`: the sums may still change; check again after `afterMs`.
  * - `unclear`: the sums fit neither delivery nor absence, or cannot be read at all.
  */
@@ -29,11 +30,15 @@ export type AttemptOutcome =
   | { readonly kind: "conflict"; readonly reason: string }
   | { readonly kind: "absent" }
   | { readonly kind: "partial"; readonly acceptedQuantity: number }
-  | { readonly kind: "retry"; readonly reason: string; readonly outcomeUnknown: boolean }
+  | {
+      readonly kind: "retry";
+      readonly reason: string;
+      readonly outcomeUnknown: boolean;
+      readonly newKey?: boolean;
+    }
   | { readonly kind: "rate_limited"; readonly reason: string }
-  | { readonly kind: "retry_new_key"; readonly reason: string }
   | { readonly kind: "rejected"; readonly reason: string }
-  | { readonly kind: "misconfigured"; readonly reason: string }
+  | { readonly kind: "misconfigured"; readonly reason: string; readonly newKey?: boolean }
   | { readonly kind: "early"; readonly reason: string; readonly afterMs: number }
   | { readonly kind: "unclear"; readonly reason: string };
 
@@ -248,21 +253,19 @@ export const decideNextStep = (
     case "partial":
       return decidePartial(event, outcome.acceptedQuantity);
     case "retry":
+      // The identifier prevents a second acceptance, also with a new key.
       return delayed("retry", outcome.reason, {
         afterMs: retryDelayMs(event),
         outcomeUnknown: outcome.outcomeUnknown,
+        newKey: outcome.newKey ?? false,
       });
     case "rate_limited":
       return delayed("rate_limited", outcome.reason, { afterMs: retryDelayMs(event) });
-    case "retry_new_key":
-      // The usage may have been accepted before the 500 was saved. The identifier prevents a second acceptance.
-      return delayed("retry", outcome.reason, {
-        afterMs: retryDelayMs(event),
-        outcomeUnknown: true,
-        newKey: true,
-      });
     case "misconfigured":
-      return delayed("misconfigured", outcome.reason, { afterMs: MISCONFIGURED_DELAY_MS });
+      return delayed("misconfigured", outcome.reason, {
+        afterMs: MISCONFIGURED_DELAY_MS,
+        newKey: outcome.newKey ?? false,
+      });
     case "early":
       return delayed("early", outcome.reason, { afterMs: outcome.afterMs });
     case "rejected":

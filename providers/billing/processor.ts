@@ -22,7 +22,7 @@ export type MeterEvent = {
   readonly quantity: number;
   /** Unix seconds of the registrations that the event covers. */
   readonly second: number;
-  /** Part of the request's idempotency key. It increases after a saved 500. */
+  /** Part of the request's idempotency key. It increases after an error that was saved under that key. */
   readonly keyGeneration: number;
 };
 

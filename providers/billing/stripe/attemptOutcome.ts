@@ -26,7 +26,11 @@ const reasonOf = ({
   return details ? `${text} (${details})` : text;
 };
 
-/** Not every error that Stripe calls an invalid request is final. */
+/** Returns whether the response was saved under the idempotency key by an earlier attempt. */
+const isReplayed = ({ headers }: Stripe.errors.StripeError): boolean =>
+  headers?.["idempotent-replayed"] === "true";
+
+/** Not every error that Stripe calls an invalid request is final. Stripe saves it under the idempotency key. */
 const outcomeOfInvalidRequest = (
   { code, message }: Stripe.errors.StripeError,
   reason: string,
@@ -36,10 +40,13 @@ const outcomeOfInvalidRequest = (
   }
   if (code === "timestamp_in_future") {
     // Our clock is ahead of Stripe's.
-    return { kind: "retry", reason, outcomeUnknown: false };
+    return { kind: "retry", reason, outcomeUnknown: false, newKey: true };
   }
-  // Without an active meter every event would be refused, and an operator can activate it again.
-  return { kind: NO_METER.test(message) ? "misconfigured" : "rejected", reason };
+  if (NO_METER.test(message)) {
+    // Every event would be refused, and an operator can activate the meter again.
+    return { kind: "misconfigured", reason, newKey: true };
+  }
+  return { kind: "rejected", reason };
 };
 
 /**
@@ -47,6 +54,7 @@ const outcomeOfInvalidRequest = (
  * HTTP status: every 409 is a `StripeAPIError`, and so is an unreadable body, without a status, even with a 200.
  *
  * Stripe's documentation says to treat a 500 as indeterminate, so its outcome is unknown like that of a lost connection.
+ * What Stripe decides before it looks up the idempotency key, such as 401 and 429, is not saved under it.
  */
 export const outcomeOfError = (error: unknown): AttemptOutcome => {
   if (!(error instanceof Stripe.errors.StripeError)) {
@@ -55,10 +63,12 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
     return { kind: "retry", reason, outcomeUnknown: true };
   }
   const reason = reasonOf(error);
+  const newKey = isReplayed(error);
   const retry = (outcomeUnknown: boolean): AttemptOutcome => ({
     kind: "retry",
     reason,
     outcomeUnknown,
+    newKey,
   });
   if (error.code === "lock_timeout") {
     return retry(false);
@@ -73,17 +83,18 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
       return retry(true);
     case "StripeRateLimitError":
     case "RateLimitError":
-      return { kind: "rate_limited", reason };
+      // A replay says nothing about the present rate.
+      return newKey ? retry(false) : { kind: "rate_limited", reason };
     case "StripeAuthenticationError":
     case "StripePermissionError":
-      return { kind: "misconfigured", reason };
+      return { kind: "misconfigured", reason, newKey };
     case "StripeAPIError":
       if (error.statusCode === undefined) {
         return retry(true);
       }
       if (error.statusCode >= 500) {
         return error.headers?.["stripe-should-retry"] === "false"
-          ? { kind: "retry_new_key", reason }
+          ? { kind: "retry", reason, outcomeUnknown: true, newKey: true }
           : retry(true);
       }
       return error.statusCode === 409 ? retry(false) : { kind: "rejected", reason };

@@ -268,14 +268,19 @@ const AFTER_A_CALL: readonly {
     expected: delayed({ cause: "retry", reason, outcomeUnknown: true }),
   },
   {
-    title: "a saved 500 leads to another idempotency key and an unknown outcome",
-    outcome: { kind: "retry_new_key", reason },
+    title: "an error saved under the idempotency key leads to another key",
+    outcome: { kind: "retry", reason, outcomeUnknown: true, newKey: true },
     expected: delayed({ cause: "retry", reason, outcomeUnknown: true, newKey: true }),
   },
   {
     title: "a wrong configuration delays the event by five minutes",
     outcome: { kind: "misconfigured", reason },
     expected: delayed({ cause: "misconfigured", reason, afterMs: 5 * MINUTE_MS }),
+  },
+  {
+    title: "a wrong configuration that is saved under the idempotency key leads to another key",
+    outcome: { kind: "misconfigured", reason, newKey: true },
+    expected: delayed({ cause: "misconfigured", reason, afterMs: 5 * MINUTE_MS, newKey: true }),
   },
   {
     title: "a check that is too early delays the event for as long as the check says",

@@ -25,7 +25,6 @@ const OUTCOMES: readonly AttemptOutcome[] = [
   { kind: "absent" },
   { kind: "partial", acceptedQuantity: 1 },
   { kind: "retry", reason: "", outcomeUnknown: true },
-  { kind: "retry_new_key", reason: "" },
   { kind: "rejected", reason: "" },
   { kind: "misconfigured", reason: "" },
   { kind: "early", reason: "", afterMs: 1 },

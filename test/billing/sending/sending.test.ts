@@ -3,6 +3,8 @@ import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.t
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -160,6 +162,41 @@ test("refused credentials pause the sender, and no usage is lost", async (t) => 
 
   t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
   t.is((await findUnfinishedMeterEvent(deps.db, stream))?.state, "sending");
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("usage that Stripe refused for want of an active meter is billed once the meter is active again", async (t) => {
+  const { register, pass, drainOnce, drain, double, billed, recorded } = await setUpBilling(t);
+  const { url: apiBase, secretKey, control } = double;
+  const { meters } = createStripeClient({ apiBase, secretKey }).stripe.billing;
+  await register(6);
+  pass(5);
+  await meters.deactivate(control.meterIds().tree);
+
+  t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
+  await meters.reactivate(control.meterIds().tree);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("usage that Stripe refused as ahead of its clock is billed once the clocks agree", async (t) => {
+  const { register, pass, deps, seal, drain, double, billed, recorded } = await setUpBilling(t);
+  await register(6);
+  pass(5);
+  const { id = 0n } = (await seal()) ?? {};
+  const now = deps.clock.now();
+  double.control.advanceClock({ seconds: -3600 });
+
+  const result = await sendMeterEvent(
+    { ...deps, clock: { now: () => now } },
+    id,
+    new AbortController().signal,
+  );
+  t.like(result, { kind: "delayed", cause: "retry", outcomeUnknown: false });
+  pass(3600);
   await drain();
 
   t.deepEqual(billed(), await recorded());

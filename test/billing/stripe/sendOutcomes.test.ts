@@ -59,6 +59,7 @@ test(
 );
 test("a 401 is a misconfiguration", hasOutcome, respond(401, error({})), {
   kind: "misconfigured",
+  newKey: false,
 });
 test("a 402 is a rejection", hasOutcome, respond(402, error({ type: "card_error" })), {
   kind: "rejected",
@@ -66,7 +67,15 @@ test("a 402 is a rejection", hasOutcome, respond(402, error({ type: "card_error"
 test("a 403 is a misconfiguration", hasOutcome, respond(403, error({})), {
   kind: "misconfigured",
 });
-test("a 409 is retried, and its outcome is known", hasOutcome, respond(409, error({})), known);
+test(
+  "a 409 is retried with the same key, and its outcome is known",
+  hasOutcome,
+  respond(409, error({})),
+  {
+    ...known,
+    newKey: false,
+  },
+);
 test(
   "a 409 of the idempotency key is retried",
   hasOutcome,
@@ -87,13 +96,36 @@ test(
   respond(400, error({ code: "lock_timeout" })),
   known,
 );
-test("a 500 that allows a retry is retried", hasOutcome, { kind: "server_error" }, unknown);
+test(
+  "a 500 that allows a retry is retried with the same key",
+  hasOutcome,
+  { kind: "server_error" },
+  {
+    ...unknown,
+    newKey: false,
+  },
+);
 test("a 503 is retried", hasOutcome, respond(503, error({ type: "api_error" })), unknown);
 test(
   "a saved 500 needs a new key",
   hasOutcome,
   { kind: "server_error_saved" },
-  { kind: "retry_new_key" },
+  { ...unknown, newKey: true },
+);
+const replayed = { "idempotent-replayed": "true" };
+test("a replayed 500 needs a new key", hasOutcome, respond(500, error({}), replayed), {
+  ...unknown,
+  newKey: true,
+});
+test("a replayed 403 needs a new key", hasOutcome, respond(403, error({}), replayed), {
+  kind: "misconfigured",
+  newKey: true,
+});
+test(
+  "a replayed rate limit needs a new key and lowers no rate",
+  hasOutcome,
+  respond(400, error({ code: "rate_limit" }), replayed),
+  { ...known, newKey: true },
 );
 test("a 502 in HTML is an unknown outcome", hasOutcome, { kind: "bad_gateway" }, unknown);
 test(
@@ -208,8 +240,12 @@ test("an event of an unknown customer is a rejection that names the customer", a
   t.regex(outcome.kind === "rejected" ? outcome.reason : "", /No such customer: 'cus_gone'/u);
 });
 
-test("an event ahead of Stripe's clock is retried", async (t) => {
-  const { double, processor, event } = await setUpStripe(t);
+test("an event ahead of Stripe's clock is retried with a new key", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const ahead = event({ second: double.control.now() + 600 });
 
-  t.like(await processor.send(event({ second: double.control.now() + 600 }), never), known);
+  t.like(await processor.send(ahead, never), { ...known, newKey: true });
+  double.control.advanceClock({ seconds: 600 });
+  t.like(await processor.send({ ...ahead, keyGeneration: 1 }, never), { kind: "delivered" });
+  t.is(billed(), 3);
 });
