@@ -20,6 +20,9 @@ const RISE_PER_SECOND = 1.1;
 /** How far ahead calls are reserved. The lease of an event includes this time, so it must be short. */
 const RESERVED_AHEAD_SECONDS = 0.5;
 
+/** The last call begins within that time, and its interval ends after it. */
+const LONGEST_RESERVATION_SECONDS = RESERVED_AHEAD_SECONDS + 1 / MINIMUM_CALLS_PER_SECOND;
+
 export type CallRate = {
   /** The rate when it last changed. */
   readonly callsPerSecond: number;
@@ -42,10 +45,14 @@ export const currentCallsPerSecond = ({ callsPerSecond, secondsSinceChange }: Ca
     callsPerSecond * RISE_PER_SECOND ** Math.max(0, secondsSinceChange),
   );
 
-/** Returns the times that a worker with `wanted` calls may reserve. */
+/**
+ * Returns the times that a worker with `wanted` calls may reserve. A reservation longer than any that a worker makes was
+ * made before the clock was set back, so it is ignored.
+ */
 export const reserveCalls = (rate: CallRate, wanted: number): Reservation => {
   const perSecond = currentCallsPerSecond(rate);
-  const startsInSeconds = Math.max(0, rate.reservedSeconds);
+  const startsInSeconds =
+    rate.reservedSeconds > LONGEST_RESERVATION_SECONDS ? 0 : Math.max(0, rate.reservedSeconds);
   const free = Math.ceil((RESERVED_AHEAD_SECONDS - startsInSeconds) * perSecond);
   return {
     calls: Math.max(0, Math.min(wanted, free)),

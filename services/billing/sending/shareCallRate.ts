@@ -10,7 +10,12 @@ import { lowerCallRate, reserveCalls } from "../../../domain/billing/callRate.ts
 /** Reserves the times of up to `wanted` calls to Stripe among those of all workers. */
 export const reserveStripeCalls = (db: DatabasePool, wanted: number): Promise<Reservation> =>
   db.transaction(async (transaction) => {
-    const reservation = reserveCalls(await lockCallRate(transaction), wanted);
+    const rate = await lockCallRate(transaction);
+    if (rate.secondsSinceChange < 0) {
+      // The clock was set back. The rate would neither rise nor fall until the clock has caught up.
+      await recordCallRate(transaction, rate.callsPerSecond);
+    }
+    const reservation = reserveCalls(rate, wanted);
     const { calls, startsInSeconds, intervalSeconds } = reservation;
     if (calls > 0) {
       await recordReservation(transaction, startsInSeconds + calls * intervalSeconds);

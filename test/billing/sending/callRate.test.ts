@@ -20,7 +20,21 @@ test("calls are reserved half a second ahead at most, after those that others ha
     intervalSeconds: 0.001,
   });
   t.is(reserveCalls({ ...FULL, reservedSeconds: 0.5 }, 1).calls, 0);
-  t.is(reserveCalls({ ...FULL, reservedSeconds: 9 }, 1).calls, 0);
+});
+
+test("the longest reservation, of a call at the lowest rate, is respected whatever the rate is now", (t) => {
+  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0, reservedSeconds: 0.49 };
+  const { calls, startsInSeconds, intervalSeconds } = reserveCalls(slow, 10);
+  const reservedSeconds = startsInSeconds + calls * intervalSeconds;
+
+  t.is(reservedSeconds, 1.49);
+  t.is(reserveCalls({ ...FULL, reservedSeconds }, 1).calls, 0);
+});
+
+test("a reservation that no worker can have made is from before the clock was set back, and is ignored", (t) => {
+  for (const reservedSeconds of [1.6, 9, 3600]) {
+    t.deepEqual(reserveCalls({ ...FULL, reservedSeconds }, 2000), reserveCalls(FULL, 2000));
+  }
 });
 
 test("no more calls are reserved than wanted", (t) => {

@@ -10,6 +10,7 @@ import {
   createAttemptRecords,
   finishSending,
 } from "../../../services/billing/sending/sendMeterEvent.ts";
+import { reserveStripeCalls } from "../../../services/billing/sending/shareCallRate.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { BilledOrganization } from "./shardSetup.ts";
@@ -269,6 +270,27 @@ test.serial(
       organizations.map(() => 3),
     );
     await deps.db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
+  },
+);
+
+test.serial(
+  "calls are reserved, and their rate rises, after PostgreSQL's clock was set back by an hour",
+  async (t) => {
+    const { db } = t.context;
+    await db.query(sql.typeAlias("void")`
+      UPDATE call_rate
+      SET
+        calls_per_second = 1,
+        changed_at = clock_timestamp() + interval '1 hour',
+        reserved_until = clock_timestamp() + interval '1 hour'
+    `);
+
+    t.is((await reserveStripeCalls(db, 3)).calls, 1);
+
+    const { secondsSinceChange, reservedSeconds } = await readCallRate(db);
+    t.true(secondsSinceChange >= 0);
+    t.true(reservedSeconds <= 1);
+    await db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
   },
 );
 
