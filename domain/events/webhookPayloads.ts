@@ -48,6 +48,10 @@ export const WEBHOOK_TYPES = Object.keys(WEBHOOK_DATA) as readonly WebhookType[]
 
 export const DELIVERED_TYPES: readonly DeliveredType[] = [...WEBHOOK_TYPES, "ping"];
 
+/** Returns the names of the fields of an event's data that its receivers get. */
+export const webhookFieldsOf = (type: WebhookType): readonly string[] =>
+  Object.keys(WEBHOOK_DATA[type].shape);
+
 /** Returns the data of an event as its receivers get them, without the sequence. */
 export const webhookDataOf = ({
   type,
@@ -56,7 +60,7 @@ export const webhookDataOf = ({
   readonly type: WebhookType;
   readonly data: object;
 }): object => {
-  const fields = Object.keys(WEBHOOK_DATA[type].shape);
+  const fields = webhookFieldsOf(type);
   return Object.fromEntries(Object.entries(data).filter(([name]) => fields.includes(name)));
 };
 

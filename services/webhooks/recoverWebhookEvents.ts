@@ -1,7 +1,6 @@
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
-import { insertRecoveredDeliveries, listMissedEvents } from "../../db/webhooks/recovery.ts";
+import { insertMissedDeliveries } from "../../db/webhooks/recovery.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { webhookDataOf } from "../../domain/events/webhookPayloads.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
 import { requireEnabled } from "./pingWebhookEndpoint.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
@@ -32,20 +31,14 @@ export const recoverWebhookEvents = (
     );
   }
   return db.transaction(async (transaction) => {
-    const missed = await listMissedEvents(transaction, endpoint, since, MAXIMUM_EVENTS + 1);
-    const events = missed.slice(0, MAXIMUM_EVENTS);
-    await insertRecoveredDeliveries(
-      transaction,
-      endpoint.id,
-      events.map((event) => ({ ...event, webhookData: webhookDataOf(event) })),
-      now,
-    );
+    const found = await insertMissedDeliveries(transaction, endpoint, since, MAXIMUM_EVENTS, now);
+    const recovered = Math.min(found, MAXIMUM_EVENTS);
     await recordWebhookAction(
       transaction,
       actor,
-      { action: "webhook.recover", endpoint, details: { since, recovered: events.length } },
+      { action: "webhook.recover", endpoint, details: { since, recovered } },
       now,
     );
-    return { recovered: events.length, hasMore: missed.length > events.length };
+    return { recovered, hasMore: found > recovered };
   });
 };

@@ -3,6 +3,7 @@ import type { ExecutionContext } from "ava";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { recordEndpointSuccess } from "../../db/webhooks/endpoints.ts";
+import { recordEvents } from "../../services/events/recordEvent.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
@@ -13,6 +14,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { refunded } from "../events/readEvents.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
@@ -60,6 +62,83 @@ test("what was recorded while an endpoint was disabled and what failed is recove
   const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
   t.is(new Set(ids).size, 4);
   t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 0 });
+});
+
+const LONG_METADATA = { note: "x".repeat(16_000) };
+
+const donated = (name: string) => ({
+  type: "donation.created" as const,
+  data: {
+    donation_id: name,
+    amount_cents: 500,
+    currency: "USD" as const,
+    ein: "53-0196605",
+    nonprofit_id: "",
+    charity_name: "Red Cross",
+    idempotency_key: name,
+    attribution: name,
+    metadata: LONG_METADATA,
+  },
+});
+
+/** Opens a pool that counts the bytes of the rows that it reads. */
+const openCountingPool = async (t: ExecutionContext<DatabaseContext>) => {
+  let bytes = 0;
+  const db = await openPool(t.context.databaseUrl, 2, undefined, {
+    connectTimeoutMs: 120_000,
+    interceptors: [
+      {
+        name: "count-bytes",
+        transformRow: (_context, _query, row) => {
+          bytes += JSON.stringify(row).length;
+          return row;
+        },
+      },
+    ],
+  });
+  t.teardown(() => db.end());
+  return { db, bytesRead: () => bytes };
+};
+
+test("a recovery does not read what webhooks do not send", async (t) => {
+  const { deps, accountId, endpoint, clock } = await setUp(t);
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  const donations = Array.from({ length: 50 }, (_, index) => donated(`d${index}`));
+  await recordEvents(deps.db, { accountId, mode: "live" }, donations, clock.now());
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  const { db, bytesRead } = await openCountingPool(t);
+
+  t.like(await recoverWebhookEvents({ ...deps, db }, endpoint, clock.now()), { recovered: 50 });
+  t.true(bytesRead() < LONG_METADATA.note.length, `${bytesRead()} bytes`);
+});
+
+test("5,000 events are recovered at a time, and a repeated call continues", async (t) => {
+  const { deps, accountId, endpoint, clock } = await setUp(t);
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  const refunds = Array.from({ length: 5001 }, (_, index) => refunded(`r${index}`));
+  await recordEvents(deps.db, { accountId, mode: "live" }, refunds, clock.now());
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  const recover = () => recoverWebhookEvents(deps, endpoint, clock.now());
+
+  t.deepEqual(await recover(), { recovered: 5000, hasMore: true });
+  t.deepEqual(await recover(), { recovered: 1, hasMore: false });
+});
+
+test("a recovered event has the body of its first delivery", async (t) => {
+  const { deps, accountId, endpoint, deliver, receiver, clock } = await setUp(t);
+  const owner = { accountId, mode: "live" as const };
+  const contents = [donated('"quoted"\n'), refunded("r")];
+  await recordEvents(deps.db, owner, contents, clock.now());
+  await deliver();
+  await deps.db.query(sql.typeAlias("void")`
+    DELETE FROM webhook_delivery WHERE endpoint_id = ${endpoint.id}
+  `);
+
+  t.like(await recoverWebhookEvents(deps, endpoint, clock.now()), { recovered: 2 });
+  await deliver();
+  const bodies = receiver.received.map(({ body }) => body);
+  t.deepEqual(bodies.slice(2).toSorted(), bodies.slice(0, 2).toSorted());
+  t.is(bodies.length, 4);
 });
 
 test("events are recovered from 14 days back at most", async (t) => {
