@@ -10,7 +10,8 @@ import { DomainError } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 import type { SpendingGuard } from "../../registrations/createSpendingGuard.ts";
-import { charityKey, confirmCharities } from "../confirmCharities.ts";
+import { charityKey, createCharityConfirmer } from "../createCharityConfirmer.ts";
+import { providerOf } from "../providerOf.ts";
 import type { DonateDependencies } from "./donate.ts";
 import { donationCreated } from "./donationData.ts";
 import { createDonation } from "./recordDonation.ts";
@@ -32,6 +33,8 @@ export type DonatedItem = {
 /** The donation of a batch at an index. */
 type Item = { readonly index: number; readonly request: DonationRequest };
 
+type AcceptedItem = Item & { readonly charity: ConfirmedCharity };
+
 /** A donation that can be recorded, and its index. */
 type Entry = { readonly index: number; readonly donation: Donation };
 
@@ -41,7 +44,7 @@ const isRequest = (item: Outcome<DonationRequest>): item is DonationRequest =>
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
 
-/** Returns the items that would record something, in their order: not those that repeat a key. */
+/** Returns the items that do not repeat a key, in their order. */
 const findFirstOfKeys = (items: readonly Item[]): readonly Item[] => {
   const keys = new Set<string>();
   return items.filter(({ request: { idempotencyKey: key } }) => {
@@ -58,6 +61,53 @@ const tooMuch = (): DomainError =>
     "request_invalid",
     `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
   );
+
+/** What items of a batch become, as far as their charities are known. */
+type Decision = {
+  readonly rejections: ReadonlyMap<number, DomainError>;
+  readonly accepted: readonly AcceptedItem[];
+  /** Items whose charities must be confirmed before they are decided. */
+  readonly undecided: readonly Item[];
+};
+
+/**
+ * Decides items in their order, as if each were a call of its own: one that repeats the key of an accepted item is
+ * a replay, whatever its charity and its amount are.
+ * @param outcomes by `charityKey`
+ * @param totalCents the owner's donations before the batch
+ */
+const decide = (
+  items: readonly Item[],
+  outcomes: ReadonlyMap<string, Outcome<ConfirmedCharity>>,
+  totalCents: number,
+): Decision => {
+  const rejections = new Map<number, DomainError>();
+  const accepted: AcceptedItem[] = [];
+  const undecided: Item[] = [];
+  const keys = new Set<string>();
+  let total = totalCents;
+  for (const item of items) {
+    const { idempotencyKey: key, amountCents, charity } = item.request;
+    if (key !== null && keys.has(key)) {
+      continue;
+    }
+    const outcome = outcomes.get(charityKey(charity));
+    if (!outcome) {
+      undecided.push(item);
+    } else if (outcome instanceof DomainError) {
+      rejections.set(item.index, outcome);
+    } else if (amountCents > Number.MAX_SAFE_INTEGER - total) {
+      rejections.set(item.index, tooMuch());
+    } else {
+      accepted.push({ ...item, charity: outcome });
+      total += amountCents;
+      if (key !== null) {
+        keys.add(key);
+      }
+    }
+  }
+  return { rejections, accepted, undecided };
+};
 
 /** Records donations in one transaction. Those whose keys a concurrent call has used are left out. */
 const recordAll = (
@@ -159,37 +209,26 @@ export const donateBatch = async (
     }
   };
 
-  /** Rejects items whose charities are not confirmed. */
-  const confirm = async (
-    wanted: readonly Item[],
-  ): Promise<ReadonlyMap<number, ConfirmedCharity>> => {
-    const charities = wanted.map(({ request }) => request.charity);
-    const outcomes =
-      charities.length === 0
-        ? new Map<string, Outcome<ConfirmedCharity>>()
-        : await confirmCharities(deps, owner.accountId, charities);
-    const confirmed = new Map<number, ConfirmedCharity>();
-    for (const { index, request } of wanted) {
-      const outcome = outcomes.get(charityKey(request.charity));
-      if (outcome instanceof DomainError) {
-        rejected[index] = outcome;
-      } else if (outcome) {
-        confirmed.set(index, outcome);
-      }
+  /** Rejects items that cannot be recorded, and returns those that can. The others of `wanted` are replays. */
+  const decideAll = async (wanted: readonly Item[]): Promise<readonly AcceptedItem[]> => {
+    if (wanted.length === 0) {
+      return [];
     }
-    return confirmed;
-  };
-
-  /** Rejects donations that would increase the total beyond a safe integer, after those before them. */
-  const checkTotal = async (wanted: readonly Item[]): Promise<void> => {
-    const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
-    let total = all.amountCents;
-    for (const { index, request } of wanted) {
-      if (request.amountCents > Number.MAX_SAFE_INTEGER - total) {
-        rejected[index] = tooMuch();
-      } else {
-        total += request.amountCents;
+    const confirm = createCharityConfirmer(deps, await providerOf(deps, owner.accountId));
+    // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
+    // one after the other could take a thousand rounds.
+    let unconfirmed = findFirstOfKeys(wanted);
+    for (;;) {
+      const outcomes = await confirm(unconfirmed.map(({ request }) => request.charity));
+      const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
+      const { rejections, accepted, undecided } = decide(wanted, outcomes, all.amountCents);
+      if (undecided.length === 0) {
+        for (const [index, error] of rejections) {
+          rejected[index] = error;
+        }
+        return accepted;
       }
+      unconfirmed = undecided;
     }
   };
 
@@ -209,19 +248,13 @@ export const donateBatch = async (
         const known = await findKnownKeys();
         await checkSubscription(listNew(known));
         check();
-        const confirmed = await confirm(listNew(known));
-        check();
-        await checkTotal(findFirstOfKeys(listNew(known)));
+        const accepted = await decideAll(listNew(known));
         check();
         const now = deps.clock.now();
-        const entries = findFirstOfKeys(listNew(known)).flatMap(
-          ({ index, request }): readonly Entry[] => {
-            const charity = confirmed.get(index);
-            return charity
-              ? [{ index, donation: createDonation({ ...request, id: newId() }, charity, now) }]
-              : [];
-          },
-        );
+        const entries = accepted.map(({ index, request, charity }) => ({
+          index,
+          donation: createDonation({ ...request, id: newId() }, charity, now),
+        }));
         const result = await recordAll(deps, owner, entries);
         return {
           outcomes: withTotals(rejected, new Map(items.map((item) => [item.index, item])), result),

@@ -120,6 +120,7 @@ test("a batch with wrong donations records nothing and names them all; with atom
     [
       [1, 400],
       [3, 400],
+      [4, 400],
     ],
   );
   t.deepEqual(await ledger(), NOTHING_RECORDED);
@@ -133,6 +134,76 @@ test("a batch with wrong donations records nothing and names them all; with atom
   t.regex(String(results[1]?.body["error"]), /no charity found for the ein 00-0000000/u);
   t.regex(String(results[4]?.body["error"]), /would increase the account's total/u);
   t.deepEqual(await ledger(), { donations: 2, count: 2, cents: 400 });
+});
+
+const gift = (amount: number, ids: object) => ({
+  amount_cents: amount,
+  idempotency_key: "gift",
+  ...ids,
+});
+
+test("an item that repeats the key of an accepted item is a replay, whatever its charity and amount are", async (t) => {
+  const { donate, ledger, countEvents } = await stage(t);
+
+  const { results } = batchIn(
+    await donate([
+      gift(100, { ein: EIN }),
+      gift(200, { ein: "00-0000000" }),
+      gift(Number.MAX_SAFE_INTEGER, { ein: EIN }),
+    ]),
+  );
+
+  t.deepEqual(
+    results.map(({ idempotent_replayed: replayed, body }) => [
+      replayed,
+      body["amount_cents"],
+      body["total_donations"],
+    ]),
+    [
+      [false, 100, 1],
+      [true, 100, 1],
+      [true, 100, 1],
+    ],
+  );
+  t.is(new Set(results.map(({ body }) => body["donation_id"])).size, 1);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+  t.is(await countEvents("donation.created"), 1);
+});
+
+test("the first item of a key that can be recorded is, and later ones are its replays", async (t) => {
+  const { donate, ledger } = await stage(t);
+  const unknown = { ein: "00-0000000" };
+  const items = [
+    { amount_cents: 1, ein: EIN },
+    gift(20, unknown),
+    gift(Number.MAX_SAFE_INTEGER, { ein: EIN }),
+    gift(Number.MAX_SAFE_INTEGER, { nonprofit_id: RED_CROSS.nonprofit_id }),
+    gift(30, { nonprofit_id: "irs_000000001" }),
+    gift(40, { ein: EIN, nonprofit_id: RED_CROSS.nonprofit_id }),
+    gift(50, unknown),
+  ];
+
+  t.deepEqual(
+    rejectionIn(await donate(items)).errors.map(({ index, status }) => [index, status]),
+    [1, 2, 3, 4].map((index) => [index, 400]),
+  );
+  t.deepEqual(await ledger(), NOTHING_RECORDED);
+
+  const { results } = batchIn(await donate(items, "?atomic=false"));
+  t.deepEqual(
+    results.map(({ status, idempotent_replayed: replayed, body }) => [
+      status,
+      replayed,
+      body["amount_cents"],
+    ]),
+    [
+      [200, false, 1],
+      ...[1, 2, 3, 4].map(() => [400, undefined, undefined]),
+      [200, false, 40],
+      [200, true, 40],
+    ],
+  );
+  t.deepEqual(await ledger(), { donations: 2, count: 2, cents: 41 });
 });
 
 test("concurrent batches with the same keys in different orders record each donation once", async (t) => {

@@ -334,6 +334,38 @@ test.serial(
   },
 );
 
+const giftTo = (key: string, ein: string) => ({ ...donationTo(ein), idempotency_key: key });
+
+test.serial(
+  "the charity of a repeated key is validated only if the first item of the key is rejected",
+  async (t) => {
+    const { provider } = t.context;
+    const { call, test: key, ledger } = await startEveryOrgApi(t);
+    const { ein } = addCharity(t);
+    const missing = Array.from({ length: 20 }, freshEin);
+    let callsBefore = 0;
+    const send = async (items: readonly unknown[]) => {
+      callsBefore = provider.calls.length;
+      return batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }));
+    };
+
+    const replays = await send([ein, ...missing].map((each) => giftTo("a", each)));
+    t.deepEqual([replays.succeeded, provider.calls.length - callsBefore], [21, 1]);
+
+    const [one = ""] = missing;
+    const { results } = await send([one, addCharity(t).ein].map((each) => giftTo("b", each)));
+    t.deepEqual([results[0]?.status, results[1]?.status], [400, 200]);
+    t.is(provider.calls.length - callsBefore, 2);
+
+    const full = await send(
+      [...missing, addCharity(t).ein].map((each, index) => giftTo(`c-${index % 20}`, each)),
+    );
+    t.is(full.results.at(-1)?.status, 503);
+    t.is(provider.calls.length - callsBefore, 20);
+    t.deepEqual(await ledger(), { donations: 2, count: 2, cents: 20 });
+  },
+);
+
 test.serial(
   "if the provider fails, items of known charities are recorded and the others have the status 503",
   async (t) => {

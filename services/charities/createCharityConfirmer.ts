@@ -1,0 +1,107 @@
+import type { CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
+import { DomainError, OutageError } from "../../domain/errors.ts";
+import type { Outcome } from "../../domain/batches.ts";
+import type { CharityProvider } from "../../providers/charities/provider.ts";
+import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
+import { confirmRemotely, findLocalCharity } from "./confirmCharity.ts";
+import { newId } from "../newId.ts";
+
+/** As many calls of a remote provider as single donations of a key may cause in a second. */
+const MAXIMUM_VALIDATIONS = 20;
+
+/** How many are open at a time. */
+const PARALLEL_VALIDATIONS = 5;
+
+const PARALLEL_LOOKUPS = 4;
+
+const unconfirmed = (why: string): DomainError =>
+  new DomainError("charity_unconfirmed", `the charity is not confirmed: ${why}; try again`);
+
+const NOT_REACHED = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
+const FAILED = "its provider could not validate it";
+
+/** Calls a function for each item, with a few calls at a time. */
+const forEachInParallel = async <Item>(
+  items: readonly Item[],
+  parallel: number,
+  run: (item: Item) => Promise<void>,
+): Promise<void> => {
+  const waiting = items.values();
+  const runNext = async (): Promise<void> => {
+    for (const item of waiting) {
+      await run(item);
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, runNext));
+};
+
+const asOutcome = (error: unknown): DomainError => {
+  if (error instanceof DomainError) {
+    return error;
+  }
+  throw error;
+};
+
+/** Returns a string that is the same for the same charity, named in the same way. */
+export const charityKey = ({ ein, nonprofitId }: CharityIds): string =>
+  JSON.stringify([ein, nonprofitId]);
+
+/** Returns the outcomes of the given charities, and of those before, by `charityKey`. */
+type ConfirmCharities = (
+  charities: readonly CharityIds[],
+) => Promise<ReadonlyMap<string, Outcome<ConfirmedCharity>>>;
+
+/**
+ * Creates a function that confirms the charities of one batch, each once, in as many calls as the batch needs. Those that
+ * need a remote provider are validated in their order, up to a maximum for the batch; what is found is stored, so that
+ * a repeated batch gets further. After a failure of the provider no more calls of it begin.
+ * @returns a function that throws an OutageError if the catalogue fails
+ */
+export const createCharityConfirmer = (
+  deps: ConfirmCharityDependencies,
+  provider: CharityProvider,
+): ConfirmCharities => {
+  const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
+  let validations = 0;
+  let hasFailed = false;
+
+  const validate = async (key: string, ids: CharityIds): Promise<void> => {
+    if (hasFailed) {
+      outcomes.set(key, unconfirmed(FAILED));
+      return;
+    }
+    try {
+      outcomes.set(key, await confirmRemotely(deps, newId(), { ...ids, provider: provider.name }));
+    } catch (error) {
+      if (error instanceof OutageError) {
+        hasFailed = true;
+        outcomes.set(key, unconfirmed(FAILED));
+      } else {
+        outcomes.set(key, asOutcome(error));
+      }
+    }
+  };
+
+  return async (charities) => {
+    const named = [...new Map(charities.map((ids) => [charityKey(ids), ids]))].filter(
+      ([key]) => !outcomes.has(key),
+    );
+    const unknown = new Set<string>();
+    await forEachInParallel(named, PARALLEL_LOOKUPS, async ([key, ids]) => {
+      const found = await findLocalCharity(provider, ids).catch(asOutcome);
+      if (found) {
+        outcomes.set(key, found);
+      } else {
+        unknown.add(key);
+      }
+    });
+    const remote = named.filter(([key]) => unknown.has(key));
+    const reached = remote.slice(0, MAXIMUM_VALIDATIONS - validations);
+    validations += reached.length;
+    await forEachInParallel(reached, PARALLEL_VALIDATIONS, ([key, ids]) => validate(key, ids));
+    for (const [key] of remote.slice(reached.length)) {
+      outcomes.set(key, unconfirmed(hasFailed ? FAILED : NOT_REACHED));
+    }
+    return outcomes;
+  };
+};
