@@ -1,5 +1,6 @@
 import { setImmediate as afterReading } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
+import { runForAll } from "../db/connections/connectionShares.ts";
 
 /** Returns what a key stands for; null if it is unknown. */
 export type BatchedLookup<Value> = (key: string) => Promise<Value | null>;
@@ -66,7 +67,8 @@ export const createBatchedLookup = <Value>(
     const lookup: Lookup = Promise.withResolvers();
     waiting.set(key, lookup);
     if (!isRunning) {
-      void run();
+      // A batch has keys of many accounts, so it must not wait for the share of the one whose request came first.
+      void runForAll(run);
     }
     return lookup.promise;
   };

@@ -2,15 +2,19 @@ import { once } from "node:events";
 import { request as sendRequest } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { text as readText } from "node:stream/consumers";
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { revokeApiKey } from "../../../db/accounts/apiKeys.ts";
+import { runForAccount } from "../../../db/connections/connectionShares.ts";
+import { openTurnPool } from "../../../db/pool.ts";
 import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
 import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
+import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -74,7 +78,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>, stages = 3) => {
     };
     return { ...api, read, fill };
   };
-  return { ...setup, db, id, key, start };
+  return { ...setup, db, databaseUrl: t.context.databaseUrl, id, key, start };
 };
 
 /** Returns a response's headers with their names as sent, in alphabetical order. */
@@ -322,4 +326,40 @@ test.serial("no process returns from memory what a client has just changed", asy
       t.false((await read()).isByApp);
     }
   }
+});
+
+const runFor = <Result>(accountId: string, work: () => Result): Result =>
+  runForAccount({ accountId, kind: "get /evidence/tree/:id" }, work);
+
+test.serial("no lookup of evidence waits for the slow reads of an account", async (t) => {
+  const { start, databaseUrl, clock, organization, id } = await setUp(t);
+  const { body } = await (await start()).fill();
+  const reads = await openTurnPool(databaseUrl, {
+    maximumConnections: 2,
+    statementTimeoutMs: 60_000,
+    maximumWaitMs: 1,
+  });
+  t.teardown(() => reads.end());
+  const { find, confirm } = createCachedTreeLookup({
+    db: reads,
+    clock,
+    publicBaseUrl: () => "https://impact.example",
+  });
+  const tree = { accountId: organization.id, mode: "live", id } as const;
+  // The account has its whole share of the two connections.
+  const gate = Promise.withResolvers<null>();
+  const slow = runFor(organization.id, () => reads.transaction(() => gate.promise));
+
+  for (const lookUp of [find, confirm]) {
+    const own = runFor(organization.id, () => lookUp(tree));
+    const others = runFor("another", () => find({ ...tree, accountId: crypto.randomUUID() }));
+
+    const [found, notFound] = await Promise.all([own, others]);
+    t.is(found?.body, body);
+    t.is(notFound, null);
+    // The next lookup starts the loop anew.
+    await nextLoopIteration();
+  }
+  gate.resolve(null);
+  await slow;
 });
