@@ -369,3 +369,21 @@ test("a batch counts as one request for each two items", async (t) => {
   t.is(large.headers.get("RateLimit"), '"key";r=0;t=51');
   t.is(next.status, 429);
 });
+
+for (const path of [BATCH, "/charities/donate/batch"]) {
+  test(`${path} with too many items costs no more than the largest batch`, async (t) => {
+    const limiter = createRequestLimiter({
+      defaults: limitsForTests({ requestsPerSecond: 10 }),
+      nowMs: () => 0,
+    });
+    const { call } = await startStandaloneApi(t, { db: t.context.db, limiter });
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+    const items = Array.from({ length: 80_000 }, () => 0);
+    const rejected = await call("POST", path, { key, body: { items } });
+
+    t.is(rejected.status, 400);
+    // The allowance of 20 requests is short of 480.
+    t.is(rejected.headers.get("RateLimit"), '"key";r=0;t=50');
+  });
+}
