@@ -13,6 +13,9 @@ type ReportedError = {
   readonly headers: Readonly<Record<string, string>>;
 };
 
+/** Headers of a list that describe only its success, and may be set before reading it fails. */
+const LIST_HEADERS = ["Content-Disposition", "Link"];
+
 const RETRY_LATER = { "Retry-After": "1" };
 
 /** Returns the error response for an error whose message is for the client, null for any other. */
@@ -93,6 +96,9 @@ export const handleErrors = ({
       }
       const { code, message, headers } =
         reported ?? new HttpError("internal_error", "internal server error");
+      for (const name of LIST_HEADERS) {
+        ctx.remove(name);
+      }
       ctx.respond = true;
       ctx.status = ERROR_STATUS[code];
       ctx.set(headers);

@@ -198,6 +198,30 @@ test("errors of exports are JSON and no files", async (t) => {
   }
 });
 
+test("an error after the first rows of an export is no file", async (t) => {
+  const { db } = t.context;
+  const { url } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  // The bottles follow the trees on a page of their own. Its date cannot be presented.
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    VALUES
+      (gen_random_uuid(), ${id}, 'live', 'tree', 1, now()),
+      (gen_random_uuid(), ${id}, 'live', 'bottle', 1, 'infinity')
+  `);
+
+  for (const accept of [CSV, NDJSON]) {
+    const { status, headers, text } = await download(`${url}/usage`, accept, {
+      Authorization: key,
+    });
+
+    t.is(status, 500);
+    t.is(text, '{"error":"internal server error"}');
+    t.is(headers.get("content-type"), "application/json; charset=utf-8");
+    t.false(headers.has("content-disposition"));
+  }
+});
+
 test("the billing statuses are exported with the bounds of their periods in columns", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { apiKeyTest: key } = await createTestOrganization(t.context.db);

@@ -79,8 +79,8 @@ async function* formatPages(
 }
 
 /**
- * Returns the chunks of an export. The headers are set when the first rows have been read, so that an error before them is
- * an error response.
+ * Returns the chunks of an export. The headers are set when the first rows have been read. An error before the first chunk
+ * is an error response, which does not have them.
  */
 export const exportChunks = (
   ctx: ApiContext,

@@ -1,3 +1,4 @@
+import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
@@ -6,6 +7,7 @@ import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -199,4 +201,30 @@ test("the billing statuses of trees and bottles have pages across both", async (
     },
   );
   t.is(bottles.status, 400, "it is a tree");
+});
+
+test.serial("an error after the rows of a page has no link", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { call } = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 2);
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN; LOCK TABLE impact_total IN ACCESS EXCLUSIVE MODE");
+
+  const page = call("GET", "/plant/trees?limit=1", { key });
+  // The totals are read after the rows.
+  await eventually(async () => {
+    const { rowCount } = await locker.query(
+      `SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'impact_total'::regclass
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+    );
+    return rowCount === 1;
+  });
+
+  const { status, headers } = await page;
+  t.is(status, 500);
+  t.false(headers.has("link"));
+  await locker.query("ROLLBACK");
 });
