@@ -13,7 +13,8 @@ export type FailedState = (typeof FAILED_STATES)[number];
 /**
  * - `delivered`: the processor has the usage.
  * - `void`: the facts add up to zero, so nothing is sent.
- * - `held`: a refund of usage that the processor does not have. It is sent only if that usage is retried.
+ * - `held`: a refund of usage that the processor does not have. It is sent only if that usage is retried,
+ *   or settled after a restore.
  * - `superseded`: failed, and its facts were released to be sealed again.
  * - `waived`: failed, and an operator decided that the usage is never sent.
  */

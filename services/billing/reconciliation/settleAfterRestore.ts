@@ -12,7 +12,11 @@ import {
 } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { releaseFacts, sumFactsBySign } from "../../../db/billing/usageFacts.ts";
+import {
+  releaseFacts,
+  releaseHeldRefunds,
+  sumFactsBySign,
+} from "../../../db/billing/usageFacts.ts";
 import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
@@ -226,6 +230,8 @@ const record = (
       settledAt: heldAt,
     });
     await recordUsageEvent(transaction, event, state, clock.now());
+    // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
+    await releaseHeldRefunds(transaction, event.id);
     if (result !== "delivered") {
       await releaseFacts(transaction, event.id, processorQuantity ?? 0);
     }

@@ -136,6 +136,53 @@ test("usage and its later refund are distinguished", async (t) => {
   t.deepEqual(scene.billed(), { 0: 0 });
 });
 
+/** Of 15 sealed units, 4 are refunded. 11: Stripe got the refund, too. */
+for (const sent of [0, 6, 11, 15]) {
+  test(`sealed usage and its refund are billed once after a restore if Stripe has ${sent} of 15 units`, async (t) => {
+    const scene = await setUpRestore(t);
+    const { register, pass } = scene;
+    const refunded = await register(scene.original, 10);
+    await register(scene.original, 5);
+    pass(5);
+    t.is((await sealMeterEvent(scene.original.deps, scene.stream)).kind, "event");
+    const { restored } = await scene.fork(scene.original);
+    await scene.reportElsewhere(sent, NOON);
+
+    await guardUsage(restored.deps);
+    await scene.refund(restored, refunded, 4);
+    pass(16 * 60);
+    const run = await scene.impact(restored, ...AFTER_RESTORE);
+    t.is(run.exitCode, 0, run.stderr);
+    t.is((await scene.drain(restored)).kind, "done");
+
+    t.deepEqual(scene.billedByMinute(), { 0: 11 });
+  });
+}
+
+test("a refund between a run that broke off and the next one is billed", async (t) => {
+  const scene = await setUpRestore(t);
+  const { register, refund, drain, pass, impact, control } = scene;
+  const refunded = await register(scene.original, 10);
+  const { restored } = await scene.fork(scene.original);
+  await guardUsage(restored.deps);
+  pass(16 * 60);
+  control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
+    times: 1000,
+  });
+  t.not((await impact(restored, ...AFTER_RESTORE)).exitCode, 0);
+  control.clearFaults();
+
+  await refund(restored, refunded, 4);
+  const repeated = await impact(restored, ...AFTER_RESTORE);
+
+  t.is(repeated.exitCode, 0, repeated.stderr);
+  t.is((await drain(restored)).kind, "done");
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
+});
+
 const doubts = z.array(
   z.object({
     meter_event_id: z.int().nullable(),
