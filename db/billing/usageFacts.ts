@@ -77,19 +77,29 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
     SELECT EXISTS (SELECT FROM usage_fact WHERE meter_event_id = ${meterEventId}) AS exist
   `);
 
-/** Makes the refunds that are held because of a failed event available for another sealing. */
+/**
+ * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
+ * their workflows again: those may have ended, because a held refund is settled.
+ */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
   failedEventId: bigint,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    UPDATE usage_fact AS held
-    SET meter_event_id = NULL
-    FROM meter_event, usage_fact AS failed
-    WHERE meter_event.id = held.meter_event_id
-      AND meter_event.state = 'held'
-      AND failed.meter_event_id = ${failedEventId}
-      AND failed.registration_id = held.registration_id
+    WITH released AS (
+      UPDATE usage_fact AS held
+      SET meter_event_id = NULL
+      FROM meter_event, usage_fact AS failed
+      WHERE meter_event.id = held.meter_event_id
+        AND meter_event.state = 'held'
+        AND failed.meter_event_id = ${failedEventId}
+        AND failed.registration_id = held.registration_id
+      RETURNING held.refund_id
+    )
+    UPDATE refund
+    SET dispatched_at = NULL
+    FROM released
+    WHERE refund.id = released.refund_id
   `);
 };
 

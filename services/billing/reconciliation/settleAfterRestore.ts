@@ -13,6 +13,7 @@ import {
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
+  redispatchRefunds,
   releaseFacts,
   releaseHeldRefunds,
   sumFactsBySign,
@@ -230,6 +231,8 @@ const record = (
       settledAt: heldAt,
     });
     await recordUsageEvent(transaction, event, state, clock.now());
+    // The workflows of refunds in a blocked event fail.
+    await redispatchRefunds(transaction, event.id);
     // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
     await releaseHeldRefunds(transaction, event.id);
     if (result !== "delivered") {

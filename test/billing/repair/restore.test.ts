@@ -1,6 +1,8 @@
 import test from "ava";
 import { z } from "zod";
 import { openPool } from "../../../db/pool.ts";
+import { listWaitingRefunds } from "../../../db/registrations/refunds.ts";
+import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -130,8 +132,11 @@ test("usage and its later refund are distinguished", async (t) => {
 
   await guardUsage(restored.deps);
   await refund(restored, id, 5);
+  await restored.db.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
   pass(16 * 60);
   await scene.impact(restored, ...AFTER_RESTORE);
+  // Its workflow may have failed while the refund was blocked.
+  t.like(await listWaitingRefunds(restored.db, 10), [{ registrationId: id }]);
   t.is((await drain(restored)).kind, "done");
   t.deepEqual(scene.billed(), { 0: 0 });
 });
@@ -150,9 +155,12 @@ for (const sent of [0, 6, 11, 15]) {
 
     await guardUsage(restored.deps);
     await scene.refund(restored, refunded, 4);
+    await restored.db.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
     pass(16 * 60);
     const run = await scene.impact(restored, ...AFTER_RESTORE);
     t.is(run.exitCode, 0, run.stderr);
+    // Its workflow may have ended while the refund was held.
+    t.like(await listWaitingRefunds(restored.db, 10), [{ registrationId: refunded }]);
     t.is((await scene.drain(restored)).kind, "done");
 
     t.deepEqual(scene.billedByMinute(), { 0: 11 });
