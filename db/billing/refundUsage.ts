@@ -25,7 +25,10 @@ export const findRefundProgress = (
       AND usage_fact.refund_id IS NOT NULL
   `);
 
-/** Sums the units of a meter event whose refunds the processor has in other events, or may get. */
+/**
+ * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in a void event
+ * count as well: they offset other usage, which was not sent.
+ */
 export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
     SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
@@ -38,5 +41,5 @@ export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Pr
         WHERE meter_event_id = ${meterEventId} AND quantity > 0
       )
       AND meter_event.id <> ${meterEventId}
-      AND meter_event.state IN (${UNFINISHED}, 'delivered', 'blocked')
+      AND meter_event.state IN (${UNFINISHED}, 'delivered', 'void', 'blocked')
   `);

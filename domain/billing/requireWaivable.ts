@@ -4,8 +4,9 @@ import type { MeterEventState } from "./meterEvents.ts";
 
 /**
  * Checks that the usage of a meter event may be closed without being sent. A processor that refused usage after it had
- * accepted it may have received refunds of it in between. Without the usage they would reduce other usage.
- * @param refundedUnits the units that the processor has, or may get, of refunds of the event's usage
+ * accepted it may have received refunds of it in between, or they were offset against other usage in a void event.
+ * Without the usage they would reduce other usage.
+ * @param refundedUnits the units of refunds of the event's usage that the processor has or may get, or that were offset
  * @throws DomainError request_invalid
  */
 export const requireWaivable = (
@@ -21,7 +22,7 @@ export const requireWaivable = (
   if (refundedUnits > 0) {
     throw new DomainError(
       "request_invalid",
-      `meter event ${id}: refunds of ${refundedUnits} units of it have been sent to the processor, where they would reduce other usage; retry the event, or bill its usage by hand and settle it`,
+      `meter event ${id}: refunds of ${refundedUnits} units of it have been sent to the processor or offset against other usage, which they would reduce; retry the event, or bill its usage by hand and settle it`,
     );
   }
 };

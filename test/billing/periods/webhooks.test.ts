@@ -162,34 +162,42 @@ test.serial(
   },
 );
 
-test.serial(
-  "usage that was refused late is not waived if Stripe has a refund of it; a retry makes the sums agree",
-  async (t) => {
-    const setup = await setUp(t);
-    const { deps, register, refund, drain, events, double, process, retryFailed } = setup;
-    const { billed, recorded, stream } = setup;
-    double.control.addFault({ kind: "reject_later" });
-    const id = await register(9);
-    await drain();
-    await refund(id, 4);
-    await drain();
-    await double.control.reportErrors({});
-    await process();
-    t.deepEqual(await events(), [
-      { state: "rejected", quantity: 9 },
-      { state: "delivered", quantity: -4 },
-    ]);
-    t.deepEqual(Object.values(billed()), [-4]);
-    const [failed] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
-    await t.throwsAsync(waiveUsage(deps, failed ?? 0n, "invoiced by hand"), {
-      message: /refunds of 4 units of it have been sent .* retry the event/u,
-    });
-    await retryFailed();
-    await drain();
-    t.deepEqual(billed(), await recorded());
-    t.deepEqual(Object.values(billed()), [5]);
-  },
-);
+for (const [refundIs, other, refundEvent, unitsBefore] of [
+  ["at Stripe", 0, { state: "delivered", quantity: -4 }, [-4]],
+  ["offset against other usage", 4, { state: "void", quantity: 0 }, []],
+] as const) {
+  test.serial(
+    `usage that was refused late is not waived if a refund of it is ${refundIs}; a retry makes the sums agree`,
+    async (t) => {
+      const setup = await setUp(t);
+      const { deps, register, refund, drain, events, double, process, retryFailed } = setup;
+      const { billed, recorded, stream } = setup;
+      const second = double.control.now();
+      double.control.addFault({ kind: "reject_later" });
+      const id = await register(9);
+      await drain();
+      if (other > 0) {
+        // Committed late: the second is sealed already.
+        double.control.holdClock({ second });
+        await register(other);
+      }
+      await refund(id, 4);
+      await drain();
+      await double.control.reportErrors({});
+      await process();
+      t.deepEqual(await events(), [{ state: "rejected", quantity: 9 }, refundEvent]);
+      t.deepEqual(Object.values(billed()), [...unitsBefore]);
+      const [failed] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+      await t.throwsAsync(waiveUsage(deps, failed ?? 0n, "invoiced by hand"), {
+        message: /refunds of 4 units of it have been sent .* retry the event/u,
+      });
+      await retryFailed();
+      await drain();
+      t.deepEqual(billed(), await recorded());
+      t.deepEqual(billed(), { [second]: 5 + other });
+    },
+  );
+}
 
 test.serial(
   "an event that may have been accepted twice is blocked until the sums show what Stripe has",
