@@ -18,6 +18,7 @@ const deploymentRow = z
     systemIdentifier: z.string().nullable(),
     timeline: z.string().nullable(),
     isServerChanged: z.boolean(),
+    isHoldFromElsewhere: z.boolean(),
     releasedAt: z.date().nullable(),
     releasedBy: z.string().nullable(),
     releasedHold: z.string().nullable(),
@@ -71,6 +72,11 @@ const isServerChanged = sql.fragment`(
   system_identifier IS NOT NULL AND (system_identifier, timeline, database_oid, table_oid) IS DISTINCT FROM ${server}
 )`;
 
+/** Whether the hold began on another server, history or database, where it may have ended since. */
+const isHoldFromElsewhere = sql.fragment`(
+  held_at IS NOT NULL AND held_on IS DISTINCT FROM ${server}::text
+)`;
+
 const columns = sql.fragment`
   id,
   created_at AS "createdAt",
@@ -84,6 +90,7 @@ const columns = sql.fragment`
   system_identifier AS "systemIdentifier",
   timeline,
   ${isServerChanged} AS "isServerChanged",
+  ${isHoldFromElsewhere} AS "isHoldFromElsewhere",
   released_at AS "releasedAt",
   released_by AS "releasedBy",
   released_hold AS "releasedHold",
@@ -172,13 +179,18 @@ export const recordServer = async (transaction: DatabaseTransactionConnection): 
   `);
 };
 
+/** Records a hold that begins on the server of this connection. */
 export const recordHold = async (
   transaction: DatabaseTransactionConnection,
   hold: { readonly at: Date; readonly reason: string; readonly by: string },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE deployment
-    SET held_at = ${hold.at.toISOString()}, hold_reason = ${hold.reason}, held_by = ${hold.by}
+    SET
+      held_at = ${hold.at.toISOString()},
+      hold_reason = ${hold.reason},
+      held_by = ${hold.by},
+      held_on = ${server}::text
   `);
 };
 
@@ -197,6 +209,7 @@ export const recordRelease = async (
       held_at = NULL,
       hold_reason = NULL,
       held_by = NULL,
+      held_on = NULL,
       released_at = ${at.toISOString()},
       released_by = ${by},
       released_hold = ${hold.reason}

@@ -305,6 +305,18 @@ export const listBlockedEventsSettledAt = (
     ORDER BY account_id, meter, quantity < 0, second, sequence
   `);
 
+/** Changes the time at which blocked live events were settled. */
+export const redateBlockedEvents = async (
+  transaction: DatabaseTransactionConnection,
+  { from, to }: { readonly from: Date; readonly to: Date },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET settled_at = ${to.toISOString()}
+    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${from.toISOString()}
+  `);
+};
+
 /** Records how an operator settled an event by hand. Must run under the stream's lock. */
 export const recordHandSettlement = async (
   transaction: DatabaseTransactionConnection,

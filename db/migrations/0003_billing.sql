@@ -26,12 +26,14 @@ CREATE TABLE deployment (
   held_at timestamptz,
   hold_reason text,
   held_by text,
+  -- The server, history and database on which the hold began, as text. Another one may have released it and sent usage.
+  held_on text,
   -- The last hold that ended, and the operator who ended it.
   released_at timestamptz,
   released_by text,
   released_hold text,
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) IN (0, 4)),
-  CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by) IN (0, 3)),
+  CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by, held_on) IN (0, 4)),
   CONSTRAINT deployment_account CHECK (
     (processor IS NOT DISTINCT FROM 'stripe') = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)
   )

@@ -102,6 +102,17 @@ export const RESTORE_HOLD = {
   by: "restore guard",
 } as const;
 
+/** Whether a database has changed without a hold that began after the change. */
+export const isHoldMissing = ({
+  hold,
+  isServerChanged,
+  isHoldFromElsewhere,
+}: {
+  readonly hold: Hold | null;
+  readonly isServerChanged: boolean;
+  readonly isHoldFromElsewhere: boolean;
+}): boolean => (hold ? isHoldFromElsewhere : isServerChanged);
+
 /** Returns why usage is held, or null. A hold that an operator has set is named before a change of the database. */
 export const findHold = ({
   hold,

@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   lockDeployment,
   readDeployment,
@@ -7,9 +7,11 @@ import {
   recordServer,
   renewDeploymentId,
 } from "../../db/billing/deployment.ts";
+import type { Deployment } from "../../db/billing/deployment.ts";
+import { redateBlockedEvents } from "../../db/billing/meterEvents.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
-import { findHold, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
+import { findHold, isHoldMissing, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -56,12 +58,33 @@ export const releaseUsage = (
   });
 
 /**
- * Records the server of a new deployment, with an id that no copy of the empty database has, and holds the usage of one whose server has changed.
+ * Holds the usage of a changed database. A hold from before the change begins anew, for its old reason: in the history
+ * that was lost, it may have ended, and usage that was registered meanwhile may have been sent. The deployment's row must
+ * be locked.
+ */
+export const beginHoldAfterChange = async (
+  transaction: DatabaseTransactionConnection,
+  { hold: earlier }: Deployment,
+  now: Date,
+): Promise<Hold> => {
+  const { reason, by } = earlier ?? RESTORE_HOLD;
+  const hold = { at: now, reason, by };
+  await recordHold(transaction, hold);
+  if (earlier) {
+    // A comparison that broke off finds its events by the time of the hold.
+    await redateBlockedEvents(transaction, { from: earlier.at, to: now });
+  }
+  return hold;
+};
+
+/**
+ * Records the server of a new deployment, with an id that no copy of the empty database has, and holds the usage of one
+ * whose server has changed.
  * @returns the hold, or null if usage is not held
  */
 export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | null> => {
   const deployment = await readDeployment(db);
-  if (deployment.systemIdentifier !== null && (deployment.hold || !deployment.isServerChanged)) {
+  if (deployment.systemIdentifier !== null && !isHoldMissing(deployment)) {
     return deployment.hold;
   }
   return db.transaction(async (transaction) => {
@@ -71,16 +94,22 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
       await recordServer(transaction);
       return current.hold;
     }
-    if (current.hold || !current.isServerChanged) {
+    if (!isHoldMissing(current)) {
       return current.hold;
     }
-    const hold = { at: clock.now(), ...RESTORE_HOLD };
-    await recordHold(transaction, hold);
+    const now = clock.now();
+    const hold = await beginHoldAfterChange(transaction, current, now);
     await recordAction(
       transaction,
       SERVICE,
-      { action: "usage.hold", details: { reason: hold.reason } },
-      hold.at,
+      {
+        action: "usage.hold",
+        details: {
+          reason: hold.reason,
+          ...(current.hold && { earlierHoldAt: current.hold.at }),
+        },
+      },
+      now,
     );
     return hold;
   });

@@ -1,10 +1,11 @@
 import type { DatabasePool } from "slonik";
-import { lockDeployment, recordHold, recordServer } from "../../db/billing/deployment.ts";
+import { lockDeployment, recordServer } from "../../db/billing/deployment.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
-import { deploymentNameOf, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
+import { deploymentNameOf, isHoldMissing } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { beginHoldAfterChange } from "./holdUsage.ts";
 
 /**
  * Records that a database that was restored, promoted or copied replaces the old one, so its programs go on with the
@@ -27,10 +28,9 @@ export const takeOverDeployment = ({
       return { name, hold: deployment.hold, hadChanged: false };
     }
     const now = clock.now();
-    const hold = deployment.hold ?? { at: now, ...RESTORE_HOLD };
-    if (deployment.hold === null) {
-      await recordHold(transaction, hold);
-    }
+    const hold = isHoldMissing(deployment)
+      ? await beginHoldAfterChange(transaction, deployment, now)
+      : deployment.hold;
     await recordServer(transaction);
     await recordAction(
       transaction,

@@ -24,7 +24,7 @@ import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { allotShares } from "../../../domain/billing/compareUsage.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";
-import { findHold } from "../../../domain/billing/deployment.ts";
+import { isHoldMissing } from "../../../domain/billing/deployment.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -98,9 +98,14 @@ const requireRest = async (deps: Dependencies): Promise<Date> => {
   return heldAt;
 };
 
-const requireHold = async (transaction: DatabaseTransactionConnection): Promise<void> => {
-  if (!findHold(await readDeployment(transaction))) {
-    refuse("the hold was released meanwhile; nothing more was settled");
+/** @throws DomainError request_invalid if the hold has ended, or the database has changed since it began */
+const requireHold = async (
+  transaction: DatabaseTransactionConnection,
+  heldAt: Date,
+): Promise<void> => {
+  const deployment = await readDeployment(transaction);
+  if (deployment.hold?.at.getTime() !== heldAt.getTime() || isHoldMissing(deployment)) {
+    refuse("the hold has ended or begun anew meanwhile; nothing more was settled");
   }
 };
 
@@ -129,7 +134,7 @@ const blockStream = async (
   { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
 ): Promise<void> => {
   await lockStream(transaction, stream);
-  await requireHold(transaction);
+  await requireHold(transaction, heldAt);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
   if (unfinished && unfinished.second >= firstSecond) {
     await block(transaction, unfinished, { clock, heldAt });
@@ -221,7 +226,7 @@ const record = (
 ): Promise<void> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, event);
-    await requireHold(transaction);
+    await requireHold(transaction, heldAt);
     const state = result === "absent" ? "superseded" : "delivered";
     await moveSettledEvent(transaction, event.id, {
       state,
@@ -335,7 +340,7 @@ export const settleAfterRestore = async (
   );
   if (!options.isDryRun) {
     await db.transaction(async (transaction) => {
-      await requireHold(transaction);
+      await requireHold(transaction, heldAt);
       // A retry in the lost history may have been accepted.
       await doubtFailedEvents(transaction);
       await recordAction(

@@ -1,0 +1,143 @@
+import test from "ava";
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
+
+const DAY = 24 * 60 * 60;
+const LAG_SECONDS = 16 * 60;
+const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+const UPGRADE = { reason: "upgrade", by: "maria" } as const;
+
+/**
+ * A database that is restored to a time inside a hold. Minutes 0 and 2 were registered before and during the hold; both
+ * were sent in the history that was lost, after the hold was released.
+ */
+const setUpInsideHold = async (t: Parameters<typeof setUpRestore>[0]) => {
+  const scene = await setUpRestore(t);
+  const { register, drain, pass } = scene;
+  await register(scene.original, 3);
+  pass(60);
+  await holdUsage(scene.original.deps, UPGRADE);
+  pass(60);
+  await register(scene.original, 5);
+  pass(LAG_SECONDS);
+  const { continued, restored } = await scene.fork(scene.original);
+  await releaseUsage(continued.deps, "maria");
+  await drain(continued);
+  const billed = { 0: 3, 2: 5 };
+  t.deepEqual(scene.billedByMinute(), billed);
+  return { ...scene, continued, restored, billed };
+};
+
+for (const seconds of [5, 3 * DAY]) {
+  for (const first of ["the guard", "take-over", "the comparison"]) {
+    test(`a restore to a time inside a hold bills once if ${first} notices it ${seconds} s after the release`, async (t) => {
+      const { impact, restored, drain, pass, control, ...scene } = await setUpInsideHold(t);
+      pass(seconds);
+      const noticedAt = new Date(control.now() * 1000);
+
+      if (first === "the guard") {
+        await guardUsage(restored.deps);
+      } else if (first === "take-over") {
+        const taken = await impact(restored, "deployment", "take-over", "--json");
+        t.like(readJson(taken), { usage_held: { ...UPGRADE, at: noticedAt.toISOString() } });
+      }
+      const early = await impact(restored, ...AFTER_RESTORE);
+      t.is(early.exitCode, 1);
+      t.regex(early.stderr, /may lag until/u);
+      pass(LAG_SECONDS);
+      // Workers check repeatedly, and operators repeat commands.
+      await Promise.all([guardUsage(restored.deps), guardUsage(restored.deps)]);
+      await impact(restored, "deployment", "take-over");
+      t.deepEqual((await readDeployment(restored.db)).hold, { ...UPGRADE, at: noticedAt });
+      const run = await impact(restored, ...AFTER_RESTORE);
+
+      t.is(run.exitCode, 0, run.stderr);
+      t.is((await drain(restored)).kind, "done");
+      t.deepEqual(scene.billedByMinute(), scene.billed);
+    });
+  }
+}
+
+test("the release after a planned promotion sends what was registered during the hold", async (t) => {
+  const scene = await setUpRestore(t);
+  await holdUsage(scene.original.deps, UPGRADE);
+  await scene.register(scene.original, 5);
+  const { restored: promoted } = await scene.fork(scene.original);
+  scene.pass(60);
+  await guardUsage(promoted.deps);
+
+  const released = await scene.impact(promoted, "usage", "release");
+
+  t.regex(released.stdout, /Released the hold of maria \(upgrade\)/u);
+  t.is((await scene.drain(promoted)).kind, "done");
+  t.deepEqual(scene.billed(), { 0: 5 });
+});
+
+test("a comparison that broke off is continued after another restore", async (t) => {
+  const scene = await setUpRestore(t);
+  const { control, impact, drain, pass } = scene;
+  await scene.register(scene.original, 3);
+  pass(60);
+  await scene.register(scene.original, 5);
+  await holdUsage(scene.original.deps, UPGRADE);
+  pass(LAG_SECONDS);
+  control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
+    mentioning: String(NOON + 60),
+    times: 1000,
+  });
+  t.not((await impact(scene.original, ...AFTER_RESTORE)).exitCode, 0);
+  control.clearFaults();
+  const { restored } = await scene.fork(scene.original);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+
+  const run = await impact(restored, ...AFTER_RESTORE);
+
+  t.is(run.exitCode, 0, run.stderr);
+  await drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 3, 1: 5 });
+});
+
+test("a comparison settles nothing after another hold has begun", async (t) => {
+  const { restored, drain, pass, billed, billedByMinute } = await setUpInsideHold(t);
+  const { deps } = restored;
+  await guardUsage(deps);
+  pass(LAG_SECONDS);
+  let hasBegunAnew = false;
+  const findProcessor: typeof deps.billing.findProcessor = (name, mode) => {
+    const processor = deps.billing.findProcessor(name, mode);
+    return (
+      processor && {
+        ...processor,
+        sumUsage: async (...args) => {
+          const sum = await processor.sumUsage(...args);
+          if (!hasBegunAnew) {
+            hasBegunAnew = true;
+            await releaseUsage(deps, "maria");
+            pass(1);
+            await holdUsage(deps, UPGRADE);
+          }
+          return sum;
+        },
+      }
+    );
+  };
+
+  await t.throwsAsync(
+    settleAfterRestore(
+      { ...deps, billing: { ...deps.billing, findProcessor } },
+      { operator: "maria", since: null, isDryRun: false },
+      new AbortController().signal,
+    ),
+    { message: /the hold has ended or begun anew meanwhile/u },
+  );
+
+  t.like(await drain(restored), { cause: "held" });
+  t.deepEqual(billedByMinute(), billed);
+});
