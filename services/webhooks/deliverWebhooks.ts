@@ -43,8 +43,8 @@ export type DeliveryDependencies = {
   readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
 };
 
-/** Disables an endpoint that is gone or has failed for days, once. */
-const disableIfHopeless = async (
+/** Records that an attempt has failed. Disables the endpoint, once, if it is gone or has failed for days. */
+const recordFailure = async (
   { db, clock, observeDisabled }: DeliveryDependencies,
   endpointId: string,
   result: AttemptResult,
@@ -109,7 +109,7 @@ const deliver = async (
   observeAttempt(delivery, result);
   await (result.error === null
     ? recordEndpointSuccess(db, delivery.endpointId)
-    : disableIfHopeless(deps, delivery.endpointId, result));
+    : recordFailure(deps, delivery.endpointId, result));
 };
 
 /**
