@@ -145,14 +145,14 @@ export type SealedEvent = {
 /**
  * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
  * sequences free of gaps.
- * @returns the events in the given order
+ * @returns the events' ids in their order
  */
-export const insertMeterEvents = async (
+export const insertMeterEvents = (
   transaction: DatabaseTransactionConnection,
   events: readonly SealedEvent[],
   sealedAt: Date,
-): Promise<readonly StoredMeterEvent[]> => {
-  const inserted = await transaction.any(sql.type(meterEventRow)`
+): Promise<readonly bigint[]> =>
+  transaction.anyFirst(sql.type(meterEventRow.pick({ id: true }))`
     WITH sealing AS (
       SELECT
         place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
@@ -215,13 +215,11 @@ export const insertMeterEvents = async (
           "int8",
         )})
     )
-    SELECT ${meterEventColumns}
-    FROM inserted AS meter_event
-    JOIN sealing ON meter_event.identifier = sealing.stem || sealing.sequence
+    SELECT inserted.id
+    FROM inserted
+    JOIN sealing ON inserted.identifier = sealing.stem || sealing.sequence
     ORDER BY sealing.place
   `);
-  return inserted;
-};
 
 /**
  * Moves a settled event to the state that a later decision leads to: an operator's, or the processor's. Must run under the

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
+import { findMeterEvent } from "../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
@@ -143,7 +144,7 @@ export const setUpBilling = async (
     drainWithoutKey: () => drainWith(billingWithoutKey),
     seal: async (mode = "live") => {
       const sealing = await sealMeterEvent(deps, { ...stream, mode });
-      return sealing.kind === "event" ? sealing.event : null;
+      return sealing.kind === "event" ? findMeterEvent(db, sealing.event.id) : null;
     },
     drain: async () => {
       control.advanceClock({ seconds: 5 });

@@ -5,6 +5,7 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   doubtFailedEvents,
   findLastLease,
+  findMeterEvent,
   findUnfinishedMeterEvent,
   insertMeterEvents,
   listBlockedEventsSettledAt,
@@ -154,7 +155,7 @@ const blockStream = async (
     }
     for (const { ids, held, second, processor: name, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
-        const [event] = await insertMeterEvents(
+        const [id] = await insertMeterEvents(
           transaction,
           [
             {
@@ -170,7 +171,8 @@ const blockStream = async (
           ],
           heldAt,
         );
-        if (event && !held) {
+        const event = id === undefined || held ? null : await findMeterEvent(transaction, id);
+        if (event) {
           await block(transaction, event, { clock, heldAt });
         }
       }

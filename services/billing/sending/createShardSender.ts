@@ -13,7 +13,7 @@ import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { ScanStreams } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import type { Sealing } from "./sealMeterEvents.ts";
+import type { Sealing, UnfinishedEvent } from "./sealMeterEvents.ts";
 import { beginSending, createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
 import type { BegunAttempts, SendingDependencies } from "./sendMeterEvent.ts";
 import { lowerStripeCallRate, reserveStripeCalls } from "./shareCallRate.ts";
@@ -94,7 +94,7 @@ export const createShardSender = (
   /** Streams that are left alone, with the time until when. */
   const resting = new Map<string, number>();
   /** Sealed events that wait for a time to be called at. */
-  let sealed: readonly StoredMeterEvent[] = [];
+  let sealed: readonly UnfinishedEvent[] = [];
   let scan: { readonly after: UsageStream | null; readonly isFirst: boolean } | null = null;
   let wake = Promise.withResolvers<void>();
 
@@ -147,7 +147,7 @@ export const createShardSender = (
   };
 
   const begin = async (
-    events: readonly StoredMeterEvent[],
+    events: readonly UnfinishedEvent[],
     startsAtMs: (index: number) => number,
   ): Promise<void> => {
     if (events.length === 0) {
@@ -264,7 +264,7 @@ export const createShardSender = (
       return;
     }
     const sealings = await sealAll(streams);
-    const events: StoredMeterEvent[] = [];
+    const events: UnfinishedEvent[] = [];
     for (const [index, stream] of streams.entries()) {
       const sealing = sealings[index];
       switch (sealing?.kind) {

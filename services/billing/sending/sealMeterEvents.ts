@@ -14,13 +14,16 @@ import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts"
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 
+/** What a sender must know of an event before it begins an attempt. */
+export type UnfinishedEvent = Pick<StoredMeterEvent, "id" | "processor" | "state">;
+
 /**
  * The event to send next. `none`: nothing is ready, or another transaction has locked the stream. `stripe_missing`: the usage
  * waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends the hold. `wrong_processor`:
  * this process must not seal the deployment's live usage.
  */
 export type Sealing =
-  | { readonly kind: "event"; readonly event: StoredMeterEvent }
+  | { readonly kind: "event"; readonly event: UnfinishedEvent }
   | { readonly kind: "none" }
   | { readonly kind: "stripe_missing" }
   | { readonly kind: "held"; readonly reason: string }
@@ -83,10 +86,11 @@ const sealNewEvents = async (
     const events = open.flatMap((billed, index) => decide(billed, partsOfStreams[index] ?? []));
     const inserted =
       events.length === 0 ? [] : await insertMeterEvents(transaction, events, sealedAt);
-    for (const [index, event] of inserted.entries()) {
+    for (const [index, id] of inserted.entries()) {
       const sealed = events[index];
       if (sealed?.state === "sealed") {
-        results.set(sealed.stream, { kind: "event", event });
+        const { processor, state } = sealed;
+        results.set(sealed.stream, { kind: "event", event: { id, processor, state } });
       }
     }
     // Void and held events were sealed along the way: the next second follows.
