@@ -118,7 +118,7 @@ test("a timeout is an unknown outcome", async (t) => {
   const hasty = createStripeProcessor({
     apiBase: double.url,
     secretKey: double.secretKey,
-    timeoutMs: 1000,
+    timeoutMs: 3000,
   });
   await hasty.prepare();
   const hanging = event();

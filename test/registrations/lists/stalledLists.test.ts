@@ -140,7 +140,11 @@ test("a client that stops reading is disconnected, and its place is free again",
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 60, WORST_METADATA);
   const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 1 });
-  const { url, call, logged } = await startStandaloneApi(t, { db, openLists, writeTimeoutMs: 500 });
+  const { url, call, logged } = await startStandaloneApi(t, {
+    db,
+    openLists,
+    writeTimeoutMs: 3000,
+  });
 
   const [status, stalled] = await openList(`${url}/plant/trees`, key);
   t.is(status, 200);
