@@ -1,20 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { addToTestRecordCounts } from "../../db/accounts/testRecordCounts.ts";
-import { requireTestSpace } from "../../domain/accounts/limits.ts";
-import { DomainError } from "../../domain/errors.ts";
 
 /** Beyond this number, accounts that are not writing are forgotten and read again with their next write. */
 const MAXIMUM_REMEMBERED = 10_000;
-
-/** What a write returns; a replayed one has stored nothing. */
-type Written = { readonly replayed: boolean };
-
-/** A write of a client, and how to find the result of the first one if this one repeats it. */
-export type WriteAttempt<Result extends Written> = {
-  readonly write: () => Promise<Result>;
-  readonly findOriginal: () => Promise<Result | null>;
-};
 
 type AccountRecords = {
   readonly accountId: string;
@@ -29,33 +18,26 @@ type AccountRecords = {
 };
 
 export type TestQuota = {
-  /**
-   * Runs a write of one record, unless the account's test data have reached their limit. Then only a repeated write gets
-   * its original result. Writes with production keys are not counted.
-   * @throws DomainError test_quota_reached, and what `write` throws
-   */
-  readonly run: <Result extends Written>(
-    caller: Pick<Caller, "accountId" | "mode">,
-    testRecords: number,
-    attempt: WriteAttempt<Result>,
-  ) => Promise<Result>;
   /** Returns how many records the account's keys have stored or are storing; 0 in live mode. */
   readonly readCount: (caller: Pick<Caller, "accountId" | "mode">) => number;
   /** Notes that a write was rejected, so that the count is read again. */
   readonly noteRejection: (caller: Pick<Caller, "accountId" | "mode">) => void;
-  /** Runs a write of at most `count` records, which the caller has compared with the limit. */
-  readonly runCounted: <Result extends { readonly newRecords: number }>(
+  /** Counts records that are being written. Those of production keys are not counted. */
+  readonly reserve: (caller: Pick<Caller, "accountId" | "mode">, count: number) => void;
+  /** Ends a reservation, of whose records `newCount` were stored. */
+  readonly settle: (
     caller: Pick<Caller, "accountId" | "mode">,
     count: number,
-    write: () => Promise<Result>,
-  ) => Promise<Result>;
+    newCount: number,
+  ) => void;
   /** Adds what this process has counted to the database, and reads what others have. */
   readonly store: () => Promise<void>;
 };
 
 /**
- * Counts the records that test keys write, in memory. The caller stores the counts every few seconds, so an account can
- * exceed its limit by what is written in that time, and by what a process that was killed had not stored.
+ * Counts the records that test keys write, in memory. The caller compares the counts with the limit, and stores them every
+ * few seconds. So an account can exceed its limit by what is written in that time, and by what a process that was killed
+ * had not stored.
  */
 export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): TestQuota => {
   const accounts = new Map<string, AccountRecords>();
@@ -67,32 +49,6 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
       accounts.set(accountId, known);
     }
     return known;
-  };
-
-  const runInTestMode = async <Result extends Written>(
-    accountId: string,
-    testRecords: number,
-    { write, findOriginal }: WriteAttempt<Result>,
-  ): Promise<Result> => {
-    const known = recordsOf(accountId);
-    try {
-      requireTestSpace(testRecords, known.storedCount + known.newCount + known.requestedCount);
-    } catch (error) {
-      known.wasRejected = true;
-      const original = error instanceof DomainError ? await findOriginal() : null;
-      if (original === null) {
-        throw error;
-      }
-      return original;
-    }
-    known.requestedCount += 1;
-    try {
-      const result = await write();
-      known.newCount += result.replayed ? 0 : 1;
-      return result;
-    } finally {
-      known.requestedCount -= 1;
-    }
   };
 
   const forgetIdle = (): void => {
@@ -107,10 +63,6 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
   };
 
   return {
-    run: (caller, testRecords, attempt) =>
-      caller.mode === "live"
-        ? attempt.write()
-        : runInTestMode(caller.accountId, testRecords, attempt),
     readCount: ({ accountId, mode }) => {
       if (mode === "live") {
         return 0;
@@ -123,18 +75,16 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
         recordsOf(accountId).wasRejected = true;
       }
     },
-    runCounted: async ({ accountId, mode }, count, write) => {
-      if (mode === "live") {
-        return write();
+    reserve: ({ accountId, mode }, count) => {
+      if (mode === "test") {
+        recordsOf(accountId).requestedCount += count;
       }
-      const known = recordsOf(accountId);
-      known.requestedCount += count;
-      try {
-        const result = await write();
-        known.newCount += result.newRecords;
-        return result;
-      } finally {
+    },
+    settle: ({ accountId, mode }, count, newCount) => {
+      if (mode === "test") {
+        const known = recordsOf(accountId);
         known.requestedCount -= count;
+        known.newCount += newCount;
       }
     },
     store: async () => {

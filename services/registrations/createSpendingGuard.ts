@@ -16,8 +16,8 @@ import {
 } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { WriteAttempt } from "../accounts/createTestQuota.ts";
 import { createTestQuota } from "../accounts/createTestQuota.ts";
+import { createWritesInFlight } from "./createWritesInFlight.ts";
 
 /** How often this process stores its counts and reads those of other processes. */
 const STORE_INTERVAL_MS = 2000;
@@ -38,6 +38,15 @@ type OwnerDay = AccountMode & {
   isReported: boolean;
 };
 
+type LimitedCaller = Pick<Caller, "accountId" | "mode" | "limits">;
+
+/** A write of a client, and how to find the result of the first one if this one repeats it. */
+export type WriteAttempt<Result> = {
+  readonly idempotencyKey: string | null;
+  readonly write: () => Promise<Result>;
+  readonly findOriginal: () => Promise<Result | null>;
+};
+
 /** An item of a batch, as far as limits concern it. */
 type GuardedItem = {
   /** Units to register; null if the item has none, such as a refund. */
@@ -45,8 +54,10 @@ type GuardedItem = {
   readonly idempotencyKey: string | null;
 };
 
-/** What a batch has recorded that was not recorded before. */
+/** What a write has recorded that was not recorded before. */
 type NewRecords = { readonly newRecords: number; readonly newUnits: number };
+
+const NOTHING: NewRecords = { newRecords: 0, newUnits: 0 };
 
 export type SpendingGuard = {
   /**
@@ -55,7 +66,7 @@ export type SpendingGuard = {
    * @throws DomainError request_invalid or test_quota_reached beyond a limit, and what `write` throws
    */
   readonly register: <Result extends { readonly replayed: boolean }>(
-    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    caller: LimitedCaller,
     units: { readonly field: string; readonly count: number },
     attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
@@ -64,7 +75,7 @@ export type SpendingGuard = {
    * @throws DomainError test_quota_reached, and what `write` throws
    */
   readonly write: <Result extends { readonly replayed: boolean }>(
-    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    caller: LimitedCaller,
     attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
   /**
@@ -74,7 +85,7 @@ export type SpendingGuard = {
    * @throws what `write` throws
    */
   readonly writeBatch: <Result extends NewRecords>(
-    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    caller: LimitedCaller,
     items: readonly GuardedItem[],
     attempt: {
       readonly findKnownKeys: () => Promise<ReadonlySet<string>>;
@@ -92,10 +103,37 @@ const nameOf = ({ accountId, mode, day }: AccountMode & { readonly day: string }
 
 const dayOf = (time: Date): string => time.toISOString().slice(0, 10);
 
+/** Returns why the limits do not allow another record, or null. */
+const findExcess = (
+  { mode }: LimitedCaller,
+  limits: AccountLimits,
+  { field, count }: { readonly field: string; readonly count: number | null },
+  used: NewRecords,
+): DomainError | null => {
+  try {
+    if (count !== null) {
+      requireAffordableCount(limits, { field, count, countToday: used.newUnits });
+    }
+    if (mode === "test") {
+      requireTestSpace(limits.testRecords, used.newRecords);
+    }
+    return null;
+  } catch (error) {
+    if (error instanceof DomainError) {
+      return error;
+    }
+    throw error;
+  }
+};
+
 /**
  * Checks what accounts register against their limits, in memory: each process adds its counts to the database every two
  * seconds and reads the sums. So a day can exceed its limit by what other processes accept in that time, and by what
  * a process that was killed had not stored.
+ *
+ * A write beyond a limit is not decided while an earlier one with its idempotency key is in flight in this process. If it
+ * repeats that one, it gets the recorded original; if that one fails, its units are free again. Other writes, and those
+ * without a key, cannot be recorded by an earlier one, so they are rejected immediately.
  * @param onUnusualDay called once per account and day, by one process
  * @param onError called when counts cannot be stored; they are kept and stored later
  */
@@ -114,6 +152,7 @@ export const createSpendingGuard = ({
 }): SpendingGuard => {
   const days = new Map<string, OwnerDay>();
   const testQuota = createTestQuota({ db });
+  const inFlight = createWritesInFlight();
   let lastDay = "";
   let lastDayEndsMs = 0;
 
@@ -196,45 +235,101 @@ export const createSpendingGuard = ({
     }
   };
 
-  /** Returns the items that exceed a limit, with the units and records of the others. */
+  /** Returns what the account uses of its limits, with what its writes in flight have reserved. */
+  const readUse = (caller: LimitedCaller): NewRecords => {
+    const { storedCount, newCount, requestedCount } = dayOfOwner(caller);
+    return {
+      newUnits: storedCount + newCount + requestedCount,
+      newRecords: testQuota.readCount(caller),
+    };
+  };
+
+  /** Returns the items that exceed a limit, and what the others record. */
   const checkItems = (
-    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    caller: LimitedCaller,
     items: readonly GuardedItem[],
     knownKeys: ReadonlySet<string>,
   ) => {
-    const day = dayOfOwner(caller);
     const limits = limitsOf(defaults[caller.mode], caller.limits);
-    const countToday = day.storedCount + day.newCount + day.requestedCount;
-    const storedRecords = testQuota.readCount(caller);
+    const used = readUse(caller);
     const rejections = new Map<number, DomainError>();
     const keys = new Set(knownKeys);
-    let units = 0;
-    let records = 0;
+    let newUnits = 0;
+    let newRecords = 0;
     for (const [index, { count, idempotencyKey }] of items.entries()) {
       if (idempotencyKey !== null && keys.has(idempotencyKey)) {
         continue;
       }
-      try {
-        if (count !== null) {
-          requireAffordableCount(limits, { field: "count", count, countToday: countToday + units });
-        }
-        if (caller.mode === "test") {
-          requireTestSpace(limits.testRecords, storedRecords + records);
-        }
-      } catch (error) {
-        if (!(error instanceof DomainError)) {
-          throw error;
-        }
-        rejections.set(index, error);
+      const excess = findExcess(
+        caller,
+        limits,
+        { field: "count", count },
+        { newUnits: used.newUnits + newUnits, newRecords: used.newRecords + newRecords },
+      );
+      if (excess !== null) {
+        rejections.set(index, excess);
         continue;
       }
-      units += count ?? 0;
-      records += 1;
+      newUnits += count ?? 0;
+      newRecords += 1;
       if (idempotencyKey !== null) {
         keys.add(idempotencyKey);
       }
     }
-    return { day, rejections, units, records };
+    return { rejections, reserved: { newUnits, newRecords } };
+  };
+
+  /** Runs a write that the limits allow. Meanwhile what it may record counts as used. */
+  const runReserved = async <Result>(
+    caller: LimitedCaller,
+    reserved: NewRecords,
+    write: () => Promise<Result>,
+    recordedBy: (result: Result) => NewRecords,
+  ): Promise<Result> => {
+    const day = dayOfOwner(caller);
+    day.requestedCount += reserved.newUnits;
+    testQuota.reserve(caller, reserved.newRecords);
+    let recorded = NOTHING;
+    try {
+      const result = await write();
+      recorded = recordedBy(result);
+      return result;
+    } finally {
+      day.requestedCount -= reserved.newUnits;
+      day.newCount += recorded.newUnits;
+      testQuota.settle(caller, reserved.newRecords, recorded.newRecords);
+    }
+  };
+
+  /** Runs a write of one record. */
+  const runOne = async <Result extends { readonly replayed: boolean }>(
+    caller: LimitedCaller,
+    units: { readonly field: string; readonly count: number | null },
+    { idempotencyKey, write, findOriginal }: WriteAttempt<Result>,
+  ): Promise<Result> => {
+    const own = inFlight.begin(caller, idempotencyKey === null ? [] : [idempotencyKey]);
+    try {
+      const limits = limitsOf(defaults[caller.mode], caller.limits);
+      let excess = findExcess(caller, limits, units, readUse(caller));
+      if (excess !== null) {
+        await inFlight.awaitEarlier(own);
+        excess = findExcess(caller, limits, units, readUse(caller));
+      }
+      if (excess !== null) {
+        testQuota.noteRejection(caller);
+        const original = await findOriginal();
+        if (original === null) {
+          throw excess;
+        }
+        return original;
+      }
+      const reserved = { newUnits: units.count ?? 0, newRecords: 1 };
+      return await runReserved(caller, reserved, write, ({ replayed }) =>
+        replayed ? NOTHING : reserved,
+      );
+    } finally {
+      inFlight.end(own);
+    }
   };
 
   let storing: Promise<void> = Promise.resolve();
@@ -246,44 +341,31 @@ export const createSpendingGuard = ({
   timer.unref();
 
   return {
-    register: async (caller, { field, count }, { write, findOriginal }) => {
-      const known = dayOfOwner(caller);
-      const limits = limitsOf(defaults[caller.mode], caller.limits);
-      const countToday = known.storedCount + known.newCount + known.requestedCount;
-      try {
-        requireAffordableCount(limits, { field, count, countToday });
-      } catch (error) {
-        const original = error instanceof DomainError ? await findOriginal() : null;
-        if (original === null) {
-          throw error;
-        }
-        return original;
-      }
-      known.requestedCount += count;
-      try {
-        const result = await testQuota.run(caller, limits.testRecords, { write, findOriginal });
-        known.newCount += result.replayed ? 0 : count;
-        return result;
-      } finally {
-        known.requestedCount -= count;
-      }
-    },
+    register: runOne,
     write: (caller, attempt) =>
-      testQuota.run(caller, limitsOf(defaults[caller.mode], caller.limits).testRecords, attempt),
+      // With production keys, only units are limited.
+      caller.mode === "live"
+        ? attempt.write()
+        : runOne(caller, { field: "count", count: null }, attempt),
     writeBatch: async (caller, items, { findKnownKeys, write }) => {
-      let checked = checkItems(caller, items, new Set());
-      if (checked.rejections.size > 0) {
-        testQuota.noteRejection(caller);
-        checked = checkItems(caller, items, await findKnownKeys());
-      }
-      const { day, rejections, units, records } = checked;
-      day.requestedCount += units;
+      const keys = items.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
+      const own = inFlight.begin(caller, keys);
       try {
-        const result = await testQuota.runCounted(caller, records, () => write(rejections));
-        day.newCount += result.newUnits;
-        return result;
+        let checked = checkItems(caller, items, new Set());
+        if (checked.rejections.size > 0) {
+          await inFlight.awaitEarlier(own);
+          testQuota.noteRejection(caller);
+          checked = checkItems(caller, items, await findKnownKeys());
+        }
+        const { rejections, reserved } = checked;
+        return await runReserved(
+          caller,
+          reserved,
+          () => write(rejections),
+          (recorded) => recorded,
+        );
       } finally {
-        day.requestedCount -= units;
+        inFlight.end(own);
       }
     },
     store: storeNext,

@@ -297,7 +297,7 @@ export const refundBatch = async (
     caller,
     requests.map(({ idempotencyKey }) => ({ count: null, idempotencyKey })),
     {
-      findKnownKeys: () => Promise.resolve(knownKeys),
+      findKnownKeys,
       write: async (rejections) => {
         const rejected = new Map(
           [...rejections].map(([place, error]) => [places[place] ?? place, error]),

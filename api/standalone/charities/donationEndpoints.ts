@@ -89,6 +89,7 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
     handle: async ({ ctx, caller, body }) => {
       const request = donationRequestOf(caller, body);
       const { donation, totalDonations, replayed } = await dependencies.guard.write(caller, {
+        idempotencyKey: request.idempotencyKey,
         write: () => donate(dependencies, request),
         findOriginal: () => findOriginalDonation(dependencies, request),
       });

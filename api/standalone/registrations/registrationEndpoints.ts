@@ -100,6 +100,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
         caller,
         { field: "count", count },
         {
+          idempotencyKey,
           write: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
           findOriginal: () =>
             idempotencyKey === null
@@ -271,6 +272,7 @@ const refundEndpoint = (
       const owner = ownerOf(caller, kind);
       const request = refundRequestOf(body);
       const refund = await guard.write(caller, {
+        idempotencyKey: request.idempotencyKey,
         write: () =>
           refundQueue(caller.accountId, () =>
             refundRegistration({ db, clock, billing, tracing }, owner, request),

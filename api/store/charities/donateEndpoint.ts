@@ -123,6 +123,7 @@ export const donateEndpoint = (
     write: (write, given, caller) => {
       const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
       return deps.guard.write(caller, {
+        idempotencyKey: write.idempotency?.key ?? null,
         write: () =>
           donateFromStore(deps, write, {
             charityId: given.charity_id,

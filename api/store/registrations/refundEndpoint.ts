@@ -100,6 +100,7 @@ export const refundEndpoint = (
       const { type, quantity } = fields;
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
       return deps.guard.write(caller, {
+        idempotencyKey: write.idempotency?.key ?? null,
         write: () =>
           type === "donation"
             ? reverseStoreDonations(deps, write, reversal)

@@ -86,6 +86,7 @@ export const registerEndpoint = (
     write: (write, body, caller) => {
       const requested = { field: plural, count: unitsOf(body) };
       return guard.register(caller, requested, {
+        idempotencyKey: write.idempotency?.key ?? null,
         write: () =>
           storeWriter.register({
             ...write,

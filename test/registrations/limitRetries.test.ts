@@ -1,0 +1,302 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import type { AccountLimits } from "../../domain/accounts/limits.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type {
+  SpendingGuard,
+  WriteAttempt,
+} from "../../services/registrations/createSpendingGuard.ts";
+import { batchIn } from "../api/batches.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { readAccountSums } from "../support/accountSums.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestGuard, createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+
+const test = testWithDatabase();
+
+/** Returns a guard whose next write is held after it was compared with the limits, until the test ends the hold. */
+const createHoldingGuard = (
+  t: ExecutionContext<DatabaseContext>,
+  limits: Partial<AccountLimits>,
+) => {
+  const guard = createTestGuard(t, { db: t.context.db, limits });
+  const gate = Promise.withResolvers<void>();
+  let isHolding = false;
+  let isHeld = false;
+  let compared = 0;
+  let lookups = 0;
+  const hold = <Args extends readonly unknown[], Result>(
+    write: (...args: Args) => Promise<Result>,
+  ): ((...args: Args) => Promise<Result>) => {
+    if (!isHolding || isHeld) {
+      return write;
+    }
+    isHeld = true;
+    return async (...args) => {
+      await gate.promise;
+      return write(...args);
+    };
+  };
+  const countLookups =
+    <Result>(find: () => Promise<Result>) =>
+    (): Promise<Result> => {
+      lookups += 1;
+      return find();
+    };
+  /** The comparison is made before the guard returns its promise. */
+  const count = <Result>(result: Promise<Result>): Promise<Result> => {
+    compared += 1;
+    return result;
+  };
+  const watch = <Result>(attempt: WriteAttempt<Result>): WriteAttempt<Result> => ({
+    ...attempt,
+    findOriginal: countLookups(attempt.findOriginal),
+    write: hold(attempt.write),
+  });
+  const holding: SpendingGuard = {
+    ...guard,
+    register: (caller, units, attempt) => count(guard.register(caller, units, watch(attempt))),
+    write: (caller, attempt) => count(guard.write(caller, watch(attempt))),
+    writeBatch: (caller, items, { findKnownKeys, write }) =>
+      count(
+        guard.writeBatch(caller, items, {
+          findKnownKeys: countLookups(findKnownKeys),
+          write: hold(write),
+        }),
+      ),
+  };
+  /** Sends a request and waits until it has been compared with the limits. */
+  const send = async <Response>(request: () => Promise<Response>) => {
+    const before = compared;
+    const response = request();
+    await eventually(() => compared > before);
+    return { response };
+  };
+  return {
+    guard: holding,
+    send,
+    /** Sends a request whose write is held. */
+    sendHeld: <Response>(request: () => Promise<Response>) => {
+      isHolding = true;
+      return send(request);
+    },
+    /** Returns how often a request beyond a limit has looked up its original. */
+    lookups: () => lookups,
+    write: gate.resolve,
+    fail: () => gate.reject(new DomainError("queue_full", "too many registrations are waiting")),
+  };
+};
+
+type Operation = {
+  readonly limits: Partial<AccountLimits>;
+  readonly mode: "live" | "test";
+  readonly path: string;
+  /** @param id a registration of the account */
+  readonly body: (id: string) => Record<string, unknown>;
+};
+
+const setUp = async (
+  t: ExecutionContext<DatabaseContext>,
+  { limits, mode, path, body }: Operation,
+) => {
+  const { db } = t.context;
+  const held = createHoldingGuard(t, limits);
+  const { call } = await startStandaloneApi(t, { db, guard: held.guard });
+  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const key = mode === "live" ? apiKeyProd : apiKeyTest;
+  const planted = await call("POST", "/plant/trees", { key, body: { count: 2 } });
+  const [{ id } = { id: "" }] = z
+    .array(z.looseObject({ id: z.string() }))
+    .parse(planted.body["tree_details"]);
+  return {
+    ...held,
+    request: () => call("POST", path, { key, body: body(id) }),
+    plant: (given: Record<string, unknown>) =>
+      call("POST", "/plant/trees", { key, body: { count: 3, ...given } }),
+    readSums: () => readAccountSums(db, accountId),
+  };
+};
+
+const withKey = { idempotency_key: "order-1" };
+const GIFT = { amount_cents: 500, ein: "530196605", ...withKey };
+
+/** Each leaves room for one write beside the first registration of two trees. */
+const SINGLE = {
+  "a registration at the limit of a day": {
+    limits: { countPerDay: 5 },
+    mode: "live",
+    path: "/plant/trees",
+    body: () => ({ count: 3, ...withKey }),
+  },
+  "a registration at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/plant/trees",
+    body: () => ({ count: 3, ...withKey }),
+  },
+  "a refund at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/refund/trees",
+    body: (id) => ({ id, count: 1, ...withKey }),
+  },
+  "a donation at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/charities/donate",
+    body: () => GIFT,
+  },
+} satisfies Record<string, Operation>;
+
+const BATCHES = {
+  "a batch at the limit of a day": {
+    limits: { countPerDay: 5 },
+    mode: "live",
+    path: "/plant/trees/batch",
+    body: () => ({
+      items: [
+        { count: 1, idempotency_key: "order-0" },
+        { count: 2, ...withKey },
+      ],
+    }),
+  },
+  "a batch at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/plant/trees/batch",
+    body: () => ({ items: [{ count: 3, ...withKey }] }),
+  },
+  "a batch of refunds at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/refund/trees/batch",
+    body: (id) => ({ items: [{ id, count: 1, ...withKey }] }),
+  },
+  "a batch of donations at the limit of test data": {
+    limits: { testRecords: 2 },
+    mode: "test",
+    path: "/charities/donate/batch",
+    body: () => ({ items: [GIFT] }),
+  },
+} satisfies Record<string, Operation>;
+
+for (const [name, operation] of Object.entries<Operation>(SINGLE)) {
+  test(`${name} is recorded once if it is repeated while it is written`, async (t) => {
+    const { sendHeld, send, lookups, write, request } = await setUp(t, operation);
+    const first = await sendHeld(request);
+    const retry = await send(request);
+    t.is(lookups(), 0, "the retry waits");
+    write();
+    const [original, replay] = await Promise.all([first.response, retry.response]);
+
+    t.deepEqual([original.status, replay.status], [200, 200]);
+    t.deepEqual(replay.body, original.body);
+    t.is(original.headers.get("Idempotent-Replayed"), null);
+    t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  });
+}
+
+for (const [name, operation] of Object.entries<Operation>(BATCHES)) {
+  test(`${name} is recorded once if it is repeated while it is written`, async (t) => {
+    const { sendHeld, send, lookups, write, request } = await setUp(t, operation);
+    const first = await sendHeld(request);
+    const retry = await send(request);
+    t.is(lookups(), 0, "the retry waits");
+    write();
+    const [original, replay] = await Promise.all([first.response, retry.response]);
+
+    t.deepEqual([original.status, replay.status], [200, 200]);
+    const resultsIn = (response: typeof replay) => batchIn(response).results;
+    t.true(resultsIn(original).every((result) => !result.idempotent_replayed));
+    t.true(resultsIn(replay).every((result) => result.idempotent_replayed));
+  });
+}
+
+for (const [name, operation] of Object.entries<Operation>({ ...SINGLE, ...BATCHES })) {
+  test(`${name} is recorded by its retry if it fails`, async (t) => {
+    const { sendHeld, send, lookups, fail, request } = await setUp(t, operation);
+    const first = await sendHeld(request);
+    const retry = await send(request);
+    t.is(lookups(), 0, "the retry waits");
+    fail();
+
+    t.is((await first.response).status, 503);
+    const accepted = await retry.response;
+    t.is(accepted.status, 200);
+    t.is(accepted.headers.get("Idempotent-Replayed"), null);
+    const again = await request();
+    t.is(again.status, 200);
+  });
+}
+
+test("several retries of a registration that fails record it once", async (t) => {
+  const { sendHeld, send, fail, request, readSums } = await setUp(
+    t,
+    SINGLE["a registration at the limit of a day"],
+  );
+  const first = await sendHeld(request);
+  const retries = [await send(request), await send(request), await send(request)];
+  fail();
+
+  t.is((await first.response).status, 503);
+  const responses = await Promise.all(retries.map(({ response }) => response));
+  t.deepEqual(
+    responses.map(({ status, headers }) => [status, headers.get("Idempotent-Replayed")]),
+    [
+      [200, null],
+      [200, "true"],
+      [200, "true"],
+    ],
+  );
+  t.is((await readSums()).total, 5n);
+});
+
+test("a registration with another key or without one is rejected while the last units are written", async (t) => {
+  const { sendHeld, write, request, plant, readSums } = await setUp(
+    t,
+    SINGLE["a registration at the limit of a day"],
+  );
+  const first = await sendHeld(request);
+
+  t.is((await plant({ idempotency_key: "order-2" })).status, 400);
+  t.is((await plant({})).status, 400);
+  write();
+  t.is((await first.response).status, 200);
+  t.is((await plant({ idempotency_key: "order-2" })).status, 400);
+  t.is((await readSums()).total, 5n);
+});
+
+test("a single retry of a batch's item that is being written is a replay", async (t) => {
+  const { sendHeld, send, lookups, write, request, plant } = await setUp(
+    t,
+    BATCHES["a batch at the limit of test data"],
+  );
+  const first = await sendHeld(request);
+  const retry = await send(() => plant(withKey));
+  t.is(lookups(), 0, "the retry waits");
+  write();
+
+  t.is((await first.response).status, 200);
+  const replay = await retry.response;
+  t.is(replay.status, 200);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+});
+
+test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
+  const { guard, sendHeld, send, lookups, write } = createHoldingGuard(t, { countPerDay: 5 });
+  const { post } = await startStoreApi(t, { db: t.context.db, guard });
+  const store = await createTestStore(t.context.db, { balanceCents: 10_000 });
+  const headers = { ...store.live, "Idempotency-Key": "order-1" };
+  const plant = () => post("/app/api/plant", headers, { trees: 5 });
+  const first = await sendHeld(plant);
+  const retry = await send(plant);
+  t.is(lookups(), 0, "the retry waits");
+  write();
+  const [original, replay] = await Promise.all([first.response, retry.response]);
+
+  t.deepEqual([original.status, replay.status], [200, 200]);
+  t.is(replay.text, original.text);
+});
