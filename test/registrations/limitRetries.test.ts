@@ -111,9 +111,17 @@ const setUp = async (
   const [{ id } = { id: "" }] = z
     .array(z.looseObject({ id: z.string() }))
     .parse(planted.body["tree_details"]);
+  const request = () => call("POST", path, { key, body: body(id) });
   return {
     ...held,
-    request: () => call("POST", path, { key, body: body(id) }),
+    request,
+    /** Sends the request, and again while its write is held. */
+    requestTwice: async () => {
+      const first = await held.sendHeld(request);
+      const retry = await held.send(request);
+      t.is(held.lookups(), 0, "the retry waits");
+      return { first, retry };
+    },
     plant: (given: Record<string, unknown>) =>
       call("POST", "/plant/trees", { key, body: { count: 3, ...given } }),
     readSums: () => readAccountSums(db, accountId),
@@ -185,10 +193,8 @@ const BATCHES = {
 
 for (const [name, operation] of Object.entries<Operation>(SINGLE)) {
   test(`${name} is recorded once if it is repeated while it is written`, async (t) => {
-    const { sendHeld, send, lookups, write, request } = await setUp(t, operation);
-    const first = await sendHeld(request);
-    const retry = await send(request);
-    t.is(lookups(), 0, "the retry waits");
+    const { requestTwice, write } = await setUp(t, operation);
+    const { first, retry } = await requestTwice();
     write();
     const [original, replay] = await Promise.all([first.response, retry.response]);
 
@@ -201,10 +207,8 @@ for (const [name, operation] of Object.entries<Operation>(SINGLE)) {
 
 for (const [name, operation] of Object.entries<Operation>(BATCHES)) {
   test(`${name} is recorded once if it is repeated while it is written`, async (t) => {
-    const { sendHeld, send, lookups, write, request } = await setUp(t, operation);
-    const first = await sendHeld(request);
-    const retry = await send(request);
-    t.is(lookups(), 0, "the retry waits");
+    const { requestTwice, write } = await setUp(t, operation);
+    const { first, retry } = await requestTwice();
     write();
     const [original, replay] = await Promise.all([first.response, retry.response]);
 
@@ -217,10 +221,8 @@ for (const [name, operation] of Object.entries<Operation>(BATCHES)) {
 
 for (const [name, operation] of Object.entries<Operation>({ ...SINGLE, ...BATCHES })) {
   test(`${name} is recorded by its retry if it fails`, async (t) => {
-    const { sendHeld, send, lookups, fail, request } = await setUp(t, operation);
-    const first = await sendHeld(request);
-    const retry = await send(request);
-    t.is(lookups(), 0, "the retry waits");
+    const { requestTwice, fail, request } = await setUp(t, operation);
+    const { first, retry } = await requestTwice();
     fail();
 
     t.is((await first.response).status, 503);
