@@ -25,7 +25,7 @@ import { sumUsage } from "./sumUsage.ts";
 const MAXIMUM_CHECK_MS = 4000;
 
 /**
- * Begins a call without the stack trace that the SDK takes of each caller, which costs an eighth of a call's CPU time. The
+ * Begins a call without the stack trace that the SDK takes of each caller, which costs a sixth of a call's CPU time. The
  * outcome of a meter event says what failed.
  */
 const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result> => {
