@@ -116,8 +116,8 @@ const takeInTurn = <Entry, Result>(
  * halves are tried until a bad entry fails alone.
  *
  * While an account has jobs, its entries are written apart as well, in turn with them.
- * @param write writes a batch, all or nothing, and returns the entries' results in order. A result that is a promise
- *   does not delay the others
+ * @param write writes a batch and returns the entries' results in order; if it throws, nothing was written. A result that
+ *   is a promise does not delay the others
  */
 export const createGroupCommit = <Entry, Result>({
   write,
@@ -150,6 +150,12 @@ export const createGroupCommit = <Entry, Result>({
     const startedAtMs = performance.now();
     const results = await write(batch.map(({ entry }) => entry));
     observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
+    for (const result of results) {
+      if (result instanceof Promise) {
+        // It may be rejected before its entry awaits it below, and Node ends the process for an unhandled rejection.
+        result.catch(() => undefined);
+      }
+    }
     for (const { queue, taken } of parts) {
       settle(queue, taken.length);
     }

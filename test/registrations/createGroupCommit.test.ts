@@ -248,3 +248,30 @@ test("a job takes as many places of the queue as it has rows", async (t) => {
   });
   await Promise.all([first, second]);
 });
+
+test("a result that is rejected early rejects its entry only, and does not end the process", async (t) => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
+  process.on("unhandledRejection", note);
+  t.teardown(() => process.off("unhandledRejection", note));
+  const queue = createGroupCommit<Entry, number>({
+    write: (batch) =>
+      Promise.resolve(
+        batch.map(({ number, isBad }) =>
+          isBad ? Promise.reject(new DomainError("queue_full", "bad")) : number,
+        ),
+      ),
+    accountOf: ({ account }) => account,
+  });
+
+  const results = await Promise.allSettled([
+    queue.submit({ account: "a", number: 1, isBad: true }),
+    queue.submit({ account: "a", number: 2 }),
+  ]);
+
+  t.deepEqual(
+    results.map(({ status }) => status),
+    ["rejected", "fulfilled"],
+  );
+  t.deepEqual(unhandled, []);
+});
