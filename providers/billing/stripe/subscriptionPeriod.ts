@@ -8,6 +8,9 @@ import type { DonationPrices } from "./donationPrices.ts";
 /** States in which a subscription bills nothing. */
 export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
 
+/** Stripe may set the times of an item and of its first period in different moments of one call. */
+const SAME_CALL_SECONDS = 60;
+
 /** Returns one interval before the period's end, on the anchor day of the subscription; null for other intervals. */
 const oneIntervalBefore = (
   end: number,
@@ -51,10 +54,34 @@ const retrieveSubscription = async (
 });
 
 /**
- * Returns the current period of the items that are priced on the meter; null if there is none.
+ * Returns when the current period of an item began, in unix seconds.
  *
  * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
- * the same invoice, so the period returned starts one interval before its end, but not before the subscription.
+ * the same invoice, so its period starts one interval before its end, but not before the subscription, and not before the
+ * start or end of a trial. For any other item, Stripe has invoiced what was before its period, however short that is: a
+ * trial of a running subscription begins a period.
+ */
+const startOfPeriod = (
+  subscription: Stripe.Subscription,
+  { price, created, current_period_start: start, current_period_end: end }: Stripe.SubscriptionItem,
+): number => {
+  const wasAddedInPeriod = created >= start - SAME_CALL_SECONDS;
+  if (!wasAddedInPeriod || !price.recurring) {
+    return start;
+  }
+  const anchorDay =
+    subscription.billing_cycle_anchor_config?.day_of_month ??
+    new Date(subscription.billing_cycle_anchor * 1000).getUTCDate();
+  const { start_date: firstStart, trial_start: trialStart, trial_end: trialEnd } = subscription;
+  const boundaries = [firstStart, trialStart ?? firstStart, trialEnd ?? firstStart].filter(
+    (boundary) => boundary <= start,
+  );
+  const regularStart = oneIntervalBefore(end, price.recurring, anchorDay) ?? start;
+  return Math.min(start, Math.max(regularStart, ...boundaries));
+};
+
+/**
+ * Returns the current period of the items that are priced on the meter; null if there is none.
  * @throws Error if there are several such items with different periods
  */
 const periodOfMeter = (
@@ -63,7 +90,7 @@ const periodOfMeter = (
 ): Period | null => {
   const metered = items.filter(({ price }) => price.recurring?.meter === meterId);
   const [item] = metered;
-  if (!item?.price.recurring) {
+  if (!item) {
     return null;
   }
   const end = item.current_period_end;
@@ -72,15 +99,10 @@ const periodOfMeter = (
       `Stripe's subscription ${subscription.id} has items of different periods on the meter ${meterId}.`,
     );
   }
-  const anchorDay =
-    subscription.billing_cycle_anchor_config?.day_of_month ??
-    new Date(subscription.billing_cycle_anchor * 1000).getUTCDate();
-  const regularStart = oneIntervalBefore(end, item.price.recurring, anchorDay);
-  const start = Math.min(
-    item.current_period_start,
-    Math.max(regularStart ?? item.current_period_start, subscription.start_date),
-  );
-  return { start: new Date(start * 1000), end: new Date(end * 1000) };
+  return {
+    start: new Date(startOfPeriod(subscription, item) * 1000),
+    end: new Date(end * 1000),
+  };
 };
 
 /** @throws Error if the subscription bills nothing */

@@ -6,6 +6,7 @@ import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { needsAttention } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -15,6 +16,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpBilling } from "../billingSetup.ts";
+import { amendSubscription } from "../stripe/amendSubscription.ts";
 
 const test = testWithDatabase();
 
@@ -128,6 +130,26 @@ test("a period that has ended is neither used nor stored if Stripe still returns
 
   const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
+  t.is((await refund(await register(5))).refundedCount, 5);
+});
+
+test("usage from before a trial of a running subscription is not refunded, because Stripe has invoiced it", async (t) => {
+  const { register, refund, pass, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const { control, url: apiBase, secretKey } = double;
+  const { stripe } = createStripeClient({ apiBase, secretKey });
+  const id = await register(5);
+  pass(10 * DAY);
+  const [start, end] = [control.now(), control.now() + 7 * DAY];
+  await amendSubscription({ control, stripe }, subscriptionId, {
+    subscription: { status: "trialing", trial_start: start, trial_end: end },
+    item: { current_period_start: start, current_period_end: end },
+  });
+  const before = await readAccountSums(deps.db, stream.accountId);
+
+  const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
+
+  t.is(error?.code, "outside_billing_cycle");
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
   t.is((await refund(await register(5))).refundedCount, 5);
 });
 

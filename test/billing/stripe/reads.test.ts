@@ -5,6 +5,7 @@ import type { Period } from "../../../domain/billing/billingCycle.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import type { Control } from "../../stripeDouble/createControl.ts";
+import { amendSubscription } from "./amendSubscription.ts";
 import { never, setUpStripe } from "./stripeSetup.ts";
 
 const HOUR = 3600;
@@ -138,6 +139,74 @@ test(
   "2028-01-31T06:00:00Z",
   "2028-02-29T06:00:00Z",
 );
+
+/** A metered subscription since January 10th whose owner gave it a trial from March 20th to 30th. */
+const stageTrial = async (t: ExecutionContext): Promise<Scene & { readonly id: string }> => {
+  const scene = await stage(t, "2026-01-10T00:00:00Z");
+  const { control, stripe, customer, price } = scene;
+  const items = [{ price: await price("meter") }];
+  const { id } = await stripe.subscriptions.create({ customer, items });
+  control.holdClock({ second: at("2026-03-25T00:00:00Z") });
+  return { ...scene, id };
+};
+
+const TRIAL: Partial<Stripe.Subscription> = {
+  status: "trialing",
+  trial_start: at("2026-03-20T12:00:00Z"),
+  trial_end: at("2026-03-30T00:00:00Z"),
+  billing_cycle_anchor: at("2026-03-30T00:00:00Z"),
+};
+
+test("a trial of a running subscription is a period of its own, because Stripe has invoiced what was before it", async (t) => {
+  const { id, ...scene } = await stageTrial(t);
+  await amendSubscription(scene, id, {
+    subscription: TRIAL,
+    item: {
+      current_period_start: at("2026-03-20T12:00:00Z"),
+      current_period_end: at("2026-03-30T00:00:00Z"),
+    },
+  });
+
+  t.deepEqual(await scene.period(id), periodOf("2026-03-20T12:00:00Z", "2026-03-30T00:00:00Z"));
+});
+
+test("the period of an item that was added in a trial starts with the trial", async (t) => {
+  const { id, ...scene } = await stageTrial(t);
+  await amendSubscription(scene, id, {
+    subscription: TRIAL,
+    item: {
+      created: at("2026-03-22T00:00:00Z"),
+      current_period_start: at("2026-03-22T00:00:00Z"),
+      current_period_end: at("2026-03-30T00:00:00Z"),
+    },
+  });
+
+  t.deepEqual(await scene.period(id), periodOf("2026-03-20T12:00:00Z", "2026-03-30T00:00:00Z"));
+});
+
+test("the period of an item that was added after a trial starts with the end of the trial", async (t) => {
+  const { id, ...scene } = await stageTrial(t);
+  await amendSubscription(scene, id, {
+    // The owner kept the billing day, so the trial is followed by a short period.
+    subscription: { ...TRIAL, status: "active", billing_cycle_anchor: at("2026-01-10T00:00:00Z") },
+    item: {
+      created: at("2026-04-02T00:00:00Z"),
+      current_period_start: at("2026-04-02T00:00:00Z"),
+      current_period_end: at("2026-04-10T00:00:00Z"),
+    },
+  });
+
+  t.deepEqual(await scene.period(id), periodOf("2026-03-30T00:00:00Z", "2026-04-10T00:00:00Z"));
+});
+
+test("a period that a billing threshold began starts there", async (t) => {
+  const { id, ...scene } = await stageTrial(t);
+  await amendSubscription(scene, id, {
+    item: { current_period_start: at("2026-03-24T00:00:00Z") },
+  });
+
+  t.deepEqual(await scene.period(id), periodOf("2026-03-24T00:00:00Z", "2026-04-10T00:00:00Z"));
+});
 
 test("the item is found among many others", async (t) => {
   const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");

@@ -129,6 +129,8 @@ export const presentSubscription = (state: State, subscription: StoredSubscripti
   livemode: false,
   metadata: subscription.metadata,
   status: subscription.status,
+  trial_start: null,
+  trial_end: null,
   // A subscription contains only its first ten items.
   items: pageOf(
     `/v1/subscription_items?subscription=${subscription.id}`,
