@@ -41,7 +41,8 @@ export const parseEndpointUrl = (
   { allowsHttp }: { readonly allowsHttp: boolean },
 ): string => {
   const url = URL.parse(given);
-  if (url === null || given.length > MAXIMUM_URL_LENGTH) {
+  // The normal form is stored, in an index. Escaped characters make it longer than what was given.
+  if (url === null || url.href.length > MAXIMUM_URL_LENGTH) {
     throw invalid(`url: must be a URL of at most ${MAXIMUM_URL_LENGTH} characters`);
   }
   if (url.protocol !== "https:" && !(allowsHttp && url.protocol === "http:")) {

@@ -144,6 +144,8 @@ test("a URL that cannot be called is refused with the reason", async (t) => {
     ["ftp://shop.example/", /^url: must begin with https:\/\//u],
     ["shop.example", /^url: must be a URL/u],
     [`https://shop.example/${"x".repeat(2048)}`, /^url: must be at most 2048 characters/u],
+    // Its normal form has nine characters for each of these.
+    [`https://shop.example/${"\u20AC".repeat(1000)}`, /^url: must be a URL of at most 2048/u],
     [7, /^url: must be a URL/u],
   ] as const) {
     const { status, body } = await create({ url });
