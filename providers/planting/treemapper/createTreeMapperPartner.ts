@@ -98,7 +98,7 @@ const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"pl
 
 /**
  * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so an order is credited
- * with trees that the project has recorded as planted since the order was created. An order with all its trees is
+ * with trees that the project has recorded as planted since the order was placed. An order with all its trees is
  * allocated and planted. TreeMapper records no verification; it has to be reported.
  */
 export const createTreeMapperPartner = ({
@@ -122,9 +122,11 @@ export const createTreeMapperPartner = ({
     }
     const project = await readTreeMapper(access, signal);
     const located = project.plantings.flatMap((planting) => locate(project, planting));
+    // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
+    const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
     const since = located.filter(
       ({ planting: { interventionStartDate, interventionEndDate } }) =>
-        interventionStartDate >= createdAt && interventionEndDate <= now,
+        interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
     );
     const claims = await claimTrees(
       since.map(({ planting, trees }) => ({ reference: planting.id, trees })),

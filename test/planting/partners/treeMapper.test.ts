@@ -115,15 +115,21 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
       },
     }),
   };
+  const create = async (count: number): Promise<number> => {
+    await setup.register(count);
+    await createPlantingOrders(deps, NEVER);
+    return (await setup.orders()).at(-1)?.id ?? 0;
+  };
+  const place = (orderId: number) => placePlantingOrder(deps, orderId, NEVER);
   return {
     ...server,
     setup,
+    create,
+    place,
     order: async (count: number): Promise<number> => {
-      await setup.register(count);
-      await createPlantingOrders(deps, NEVER);
-      const order = (await setup.orders()).at(-1);
-      await placePlantingOrder(deps, order?.id ?? 0, NEVER);
-      return order?.id ?? 0;
+      const id = await create(count);
+      await place(id);
+      return id;
     },
     poll: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
     factsOf: async (orderId: number) =>
@@ -142,7 +148,7 @@ const credits = (t: ExecutionContext<DatabaseContext>, references: readonly stri
   `);
 
 test.serial(
-  "an order is planted when the project has recorded all its trees since its creation",
+  "an order is planted when the project has recorded all its trees since it was placed",
   async (t) => {
     const { state, setup, order, poll, factsOf } = await start(t);
     const id = await order(100);
@@ -198,6 +204,29 @@ test.serial("concurrent polls credit no tree to two orders", async (t) => {
     ["planted", "planted", "planted"],
   );
 });
+
+test.serial(
+  "an order that was placed late is credited with trees planted since then",
+  async (t) => {
+    const { state, setup, create, place, poll, factsOf } = await start(t);
+    const id = await create(50);
+    state.status = 503;
+    await t.throwsAsync(place(id), { message: /TreeMapper returned 503/u });
+    state.status = 200;
+    setup.clock.set("2026-07-05T10:00:00.000Z");
+    await place(id);
+    state.interventions = [planting("early", "2026-07-02", [50])];
+    await poll(id);
+    state.interventions = [...state.interventions, planting("late", "2026-07-06", [50])];
+    setup.clock.set("2026-07-07T10:00:00.000Z");
+    await poll(id);
+    t.deepEqual(await factsOf(id), [
+      "funds_distributed accepted",
+      "allocated accepted",
+      "planted accepted",
+    ]);
+  },
+);
 
 test.serial("a deleted or merged record does not block an order", async (t) => {
   const { state, setup, order, poll, factsOf } = await start(t);
