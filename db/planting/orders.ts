@@ -210,20 +210,29 @@ export const markPlantingOrdersStarted = async (
   `);
 };
 
-/** Records a poll of an order. */
-export const markPlantingOrderPolled = async (
+/**
+ * Records a poll of an order.
+ * @param finishedRevision the revision of the order at which polls return nothing more; null if they may return more. An
+ *   order that has changed since then, because a fact was withdrawn, is not finished
+ * @returns whether the order is finished
+ */
+export const markPlantingOrderPolled = (
   db: CommonQueryMethods,
   id: number,
   polledAt: Date,
-  isFinished: boolean,
-): Promise<void> => {
-  const finishedAt = isFinished ? polledAt.toISOString() : null;
-  await db.query(sql.typeAlias("void")`
+  finishedRevision: number | null,
+): Promise<boolean> =>
+  db.oneFirst(sql.type(z.strictObject({ isFinished: z.boolean() }))`
     UPDATE planting_order
-    SET polled_at = ${polledAt.toISOString()}::timestamptz, finished_at = coalesce(finished_at, ${finishedAt}::timestamptz)
+    SET
+      polled_at = ${polledAt.toISOString()}::timestamptz,
+      finished_at = CASE
+        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${polledAt.toISOString()}::timestamptz)
+        ELSE finished_at
+      END
     WHERE id = ${id}
+    RETURNING finished_at IS NOT NULL AS "isFinished"
   `);
-};
 
 export const findPlantingOrder = (
   db: CommonQueryMethods,

@@ -87,8 +87,8 @@ export const pollPlantingOrder = async (
   const { db, clock } = deps;
   const { order, partner, partnerOrder } = await readPlantingOrder(deps, orderId);
   if (isPollingDone(order, partner)) {
-    await markPlantingOrderPolled(db, orderId, clock.now(), true);
-    return { isFinished: true, nextPollMs: null };
+    const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), order.revision);
+    return { isFinished, nextPollMs: null };
   }
   const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
     now: clock.now(),
@@ -97,7 +97,7 @@ export const pollPlantingOrder = async (
   });
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);
-  const isFinished = after !== null && isPollingDone(after, partner);
-  await markPlantingOrderPolled(db, orderId, clock.now(), isFinished);
+  const finishedRevision = after !== null && isPollingDone(after, partner) ? after.revision : null;
+  const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finishedRevision);
   return { isFinished, nextPollMs };
 };

@@ -1,22 +1,28 @@
 import type { ExecutionContext } from "ava";
+import { Client } from "pg";
 import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { sql } from "../../../db/sql.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
+import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
+
+const OPERATOR = { kind: "operator", name: "ann", reason: null } as const;
 
 /** Places an order of ten trees with the manual partner, and runs commands on it. */
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
@@ -251,3 +257,46 @@ test("a report on an order whose workflow has ended prints no warning", async (t
   t.is(run.exitCode, 0, run.stderr);
   t.notRegex(run.stderr, /workflow/u);
 });
+
+test.serial(
+  "a poll that began before a fact was withdrawn does not finish the order",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { setup, order, reports, numberOf } = await placeOrder(t);
+    const { deps } = setup;
+    await recordPlantingFacts(deps, order.id, [reports.allocated, reports.planted], "operator");
+    const fact = Number(await numberOf("planted"));
+    const locker = new Client({ connectionString: databaseUrl });
+    await locker.connect();
+    t.teardown(() => locker.end());
+    const awaitLockWaits = (count: number): Promise<void> =>
+      eventually(async () => {
+        const waiting = await db.any(sql.typeAlias("void")`
+        SELECT
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+      `);
+        return waiting.length === count;
+      });
+
+    await locker.query(`BEGIN; SELECT FROM planting_order WHERE id = ${order.id} FOR UPDATE`);
+    const withdrawal = withdrawPlantingFact(
+      { ...deps, actor: OPERATOR, wakeOrder: () => Promise.resolve() },
+      fact,
+      { reason: "photos of another site", replacement: null, isDryRun: false },
+    );
+    await awaitLockWaits(1);
+    // It has read that the trees are planted, and waits to record that the order is finished.
+    const poll = pollPlantingOrder(deps, order.id, new AbortController().signal);
+    await awaitLockWaits(2);
+    await locker.query("COMMIT");
+
+    t.is((await withdrawal).stageAfter, "allocated");
+    t.false((await poll).isFinished);
+    t.true(
+      await db.exists(sql.typeAlias("void")`
+      SELECT FROM planting_order WHERE id = ${order.id} AND finished_at IS NULL
+    `),
+    );
+  },
+);
