@@ -115,7 +115,7 @@ export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
 /** The latest media among which each site gets its share, so that a busy site does not hide the others. */
 const LATEST = 100;
 
-/** Lists an account's latest media, taking turns between its sites. */
+/** Lists the latest media of an account's trees that are not refunded, taking turns between its sites. */
 export const listLatestMedia = (
   db: CommonQueryMethods,
   accountId: string,
@@ -144,6 +144,12 @@ export const listLatestMedia = (
         SELECT id, order_id, site_id, type, url, thumbnail_url, taken_at
         FROM planting_media
         WHERE account_id = ${accountId} AND mode = 'live'
+          -- Refunded trees no longer count for the account, so it shows no photos of an order that has no others.
+          AND EXISTS (
+            SELECT
+            FROM planting_order
+            WHERE planting_order.id = planting_media.order_id AND refunded_count < tree_count
+          )
           ${
             countsSimulated
               ? sql.fragment``

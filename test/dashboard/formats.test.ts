@@ -7,7 +7,8 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { fillYear, openDashboard } from "./dashboardScene.ts";
+import { STAGE_MS } from "../support/planting.ts";
+import { fillYear, openDashboard, serveAgain } from "./dashboardScene.ts";
 
 const test = testWithDatabase();
 
@@ -137,6 +138,21 @@ test.serial("beside trees of a real partner only the simulated ones are labelled
   });
 });
 
+test.serial("photos of trees that were all refunded are not shown", async (t) => {
+  const scene = await open(t);
+  const { setup } = scene;
+  const readAnew = async (): Promise<string> =>
+    (await (await fetch(await serveAgain(t, scene))).text()).replaceAll(/\s+/gu, " ");
+  const id = await setup.register(10);
+  await setup.createOrders();
+  await setup.place();
+  await setup.pass(3 * STAGE_MS);
+  await setup.refund(id, 4);
+  t.true((await readAnew()).includes("Evidence of the verification of 6 trees"));
+  await setup.refund(id, 6);
+  t.false((await readAnew()).includes("Evidence of"));
+});
+
 const tagsOf = async (url: string): Promise<readonly unknown[]> =>
   Promise.all(
     ["", ".json", "/badge.svg", "/card"].map(async (suffix) =>
@@ -146,7 +162,7 @@ const tagsOf = async (url: string): Promise<readonly unknown[]> =>
 
 test.serial("the ETag changes with the numbers, and only with them", async (t) => {
   const { setup, url, page } = await open(t);
-  const serveAgain = async (): Promise<readonly unknown[]> => {
+  const readTags = async (): Promise<readonly unknown[]> => {
     const other = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
@@ -155,11 +171,11 @@ test.serial("the ETag changes with the numbers, and only with them", async (t) =
     });
     return tagsOf(page.replace(url, other.url));
   };
-  const first = await serveAgain();
+  const first = await readTags();
   setup.clock.set("2026-05-01T10:00:07.123Z");
-  t.deepEqual(await serveAgain(), first);
+  t.deepEqual(await readTags(), first);
   await setup.register(5);
-  const changed = await serveAgain();
+  const changed = await readTags();
   t.true(changed.every((tag, index) => tag !== first[index]));
 });
 

@@ -3,6 +3,7 @@ import { listPlantingOrders } from "../../db/planting/orders.ts";
 import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
 import type { PlantingOrder, TimelineShape } from "../../domain/planting/order.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
@@ -11,6 +12,8 @@ import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import type { Refunded } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -81,6 +84,13 @@ export const setUpPlanting = async (
       );
       return registration.id;
     },
+    /** Refunds trees of a registration of a production key. */
+    refund: (id: string, count: number): Promise<Refunded> =>
+      refundRegistration(
+        { ...deps, billing: createBilling({ db, stripe: null }) },
+        { accountId: organization.id, mode: "live", kind: "tree" },
+        { id, count, reason: null, idempotencyKey: null },
+      ),
     createOrders: (registrationsPerOrder?: number): Promise<number> =>
       createPlantingOrders(deps, NEVER, registrationsPerOrder),
     /** Places every order, as its workflow does; with the manual partner, as an operator does. */

@@ -4,24 +4,15 @@ import { listAccountsWithUnorderedTrees } from "../../../db/planting/orders.ts";
 import { listPlantedSites, sumPlantedByFactor } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
 import { plantingOrderIntervalMs } from "../../../program/settings/readPlantingSettings.ts";
-import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
 import { placePlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
-
-const refund = (setup: PlantingSetup, id: string, count: number) =>
-  refundRegistration(
-    { ...setup.deps, billing: createBilling({ db: setup.deps.db, stripe: null }) },
-    { accountId: setup.organization.id, mode: "live", kind: "tree" },
-    { id, count, reason: null, idempotencyKey: null },
-  );
 
 const plantedOf = async (setup: PlantingSetup) => {
   const sites = await listPlantedSites(setup.deps.db, setup.organization.id, true);
@@ -39,8 +30,8 @@ test.serial(
     const partly = await setup.register(5);
     const wholly = await setup.register(7);
     await setup.register(100, { kind: "bottle" });
-    await refund(setup, partly, 2);
-    await refund(setup, wholly, 7);
+    await setup.refund(partly, 2);
+    await setup.refund(wholly, 7);
     t.is(await setup.createOrders(), 1);
     t.is(await setup.createOrders(), 0);
     const [order] = await setup.orders();
@@ -185,12 +176,12 @@ test.serial("refunds before and after planting lower the planted trees", async (
   const id = await setup.register(3001);
   await setup.createOrders();
   await setup.place();
-  await refund(setup, id, 500);
+  await setup.refund(id, 500);
   await setup.pass(10 * STAGE_MS);
   t.deepEqual(await plantedOf(setup), { planted: 2501, verified: 2501 });
-  await refund(setup, id, 1500);
+  await setup.refund(id, 1500);
   t.deepEqual(await plantedOf(setup), { planted: 1001, verified: 1001 });
-  await refund(setup, id, 1001);
+  await setup.refund(id, 1001);
   t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
 });
 
