@@ -435,7 +435,7 @@ CREATE TABLE idempotent_response (
   record_id uuid,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
-  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR (operation = ANY (ARRAY['plant'::text, 'plastic'::text]))),
+  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL OR (operation = ANY (ARRAY['plant'::text, 'plastic'::text]))),
   CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
   CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
   CONSTRAINT idempotent_response_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),

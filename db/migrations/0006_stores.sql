@@ -89,15 +89,17 @@ CREATE TABLE idempotent_response (
   key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
   -- SHA-256 of the request. Null for an imported key: its request is not known, so any request repeats it.
   request_hash bytea CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
-  -- Replayed byte for byte. Null once it is erased: then a repeated request, which has the same hash, gives it again.
+  -- Replayed byte for byte. Null once it is erased, and for an imported key: then a repeated request gives it again.
   response_body text,
   -- The registration or donation that the write recorded. Null for a refund, which may change several records, and for
   -- an imported key.
   record_id uuid,
   created_at timestamptz NOT NULL,
   PRIMARY KEY (account_id, mode, operation, key_hash),
-  -- Only these bodies follow from the request and may contain personal data.
-  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR operation IN ('plant', 'plastic'))
+  -- Only these bodies follow from the request and may contain personal data. Imported keys have none.
+  CONSTRAINT idempotent_response_erased CHECK (
+    response_body IS NOT NULL OR request_hash IS NULL OR operation IN ('plant', 'plastic')
+  )
 );
 
 -- Bodies that may contain personal data, for their erasure.

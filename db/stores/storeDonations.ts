@@ -40,6 +40,7 @@ const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
 
 const listedRow = z.strictObject({
   id: z.uuid(),
+  importedId: z.string().nullable(),
   amountCents: safeInteger,
   ein: z.string().nullable(),
   nonprofitId: z.string(),
@@ -78,6 +79,7 @@ export const listStoreDonations = (
   return db.any(sql.type(listedRow)`
     SELECT
       donation.id,
+      donation.imported_id AS "importedId",
       donation.amount_cents AS "amountCents",
       donation.ein,
       donation.nonprofit_id AS "nonprofitId",

@@ -128,7 +128,7 @@ export const STORE_DONATION_COLUMNS = [
 ] as const;
 
 export const presentStoreDonation = (donation: StoreDonation) => ({
-  id: donation.id,
+  id: shownIdOf(donation),
   amount: centsToDollars(donation.amountCents),
   amount_cents: donation.amountCents,
   currency: "USD" as const,

@@ -1,5 +1,6 @@
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson } from "../cli/runImpact.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
@@ -82,4 +83,32 @@ test("a donation that is there with another amount is a conflict", async (t) => 
   t.regex(run.stderr, /line 1: conflict: .* with another amount_cents$/mu);
   const back = await importText(linesOf({ ...second }), "--kind", "donation");
   t.regex(back.stderr, /line 1: conflict: .* with another refunded \(it is refunded here\)$/mu);
+});
+
+test("a store's imported donations keep their ids in its list, and a repeated key pays nothing", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const [first, second] = DONATIONS.map((donation) =>
+    Object.assign({}, donation, { id: `s${donation.id}` }),
+  );
+  const run = await runImpact(
+    ["import", "history", "-", "--store", store.domain, "--kind", "donation", "--json"],
+    { env: { DATABASE_URL: databaseUrl }, stdin: linesOf({ ...first }, { ...second }) },
+  );
+  t.is(run.exitCode, 0, run.stderr);
+
+  const list = await get("/app/api/charity/donations", store.live);
+  t.deepEqual(
+    rowsIn(list.body, "donations").map(({ id }) => id),
+    [second?.id, first?.id],
+  );
+  const replay = await post(
+    "/app/api/charity/donate",
+    { ...store.live, "Idempotency-Key": "gift-0" },
+    { charity_id: "n-0", amount_dollars: 1 },
+  );
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.like(replay.body, { charity_id: "n-0", amount: 1, mode: "PROD" });
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
 });

@@ -16,7 +16,7 @@ import { impactFilterOf, listQuery } from "../registrations/listQuery.ts";
 
 const donationRecord = z
   .strictObject({
-    id: z.uuid(),
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
     amount: z.number().meta({ description: "US dollars." }),
     amount_cents: z.int().min(1),
     currency: z.literal("USD"),

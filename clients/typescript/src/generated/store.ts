@@ -99,7 +99,7 @@ export interface components {
             readonly customer_name: string;
             /** @description Empty if the charity has none. */
             readonly ein: string;
-            /** Format: uuid */
+            /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22 */
             readonly id: string;
             /** @description The charity's id at its provider. */
             readonly nonprofit_id: string;
