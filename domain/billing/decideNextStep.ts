@@ -90,6 +90,14 @@ const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
 
 const AHEAD_DELAY_MS = 60 * 1000;
 
+/**
+ * The attempts that an event waits for if it is ahead: the clock that it was sealed by was fast. Later it gives way to
+ * the stream's other usage. Not immediately, because a worker whose clock is still fast would soon seal its usage again.
+ */
+const PATIENT_ATTEMPTS = 10;
+
+const AHEAD = "ahead of the processor's clock";
+
 /** The next attempt checks the sums and returns how long they may still lag. */
 const IN_DOUBT_DELAY_MS = 1000;
 
@@ -189,26 +197,42 @@ const isTooOldToSend = (event: SendingEvent, now: Date): boolean => {
 
 const EXPIRED = settled("expired", "older than the processor accepts");
 
-const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
-  const { firstAttemptAt, outcomeUnknown, inDoubtSince } = event;
-  const isTooOld = isTooOldToSend(event, now);
-  const attemptedLongAgo =
-    firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
-  if (inDoubtSince !== null || (outcomeUnknown && (attemptedLongAgo || isTooOld))) {
-    return { kind: "check" };
+/**
+ * The other usage of the stream waits behind an event that is ahead, so the event does not wait for long: its facts are
+ * sealed anew once their second is over. If an attempt may have been accepted, it waits for its second, unless Stripe may
+ * have forgotten its identifier by then.
+ */
+const decideAhead = (event: SendingEvent, now: Date): NextStep => {
+  const isPatient = event.attempts <= PATIENT_ATTEMPTS;
+  if (!isPatient && !event.outcomeUnknown) {
+    return settled("superseded", `${AHEAD}; sealed anew once its second is over`);
   }
-  if (isTooOld) {
+  return isPatient || -ageOf(event, now) <= IDENTIFIER_TRUSTED_MS
+    ? delayed("early", AHEAD, { afterMs: AHEAD_DELAY_MS })
+    : inDoubt(AHEAD);
+};
+
+const decideByAge = (event: SendingEvent, now: Date): NextStep => {
+  if (isTooOldToSend(event, now)) {
     return EXPIRED;
   }
-  return ageOf(event, now) < -ACCEPTED_LEAD_MS
-    ? delayed("early", "ahead of the processor's clock", { afterMs: AHEAD_DELAY_MS })
-    : { kind: "send" };
+  return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event, now) : { kind: "send" };
+};
+
+const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
+  const { firstAttemptAt, outcomeUnknown, inDoubtSince } = event;
+  const attemptedLongAgo =
+    firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
+  return inDoubtSince !== null ||
+    (outcomeUnknown && (attemptedLongAgo || isTooOldToSend(event, now)))
+    ? { kind: "check" }
+    : decideByAge(event, now);
 };
 
 /** The identifier of an event in doubt may have been used, so its usage needs a new one. */
 const decideAbsent = (event: SendingEvent, now: Date): NextStep => {
   if (event.inDoubtSince === null) {
-    return decideBeforeSending({ ...event, outcomeUnknown: false }, now);
+    return decideByAge(event, now);
   }
   return isTooOldToSend(event, now) ? EXPIRED : settled("superseded");
 };

@@ -1,4 +1,3 @@
-import test from "ava";
 import {
   decideNextStep,
   LEASED,
@@ -6,22 +5,33 @@ import {
   STRIPE_MISSING,
   withJitter,
 } from "../../../domain/billing/decideNextStep.ts";
-import type { AttemptOutcome, Delay } from "../../../domain/billing/decideNextStep.ts";
+import type {
+  AttemptOutcome,
+  Delay,
+  NextStep,
+  SendingEvent,
+} from "../../../domain/billing/decideNextStep.ts";
 import { SHARDS, shardOf } from "../../../domain/billing/usage.ts";
+import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
+import type { Fault } from "../../stripeDouble/faults.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+const test = testWithDatabase();
+
+const SECOND = 1_800_000_000;
+
+const EVENT: SendingEvent = {
+  processor: "stripe",
+  second: SECOND,
+  attempts: 1,
+  firstAttemptAt: null,
+  outcomeUnknown: false,
+  inDoubtSince: null,
+};
 
 const delayAfter = (outcome: AttemptOutcome, attempts: number): Delay => {
-  const step = decideNextStep(
-    {
-      processor: "stripe",
-      second: 1_800_000_000,
-      attempts,
-      firstAttemptAt: null,
-      outcomeUnknown: false,
-      inDoubtSince: null,
-    },
-    outcome,
-    new Date(1_800_000_005_000),
-  );
+  const step = decideNextStep({ ...EVENT, attempts }, outcome, new Date(SECOND * 1000 + 5000));
   if (step.kind !== "delayed") {
     throw new Error(`The step is ${step.kind}.`);
   }
@@ -60,3 +70,83 @@ test("the shard of an account is the rest of its id's last byte", (t) => {
   t.is(shardOf("01920000-0000-7000-8000-0000000000ff"), 3);
   t.is(shardOf("01920000-0000-7000-8000-0000000000F6"), 2);
 });
+
+const HOUR = 60 * 60;
+
+/** The step for an event whose second begins later, by this many seconds. */
+const stepAhead = (
+  seconds: number,
+  changes: Partial<SendingEvent>,
+  outcome: AttemptOutcome | null = null,
+): NextStep =>
+  decideNextStep({ ...EVENT, ...changes }, outcome, new Date((SECOND - seconds) * 1000));
+
+const EARLY = { kind: "delayed", cause: "early", afterMs: 60_000 } as const;
+
+test("an event that is ahead waits for ten attempts, and is then superseded", (t) => {
+  t.like(stepAhead(HOUR, { attempts: 10 }), EARLY);
+  t.like(stepAhead(HOUR, { attempts: 11 }), {
+    kind: "settled",
+    state: "superseded",
+    reason: "ahead of the processor's clock; sealed anew once its second is over",
+  });
+  t.deepEqual(stepAhead(240, { attempts: 11 }), { kind: "send" });
+});
+
+test("an event that is ahead and may have been accepted waits while its identifier will be trusted in its second", (t) => {
+  const unknown = { outcomeUnknown: true, attempts: 11 };
+  t.like(stepAhead(20 * HOUR, unknown), EARLY);
+  t.like(stepAhead(20 * HOUR + 1, { ...unknown, attempts: 10 }), EARLY);
+  t.like(stepAhead(20 * HOUR + 1, unknown), {
+    kind: "delayed",
+    cause: "in_doubt",
+    outcomeUnknown: true,
+  });
+});
+
+test("an event that a check found absent is not superseded for being ahead, because sums may lag", (t) => {
+  const absent = { kind: "absent" } as const;
+  t.like(stepAhead(HOUR, { outcomeUnknown: true, attempts: 11 }, absent), EARLY);
+});
+
+const givesWay = test.macro({
+  exec: async (t, lead: number, faults: readonly Fault[]) => {
+    const { register, pass, deps, seal, drain, double, billed, recorded, events } =
+      await setUpBilling(t);
+    const { control } = double;
+    pass(lead);
+    const ahead = control.now();
+    await register(5);
+    pass(5);
+    const { id = 0n } = (await seal()) ?? {};
+    const fast = deps.clock.now();
+    pass(-lead);
+    for (const fault of faults) {
+      control.addFault(fault);
+    }
+    const { signal } = new AbortController();
+    t.like(await sendMeterEvent({ ...deps, clock: { now: () => fast } }, id, signal), {
+      kind: "delayed",
+      cause: "retry",
+    });
+
+    // Our clock is corrected.
+    const second = control.now();
+    await register(7);
+    await drain();
+
+    t.true(control.now() < ahead);
+    t.deepEqual(billed(), { [second]: 7 });
+    t.deepEqual(await events(), [
+      { state: "superseded", quantity: 5 },
+      { state: "delivered", quantity: 7 },
+    ]);
+    control.holdClock({ second: ahead });
+    await drain();
+    t.deepEqual(billed(), { [second]: 7, [ahead]: 5 });
+    t.deepEqual(billed(), await recorded());
+  },
+  title: (call = "") => `after a fast clock is corrected, usage does not wait for usage ${call}`,
+});
+test("that Stripe refused as ahead of its clock", givesWay, 2 * HOUR, []);
+test("whose call was lost", givesWay, 48 * HOUR, [{ kind: "drop" }]);
