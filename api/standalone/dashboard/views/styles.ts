@@ -64,7 +64,7 @@ header{padding-top:clamp(1.5rem,4vw,3rem)}
 .brand{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:1rem;margin-bottom:clamp(1.5rem,4vw,2.75rem)}
 .logo{height:auto}
 ${DARK_MODE}{.logo{background:${BACKGROUNDS.light.sheet};border-radius:8px;padding:.5rem .75rem;box-sizing:content-box}}
-.home{font-weight:600;padding:.3rem 0}
+.home{font-weight:600;padding:.3rem 0;overflow-wrap:anywhere}
 .kicker{margin:0 0 .5rem;color:var(--accent);font-size:.8125rem;font-weight:650;letter-spacing:.09em;text-transform:uppercase}
 h1{margin:0;font:600 clamp(1.9rem,5vw,3rem)/1.1 ${SERIF};letter-spacing:-.02em;text-wrap:balance}
 h2{margin:0 0 1.1rem;font:600 1.5rem/1.2 ${SERIF};letter-spacing:-.01em}
