@@ -77,18 +77,22 @@ export const decideDelivery = (
 };
 
 /**
- * Returns why an endpoint must be disabled after a failed attempt, or null.
+ * Returns why an endpoint must be disabled after a failed attempt, or null. Failures disable it only with the last attempt
+ * of a delivery: if events are rare, the first failure for weeks may follow an old one, and is retried like any other.
+ * @param state that of the delivery after the attempt
  * @param failingSince the first failure since the last success
  */
 export const decideDisabling = (
   { status }: Pick<AttemptResult, "status">,
+  state: DeliveryState,
   failingSince: Date,
   now: Date,
 ): Exclude<DisabledReason, "requested"> | null => {
   if (status === GONE) {
     return "gone";
   }
-  return now.getTime() - failingSince.getTime() >= FAILING_DAYS * DAY_MS ? "failing" : null;
+  const isFailing = now.getTime() - failingSince.getTime() >= FAILING_DAYS * DAY_MS;
+  return isFailing && state === "failed" ? "failing" : null;
 };
 
 /**

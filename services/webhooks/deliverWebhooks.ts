@@ -17,7 +17,7 @@ import { listSecrets } from "../../db/webhooks/secrets.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { decideDelivery, decideDisabling } from "../../domain/webhooks/decideDelivery.ts";
-import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
+import type { AttemptResult, DeliveryState } from "../../domain/webhooks/decideDelivery.ts";
 import type { SendWebhook } from "../../providers/webhooks/createWebhookSender.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { signWebhook } from "./signWebhook.ts";
@@ -48,10 +48,11 @@ const recordFailure = async (
   { db, clock, observeDisabled }: DeliveryDependencies,
   endpointId: string,
   result: AttemptResult,
+  state: DeliveryState,
 ): Promise<void> => {
   const now = clock.now();
   const failingSince = await recordEndpointFailure(db, endpointId, now);
-  const reason = decideDisabling(result, failingSince, now);
+  const reason = decideDisabling(result, state, failingSince, now);
   if (reason === null) {
     return;
   }
@@ -109,7 +110,7 @@ const deliver = async (
   observeAttempt(delivery, result);
   await (result.error === null
     ? recordEndpointSuccess(db, delivery.endpointId)
-    : recordFailure(deps, delivery.endpointId, result));
+    : recordFailure(deps, delivery.endpointId, result, decision.state));
 };
 
 /**

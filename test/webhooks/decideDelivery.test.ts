@@ -58,9 +58,11 @@ test("a success ends the delivery, and a 410 ends it without another attempt", (
 
 const at = (attempts: number) => ({ attempts, now: NOW, random: 0.5 });
 
-test("an endpoint is disabled by a 410, and by failures alone after five days", (t) => {
+test("an endpoint is disabled by a 410, and by a delivery that failed after five days of failures alone", (t) => {
   const fiveDaysAgo = new Date("2026-12-27T00:00:00Z");
-  t.is(decideDisabling({ status: 410 }, NOW, NOW), "gone");
-  t.is(decideDisabling({ status: 500 }, fiveDaysAgo, NOW), "failing");
-  t.is(decideDisabling({ status: null }, new Date(fiveDaysAgo.getTime() + 1), NOW), null);
+  const later = new Date(fiveDaysAgo.getTime() + 1);
+  t.is(decideDisabling({ status: 410 }, "failed", NOW, NOW), "gone");
+  t.is(decideDisabling({ status: 500 }, "failed", fiveDaysAgo, NOW), "failing");
+  t.is(decideDisabling({ status: null }, "failed", later, NOW), null);
+  t.is(decideDisabling({ status: 500 }, "pending", fiveDaysAgo, NOW), null);
 });

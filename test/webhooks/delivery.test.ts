@@ -196,26 +196,46 @@ test("a 410 disables the endpoint at once, and ends what is pending", async (t) 
   t.is(receiver.received.length, 3);
 });
 
+/** Records an event, and makes all its attempts fail. */
+const failCompletely = async ({
+  record,
+  deliver,
+  receiver,
+  pass,
+}: Awaited<ReturnType<typeof setUpWebhooks>>): Promise<void> => {
+  receiver.respond(answer(500));
+  await record(crypto.randomUUID());
+  for (let dueMs = await deliver(); dueMs !== null; dueMs = await deliver()) {
+    pass(dueMs);
+  }
+};
+
 test("five days of nothing but failures disable an endpoint; a success in between begins them anew", async (t) => {
-  const { deps, endpoint, record, deliver, receiver, pass } = await setUpWebhooks(t);
-  const fail = async () => {
-    receiver.respond(answer(500));
-    await record(crypto.randomUUID());
-    await deliver();
-  };
-  await fail();
-  pass(4 * DAY_MS);
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver } = scene;
+  await failCompletely(scene);
   receiver.respond(answer(204));
   await record("success");
   await deliver();
   t.like(await findEndpoint(deps.db, endpoint.id), { failingSince: null });
-  await fail();
-  pass(5 * DAY_MS - 1);
-  await fail();
+  await failCompletely(scene);
   t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
-  pass(1);
-  await fail();
+  await failCompletely(scene);
   t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "failing" });
+});
+
+test("a failure long after the last one is retried before the endpoint is disabled", async (t) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, record, deliver, receiver, pass, deliveries } = scene;
+  await failCompletely(scene);
+  pass(20 * DAY_MS);
+  await record("during a restart");
+  t.is(await deliver(), 5 * SECOND_MS);
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: null });
+  receiver.respond(answer(204));
+  pass(5 * SECOND_MS);
+  await deliver();
+  t.like((await deliveries()).at(-1), { state: "delivered", attempts: 2 });
 });
 
 test("a replaced secret signs for 24 hours more, a revoked one does not", async (t) => {
