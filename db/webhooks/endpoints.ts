@@ -107,13 +107,18 @@ export const insertEndpoint = (
     RETURNING ${columns}
   `);
 
+/** Changes an endpoint. What its server did at an earlier URL says nothing about another one. */
 export const updateEndpoint = (
   transaction: DatabaseTransactionConnection,
   { id, url, description, types }: Pick<NewEndpoint, "id" | "url" | "description" | "types">,
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     UPDATE webhook_endpoint
-    SET url = ${url}, description = ${description}, types = ${typesOf(types)}
+    SET
+      url = ${url},
+      description = ${description},
+      types = ${typesOf(types)},
+      failing_since = CASE WHEN url = ${url} THEN failing_since END
     WHERE id = ${id}
     RETURNING ${columns}
   `);

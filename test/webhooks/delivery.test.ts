@@ -6,6 +6,7 @@ import { recordEvent } from "../../services/events/recordEvent.ts";
 import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { pingWebhookEndpoint } from "../../services/webhooks/pingWebhookEndpoint.ts";
 import { refunded, readEvents } from "../events/readEvents.ts";
@@ -236,6 +237,17 @@ test("a failure long after the last one is retried before the endpoint is disabl
   pass(5 * SECOND_MS);
   await deliver();
   t.like((await deliveries()).at(-1), { state: "delivered", attempts: 2 });
+});
+
+test("failures of an endpoint's earlier URL are not those of the new one", async (t) => {
+  const { deps, endpoint, record, deliver, receiver } = await setUpWebhooks(t);
+  receiver.respond(answer(500));
+  await record("first");
+  await deliver();
+  const described = await updateWebhookEndpoint(deps, endpoint, { description: "old server" });
+  t.not(described.failingSince, null);
+  const moved = await updateWebhookEndpoint(deps, endpoint, { url: `${receiver.url}new` });
+  t.is(moved.failingSince, null);
 });
 
 test("a replaced secret signs for 24 hours more, a revoked one does not", async (t) => {
