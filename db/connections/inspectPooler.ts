@@ -22,6 +22,8 @@ const UNKNOWN_STATEMENT = "26000";
 const RESPONSE_TIMEOUT_MS = 10_000;
 /** A pooler with a single connection lets the first session of the inspection wait while the second one has it. */
 const WAIT_MS = 2000;
+/** On a busy pooler, the statement often stays on its connection although that was free for others in between. */
+const MAXIMUM_ATTEMPTS = 30;
 
 const connect = async (config: ClientConfig): Promise<Client> => {
   const client = new Client(config);
@@ -78,26 +80,29 @@ const requireTransactions = async (client: Client): Promise<void> => {
 };
 
 /**
- * Executes a named statement again after another session has taken the connection on which it was prepared. If that
- * cannot be arranged, as in session mode, the answer is false, which is always safe.
+ * Executes a named statement until it is on another connection than the one on which it was prepared. Meanwhile another
+ * session is in a transaction: usually on the first connection, but other programs may get that before. If the statement
+ * stays where it is, as in session mode, the answer is false, which is always safe.
  */
 const inspectStatements = async (client: Client, config: ClientConfig): Promise<boolean> => {
   const statement = {
     name: `impact_inspection_${crypto.randomUUID()}`,
     text: "SELECT pg_backend_pid() AS pid",
   };
+  // The library's types lack the timeout of a single query.
+  const impatient = { ...statement, query_timeout: WAIT_MS };
   const other = await connect(config);
   try {
     const first = await client.query<{ pid: number }>(statement);
-    await other.query("BEGIN");
-    const taken = await other.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
-    if (taken.rows[0]?.pid !== first.rows[0]?.pid) {
-      return false;
+    for (let attempt = 0; attempt < MAXIMUM_ATTEMPTS; attempt += 1) {
+      await other.query("BEGIN");
+      const again = await client.query<{ pid: number }>(impatient);
+      if (again.rows[0]?.pid !== first.rows[0]?.pid) {
+        return true;
+      }
+      await other.query("ROLLBACK");
     }
-    // The library's types lack the timeout of a single query.
-    const impatient = { ...statement, query_timeout: WAIT_MS };
-    await client.query(impatient);
-    return true;
+    return false;
   } catch (error) {
     if (
       error instanceof Error &&

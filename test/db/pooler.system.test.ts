@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { StatementTimeoutError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
@@ -8,13 +7,14 @@ import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { PGBOUNCER, startPgBouncer } from "../support/startPgBouncer.ts";
+import { readPgBouncerVersion, startPgBouncer } from "../support/startPgBouncer.ts";
 
 /* Behind PgBouncer each transaction, and each single statement, may run on another connection of the server. */
 
 const test = testWithDatabase();
 
 const NAMED = sql.prepared("pooler_test", z.strictObject({ number: z.int() }))`SELECT 1 AS number`;
+const { canPrepare } = readPgBouncerVersion();
 
 const sleepOneSecond = (db: DatabasePool) =>
   db.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1)`);
@@ -22,16 +22,10 @@ const sleepOneSecond = (db: DatabasePool) =>
 const readTimeout = (db: Pick<DatabasePool, "oneFirst">): Promise<string> =>
   db.oneFirst(sql.type(z.strictObject({ statement_timeout: z.string() }))`SHOW statement_timeout`);
 
-/** PgBouncer prepares statements on each connection where they are executed since 1.21. */
-const canPrepare = (): boolean => {
-  const version = execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" });
-  return Number(/^PgBouncer 1\.(?<minor>\d+)/u.exec(version)?.groups?.["minor"]) >= 21;
-};
-
 test("many sessions share few connections, with named statements and transactions", async (t) => {
   const { url } = await startPgBouncer(t, t.context.databaseUrl, {
     default_pool_size: 2,
-    ...(canPrepare() ? { max_prepared_statements: 0 } : {}),
+    ...(canPrepare ? { max_prepared_statements: 0 } : {}),
   });
   t.like(await readPooler(url), { keepsPreparedStatements: false });
   const db = await openPool(url, 8);
@@ -58,13 +52,37 @@ test("named statements are used if the pooler keeps them", async (t) => {
   const { url } = await startPgBouncer(
     t,
     databaseUrl,
-    canPrepare() ? { max_prepared_statements: 50 } : {},
+    canPrepare ? { max_prepared_statements: 50 } : {},
   );
-  t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare());
+  t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
   const db = await openPool(url, 4);
   t.teardown(() => db.end());
   await Promise.all(Array.from({ length: 40 }, () => db.one(NAMED)));
   t.pass();
+});
+
+test("named statements are used although other sessions keep the pooler's connections busy", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, {
+    default_pool_size: 6,
+    ...(canPrepare ? { max_prepared_statements: 50 } : {}),
+  });
+  const others = await openPool(url, 5);
+  const idle = new AbortController();
+  const traffic = Promise.all(
+    Array.from({ length: 5 }, async () => {
+      while (!idle.signal.aborted) {
+        await others.query(sql.typeAlias("void")`SELECT FROM pg_sleep(0.001)`);
+      }
+    }),
+  );
+  t.teardown(async () => {
+    idle.abort();
+    await traffic;
+    await others.end();
+  });
+  for (let count = 0; count < 20; count += 1) {
+    t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
+  }
 });
 
 test.serial("each pool has its own timeouts, which no other session inherits", async (t) => {

@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,7 +10,18 @@ import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts"
 import { findFreePort } from "../../program/server/probePort.ts";
 import { eventually } from "./programs.ts";
 
-export const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
+const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
+
+/** Returns the release. From 1.21 it can prepare named statements on each connection that executes them. */
+export const readPgBouncerVersion = (): {
+  readonly version: string;
+  readonly canPrepare: boolean;
+} => {
+  const output = execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" });
+  const { version = "", minor } =
+    /^PgBouncer (?<version>1\.(?<minor>\d+)\S*)/u.exec(output)?.groups ?? {};
+  return { version, canPrepare: Number(minor) >= 21 };
+};
 
 /** The settings of PgBouncer that matter to the service; docs/operations.md explains them. */
 export type PgBouncerSettings = {
