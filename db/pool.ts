@@ -8,6 +8,7 @@ import {
   sharesOfOneKind,
 } from "./connections/connectionShares.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
+import { DEFAULT_LIMITS } from "./connections/sessionLimits.ts";
 import { sharePool } from "./connections/sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
@@ -73,7 +74,7 @@ const createUnsharedPool = (
     // Without a pause between them, further attempts would fail as well.
     connectionRetryLimit: 0,
     statementTimeout: statementTimeoutMs,
-    idleInTransactionSessionTimeout: 60_000,
+    idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
     // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
     // changes a session, as an import does with its temporary table, must clean up itself.
     resetConnection: () => Promise.resolve(),
@@ -89,7 +90,7 @@ const createUnsharedPool = (
 export const openPool = async (
   url: string,
   maximumConnections = 10,
-  statementTimeoutMs = 60_000,
+  statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
   options: Omit<PoolOptions, "maximumConnections" | "statementTimeoutMs"> = {},
 ): Promise<DatabasePool> =>
   sharePool(

@@ -3,7 +3,6 @@ import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
 import { behindPooler } from "./behindPooler.ts";
 import { inspectPooler } from "./inspectPooler.ts";
-import type { Pooler } from "./inspectPooler.ts";
 import { connectTimeoutOf, requireWritable } from "./databaseServers.ts";
 import type { DatabaseServers, Server } from "./databaseServers.ts";
 
@@ -59,7 +58,11 @@ const requireWritableConnection = async (client: DriverClient): Promise<void> =>
   }
 };
 
-type ServerDriver = { readonly driver: Driver; readonly pooler: Pooler | null };
+type ServerDriver = {
+  readonly driver: Driver;
+  /** Adapts a client to the pooler before the server, if there is one. */
+  readonly adapt: (client: DriverClient) => DriverClient;
+};
 type Timeout = DriverConfiguration["statementTimeout"];
 
 /** PostgreSQL's 0 is no limit. */
@@ -106,7 +109,7 @@ export const createDriver =
           }),
         },
       });
-      return { driver, pooler };
+      return { driver, adapt: pooler ? behindPooler(pooler, limits) : (client) => client };
     };
     const openDriver = async (server: Server): Promise<ServerDriver> => {
       const opened = drivers.get(server) ?? (await createServerDriver(server));
@@ -117,13 +120,12 @@ export const createDriver =
     return {
       createClient: () =>
         servers.open(async (server) => {
-          const { driver, pooler } = await openDriver(server);
+          const { driver, adapt } = await openDriver(server);
           const client = await driver.createClient();
           if (servers.mustAcceptWrites) {
             await requireWritableConnection(client);
           }
-          const limited = withResponseTimeout(client, responseTimeoutMs);
-          return pooler ? behindPooler(limited, pooler, limits) : limited;
+          return adapt(withResponseTimeout(client, responseTimeoutMs));
         }),
     };
   };

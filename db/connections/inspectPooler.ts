@@ -1,15 +1,14 @@
 import { Client } from "pg";
 import type { ClientBase, ClientConfig } from "pg";
 import { connectTimeoutOf, readDatabaseServers } from "./databaseServers.ts";
+import type { SessionLimits } from "./sessionLimits.ts";
 
 /** A connection pooler between this program and PostgreSQL, such as PgBouncer in transaction mode. */
 export type Pooler = {
   /** Whether a named statement can be executed on whatever connection the pooler chooses. */
   readonly keepsPreparedStatements: boolean;
-  /** The limits of every session, as role or database settings; 0 without a limit. */
-  readonly statementTimeoutMs: number;
-  readonly idleInTransactionTimeoutMs: number;
-};
+  /** The limits of every session, as role or database settings. */
+} & SessionLimits;
 
 /** The pooler cannot be used as it is configured; the message says what to change. */
 export class PoolerError extends Error {

@@ -1,7 +1,10 @@
-import { StatementTimeoutError } from "slonik";
+import { createPgDriverFactory } from "@slonik/pg-driver";
+import { createPool, StatementTimeoutError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { behindPooler } from "../../db/connections/behindPooler.ts";
 import { readPooler } from "../../db/connections/inspectPooler.ts";
+import { DEFAULT_LIMITS } from "../../db/connections/sessionLimits.ts";
 import { openCopyPool } from "../../db/copyPool.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
@@ -14,6 +17,11 @@ import { readPgBouncerVersion, startPgBouncer } from "../support/startPgBouncer.
 const test = testWithDatabase();
 
 const NAMED = sql.prepared("pooler_test", z.strictObject({ number: z.int() }))`SELECT 1 AS number`;
+const NAMED_TOO = sql.prepared(
+  "pooler_test_too",
+  z.strictObject({ number: z.int() }),
+)`SELECT 2 AS number`;
+
 const { canPrepare } = readPgBouncerVersion();
 
 const sleepOneSecond = (db: DatabasePool) =>
@@ -21,6 +29,23 @@ const sleepOneSecond = (db: DatabasePool) =>
 
 const readTimeout = (db: Pick<DatabasePool, "oneFirst">): Promise<string> =>
   db.oneFirst(sql.type(z.strictObject({ statement_timeout: z.string() }))`SHOW statement_timeout`);
+
+/** Opens a pool that relies on named statements, whether the pooler keeps them or not. */
+const openTrustingPool = (url: string, connections: number): Promise<DatabasePool> =>
+  createPool(url, {
+    driverFactory: async (configuration) => {
+      const driver = await createPgDriverFactory()(configuration);
+      const wrap = behindPooler(
+        { ...DEFAULT_LIMITS, keepsPreparedStatements: true },
+        DEFAULT_LIMITS,
+      );
+      return { createClient: async () => wrap(await driver.createClient()) };
+    },
+    maximumPoolSize: connections,
+    statementTimeout: "DISABLE_TIMEOUT",
+    idleInTransactionSessionTimeout: "DISABLE_TIMEOUT",
+    resetConnection: () => Promise.resolve(),
+  });
 
 test("many sessions share few connections, with named statements and transactions", async (t) => {
   const { url } = await startPgBouncer(t, t.context.databaseUrl, {
@@ -83,6 +108,41 @@ test("named statements are used although other sessions keep the pooler's connec
   for (let count = 0; count < 20; count += 1) {
     t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
   }
+});
+
+test("statements and transactions are repeated once the pooler no longer keeps named statements", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, {
+    default_pool_size: 2,
+    ...(canPrepare ? { max_prepared_statements: 0 } : {}),
+  });
+  const db = await openTrustingPool(url, 8);
+  t.teardown(() => db.end());
+  await Promise.all(
+    Array.from({ length: 40 }, async () => {
+      t.deepEqual(await db.one(NAMED), { number: 1 });
+      t.deepEqual(await db.transaction((transaction) => transaction.one(NAMED_TOO)), { number: 2 });
+    }),
+  );
+});
+
+test("a named statement is executed after a migration changed the type of its result", async (t) => {
+  const { owner, databaseUrl } = t.context;
+  await owner.query(sql.typeAlias("void")`CREATE TABLE pooler_test (text text)`);
+  const { url } = await startPgBouncer(t, databaseUrl, {
+    default_pool_size: 1,
+    ...(canPrepare ? { max_prepared_statements: 50 } : {}),
+  });
+  const [first, second] = [await openTrustingPool(url, 1), await openTrustingPool(url, 1)];
+  t.teardown(() => Promise.all([first.end(), second.end()]));
+  const named = sql.prepared("pooler_test_text", z.strictObject({ text: z.string() }))`
+    SELECT text FROM pooler_test
+  `;
+  await first.any(named);
+  await owner.query(sql.typeAlias("void")`
+    ALTER TABLE pooler_test ALTER COLUMN text TYPE varchar(10)
+  `);
+  t.deepEqual(await first.any(named), []);
+  t.deepEqual(await second.transaction((transaction) => transaction.any(named)), []);
 });
 
 test.serial("each pool has its own timeouts, which no other session inherits", async (t) => {
