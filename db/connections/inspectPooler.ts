@@ -1,6 +1,7 @@
 import { Client } from "pg";
 import type { ClientBase, ClientConfig } from "pg";
 import { connectTimeoutOf, readDatabaseServers } from "./databaseServers.ts";
+import { areWithin, DEFAULT_LIMITS } from "./sessionLimits.ts";
 import type { SessionLimits } from "./sessionLimits.ts";
 
 /** A connection pooler between this program and PostgreSQL, such as PgBouncer in transaction mode. */
@@ -141,15 +142,19 @@ export const inspectPooler = async (config: ClientConfig): Promise<Pooler | null
 const CONNECT_TIMEOUT_MS = 5000;
 
 /**
- * Returns what the pooler in front of a database can do, or null if there is none.
+ * Returns what the pooler in front of a database can do, and whether its limits suffice for a pool with the default ones;
+ * null if there is no pooler.
  * @throws PoolerError
  */
-export const readPooler = (url: string): Promise<Pooler | null> => {
+export const readPooler = async (
+  url: string,
+): Promise<(Pooler & { readonly limitsSuffice: boolean }) | null> => {
   const servers = readDatabaseServers(url);
-  return servers.open(({ config }) =>
+  const pooler = await servers.open(({ config }) =>
     inspectPooler({
       ...config,
       connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
     }),
   );
+  return pooler && { ...pooler, limitsSuffice: areWithin(pooler, DEFAULT_LIMITS) };
 };

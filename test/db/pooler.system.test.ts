@@ -174,7 +174,11 @@ test.serial("timeouts of the role or the database are used", async (t) => {
   const { url } = await startPgBouncer(t, databaseUrl);
   const db = await openPool(url, 2, 30_000);
   t.teardown(() => db.end());
-  t.like(await readPooler(url), { statementTimeoutMs: 20_000, idleInTransactionTimeoutMs: 50_000 });
+  t.like(await readPooler(url), {
+    statementTimeoutMs: 20_000,
+    idleInTransactionTimeoutMs: 50_000,
+    limitsSuffice: true,
+  });
   t.is(await readTimeout(db), "20s");
   t.is(await db.transaction(readTimeout), "20s");
 });

@@ -51,14 +51,14 @@ const checkPooler = ({ connections }: Context): Promise<Finding> =>
     if (pooler === null) {
       return ok("none");
     }
-    const { statementTimeoutMs, idleInTransactionTimeoutMs, keepsPreparedStatements } = pooler;
-    const isLimited = statementTimeoutMs > 0 && idleInTransactionTimeoutMs > 0;
     const parts = [
       "a pooler assigns connections",
-      keepsPreparedStatements ? "prepared statements are used" : "prepared statements are not used",
-      isLimited
+      pooler.keepsPreparedStatements
+        ? "prepared statements are used"
+        : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
+      pooler.limitsSuffice
         ? "the role or the database has timeouts"
-        : "each transaction sets its timeouts; ALTER ROLE … SET statement_timeout and idle_in_transaction_session_timeout save that",
+        : "each transaction sets its timeouts; ALTER ROLE … SET statement_timeout and idle_in_transaction_session_timeout, to 60 s or less, save that",
     ];
     return ok(parts.join("; "));
   });
