@@ -58,7 +58,7 @@ table of results to stdout.
                   --failing-seconds 120
   processes       POST of many accounts with several APIs, and a backlog with several workers, on one database
                   --processes 1,2,4  --seconds 4  --connections 64  --accounts 1000  --events 20  --targets ledger,stripe
-                  --pgbouncer  through PgBouncer in transaction mode, which must be installed
+                  --pgbouncer  through PgBouncer in transaction mode, which must be installed; TEST_PGBOUNCER selects another
   donations       one donation at a time, alone and while usage is reported, compared with a registration
                   --donations 40  --reported 200
   evidence        evidence and dashboard of an account with many trees

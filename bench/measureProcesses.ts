@@ -89,10 +89,10 @@ export const measureProcesses = async (
   sizes: ProcessSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  const { pooled, stopPooler } = sizes.pgbouncer
+  const { pooled, version, stopPooler } = sizes.pgbouncer
     ? await behindPgBouncer(services)
-    : { pooled: services, stopPooler: () => Promise.resolve() };
-  const through = sizes.pgbouncer ? " through PgBouncer" : "";
+    : { pooled: services, version: null, stopPooler: () => Promise.resolve() };
+  const through = version === null ? "" : ` through PgBouncer ${version}`;
   const results: Result[] = [];
   let baseline: number | null = null;
   try {
