@@ -288,6 +288,7 @@ export const countDonations = async (
 
 const detailsRow = donationRow.extend({
   accountId: z.uuid(),
+  accountType: z.enum(["organization", "store"]),
   mode: modeColumn,
   refundedAt: z.date().nullable(),
   refundReason: z.string().nullable(),
@@ -304,12 +305,14 @@ export const findDonationDetails = (
     SELECT
       ${donationColumns},
       donation.account_id AS "accountId",
+      account.type AS "accountType",
       donation.mode,
       donation.refunded_at AS "refundedAt",
       donation_refund.reason AS "refundReason",
       donation_refund.idempotency_key AS "refundIdempotencyKey",
       donation_refund.metadata AS "refundMetadata"
     FROM donation
+    JOIN account ON account.id = donation.account_id
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ${id}
   `);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, runImpact } from "./runImpact.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -74,6 +74,25 @@ test.serial("a donation is refunded once", async (t) => {
   );
   t.regex((await runImpact(args, { env })).stderr, /Refunded the donation/u);
   t.regex((await runImpact(args, { env })).stderr, /Refunded before/u);
+});
+
+test.serial("a store's refunded donation is no event, as its own refunds are none", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const gift = { charity_id: "53-0196605", amount: 2 };
+  const { headers } = await post("/app/api/charity/donate", store.live, gift);
+  const id = headers.get("Record-Id") ?? "";
+  const env = { DATABASE_URL: t.context.databaseUrl };
+
+  const refunded = await runImpact(["refund", "donation", id, ...REASON], { env });
+
+  t.is(refunded.exitCode, 0, refunded.stderr);
+  const { body } = await get("/app/api/charity/donations", store.live);
+  t.like(rowsIn(body, "donations"), [{ id, refunded: true }]);
+  const types = await t.context.db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
+    SELECT type FROM event WHERE account_id = ${store.id}
+  `);
+  t.deepEqual(types, []);
 });
 
 test.serial("registrations are refunded by a filter, and what cannot be is named", async (t) => {

@@ -3,7 +3,7 @@ import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts
 import { claimRefundKey, insertDonationRefund } from "../../../db/charities/donationRefunds.ts";
 import { lockDonation, markDonationRefunded } from "../../../db/charities/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
-import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { AccountMode, AccountType } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -64,7 +64,10 @@ export const refundDonation = (
     /** Who refunds, if it is not the client. */
     readonly actor?: Actor;
   },
-  owner: AccountMode,
+  owner: AccountMode & {
+    /** Absent for an organization. */
+    readonly accountType?: AccountType;
+  },
   { id, ...request }: DonationRefundRequest,
 ): Promise<RefundedDonation> =>
   db.transaction(async (transaction) => {
@@ -82,15 +85,18 @@ export const refundDonation = (
     }
     if (!donation.refunded) {
       await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
-      await recordEvent(
-        transaction,
-        owner,
-        {
-          type: "donation.refunded",
-          data: { ...donationData(donation), reason: request.reason ?? "" },
-        },
-        now,
-      );
+      // Stores have no such events.
+      if (owner.accountType !== "store") {
+        await recordEvent(
+          transaction,
+          owner,
+          {
+            type: "donation.refunded",
+            data: { ...donationData(donation), reason: request.reason ?? "" },
+          },
+          now,
+        );
+      }
       if (actor) {
         const { accountId } = owner;
         const { amountCents } = donation;
