@@ -139,20 +139,23 @@ export type SealedEvent = {
   readonly alreadyReported: bigint;
   readonly processor: StoredMeterEvent["processor"];
   readonly customerId: string | null;
-  readonly state: Extract<MeterEventState, "sealed" | "void" | "held">;
+  /** `sending`: its first attempt begins with the sealing. */
+  readonly state: Extract<MeterEventState, "sealed" | "sending" | "void" | "held">;
 };
 
 /**
  * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
  * sequences free of gaps.
- * @returns the events' ids in their order
+ * @param leasedUntil when the leases of the attempts that begin with the sealing end; null if there are none
+ * @returns the events in their order
  */
 export const insertMeterEvents = (
   transaction: DatabaseTransactionConnection,
   events: readonly SealedEvent[],
   sealedAt: Date,
-): Promise<readonly bigint[]> =>
-  transaction.anyFirst(sql.type(meterEventRow.pick({ id: true }))`
+  leasedUntil: Date | null = null,
+): Promise<readonly StoredMeterEvent[]> =>
+  transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
       SELECT
         place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
@@ -185,13 +188,17 @@ export const insertMeterEvents = (
       INSERT INTO meter_event
         (
           account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, customer_id,
-          state, sealed_at, settled_at
+          state, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
         account_id, mode, meter, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
-        state, ${sealedAt.toISOString()},
-        CASE WHEN state = 'sealed' THEN NULL ELSE ${sealedAt.toISOString()}::timestamptz END
+        state, sealed_at,
+        CASE WHEN state NOT IN (${UNFINISHED}) THEN sealed_at END,
+        CASE WHEN state = 'sending' THEN 1 ELSE 0 END,
+        CASE WHEN state = 'sending' THEN sealed_at END,
+        CASE WHEN state = 'sending' THEN ${leasedUntil?.toISOString() ?? null}::timestamptz END
       FROM sealing
+      CROSS JOIN (VALUES (${sealedAt.toISOString()}::timestamptz)) AS time (sealed_at)
       ORDER BY place
       RETURNING *
     ),
@@ -215,9 +222,9 @@ export const insertMeterEvents = (
           "int8",
         )})
     )
-    SELECT inserted.id
-    FROM inserted
-    JOIN sealing ON inserted.identifier = sealing.stem || sealing.sequence
+    SELECT ${meterEventColumns}
+    FROM inserted AS meter_event
+    JOIN sealing ON meter_event.identifier = sealing.stem || sealing.sequence
     ORDER BY sealing.place
   `);
 

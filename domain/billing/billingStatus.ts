@@ -1,5 +1,5 @@
 import type { MeterEventState } from "./meterEvents.ts";
-import { DELIVERED_LATE, isFailed, UNFINISHED_STATES } from "./meterEvents.ts";
+import { DELIVERED_LATE, isFailed, isUnfinished } from "./meterEvents.ts";
 
 /**
  * How far the billing of a registration, with its refunds, has come.
@@ -24,9 +24,6 @@ export type BillingStatus =
 
 /** The meter event of a usage fact. */
 export type FactEvent = { readonly state: MeterEventState; readonly lastError: string | null };
-
-const isUnfinished = (state: MeterEventState): boolean =>
-  UNFINISHED_STATES.some((unfinished) => unfinished === state);
 
 /**
  * Returns the status of a registration from the meter events of its usage facts: what needs attention first comes first.

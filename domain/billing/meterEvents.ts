@@ -36,6 +36,9 @@ export type StoredState = {
   readonly outcomeUnknown: boolean;
 };
 
+export const isUnfinished = (state: MeterEventState): boolean =>
+  UNFINISHED_STATES.some((unfinished) => unfinished === state);
+
 export const isFailed = (state: MeterEventState): state is FailedState =>
   FAILED_STATES.some((failed) => failed === state);
 

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
@@ -48,6 +48,18 @@ export const beginAttempts = (
     WHERE meter_event.id = free.id
     RETURNING ${meterEventColumns}
   `);
+
+/** Takes back attempts that began in this transaction, with the sealing of their events. */
+export const cancelAttempts = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly bigint[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET state = 'sealed', attempts = 0, first_attempt_at = NULL, leased_until = NULL
+    WHERE id = ANY(${sql.array([...ids], "int8")})
+  `);
+};
 
 /** An attempt that has begun. It can change its event until another attempt begins or the event is settled. */
 export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;

@@ -16,7 +16,7 @@ const columns = sql.fragment`
 `;
 
 export const readCallRate = (db: CommonQueryMethods): Promise<CallRate> =>
-  db.one(sql.type(callRateRow)`SELECT ${columns} FROM call_rate`);
+  db.one(sql.prepared("read_call_rate", callRateRow)`SELECT ${columns} FROM call_rate`);
 
 /** Locks the rate until the transaction ends, and returns it as it is then. */
 export const lockCallRate = async (
@@ -26,9 +26,7 @@ export const lockCallRate = async (
   await transaction.query(
     sql.prepared("lock_call_rate", nothing)`SELECT FROM call_rate FOR UPDATE`,
   );
-  return transaction.one(sql.prepared("read_call_rate", callRateRow)`
-    SELECT ${columns} FROM call_rate
-  `);
+  return readCallRate(transaction);
 };
 
 /** Records that the time until then, in seconds from now, is reserved. */

@@ -5,7 +5,6 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   doubtFailedEvents,
   findLastLease,
-  findMeterEvent,
   findUnfinishedMeterEvent,
   insertMeterEvents,
   listBlockedEventsSettledAt,
@@ -80,6 +79,13 @@ const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> =>
     : LONGEST_USAGE_LAG_MS;
 };
 
+/** @throws DomainError request_invalid if an attempt has a lease that is not over */
+const requireNoCall = (leasedUntil: Date | null, now: Date): void => {
+  if (leasedUntil !== null && leasedUntil > now) {
+    refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
+  }
+};
+
 /** @throws DomainError request_invalid if usage is not held, or something that was sent may not be visible yet */
 const requireRest = async (deps: Dependencies): Promise<Date> => {
   const { db, clock } = deps;
@@ -92,10 +98,7 @@ const requireRest = async (deps: Dependencies): Promise<Date> => {
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,
     );
   }
-  const leasedUntil = await findLastLease(db);
-  if (leasedUntil !== null && leasedUntil > now) {
-    refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
-  }
+  requireNoCall(await findLastLease(db), now);
   return heldAt;
 };
 
@@ -137,6 +140,8 @@ const blockStream = async (
   await lockStream(transaction, stream);
   await requireHold(transaction, heldAt);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
+  // An attempt may have begun in a transaction that saw no hold and ended after it.
+  requireNoCall(unfinished?.leasedUntil ?? null, clock.now());
   if (unfinished && unfinished.second >= firstSecond) {
     await block(transaction, unfinished, { clock, heldAt });
   }
@@ -155,7 +160,7 @@ const blockStream = async (
     }
     for (const { ids, held, second, processor: name, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
-        const [id] = await insertMeterEvents(
+        const [event] = await insertMeterEvents(
           transaction,
           [
             {
@@ -171,8 +176,7 @@ const blockStream = async (
           ],
           heldAt,
         );
-        const event = id === undefined || held ? null : await findMeterEvent(transaction, id);
-        if (event) {
+        if (event && !held) {
           await block(transaction, event, { clock, heldAt });
         }
       }

@@ -11,11 +11,13 @@ import {
 } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
+import { startLease } from "./attemptLease.ts";
+import type { LeaseStart } from "./attemptLease.ts";
 import type { ScanStreams } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import type { Sealing, UnfinishedEvent } from "./sealMeterEvents.ts";
+import type { Sealing } from "./sealMeterEvents.ts";
 import { beginSending, createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
-import type { BegunAttempts, SendingDependencies } from "./sendMeterEvent.ts";
+import type { SendingDependencies } from "./sendMeterEvent.ts";
 import { lowerStripeCallRate, reserveStripeCalls } from "./shareCallRate.ts";
 
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
@@ -93,8 +95,8 @@ export const createShardSender = (
   const behind = new Map<string, UsageStream>();
   /** Streams that are left alone, with the time until when. */
   const resting = new Map<string, number>();
-  /** Sealed events that wait for a time to be called at. */
-  let sealed: readonly UnfinishedEvent[] = [];
+  /** Sealed events whose call has to wait. */
+  let sealed: readonly StoredMeterEvent[] = [];
   let scan: { readonly after: UsageStream | null; readonly isFirst: boolean } | null = null;
   let wake = Promise.withResolvers<void>();
 
@@ -104,7 +106,7 @@ export const createShardSender = (
 
   const attempt = async (
     event: StoredMeterEvent,
-    started: BegunAttempts["started"],
+    started: LeaseStart,
     startsAtMs: number,
   ): Promise<void> => {
     const { id, accountId, mode, meter, attempts } = event;
@@ -146,8 +148,19 @@ export const createShardSender = (
     }
   };
 
+  /** Makes an attempt that has begun. Nothing waits for it here. */
+  const start = (event: StoredMeterEvent, started: LeaseStart, startsAtMs: number): void => {
+    const attempted = attempt(event, started, startsAtMs).finally(() => {
+      running.delete(attempted);
+      if (isReady()) {
+        wake.resolve();
+      }
+    });
+    running.add(attempted);
+  };
+
   const begin = async (
-    events: readonly UnfinishedEvent[],
+    events: readonly StoredMeterEvent[],
     startsAtMs: (index: number) => number,
   ): Promise<void> => {
     if (events.length === 0) {
@@ -158,13 +171,7 @@ export const createShardSender = (
       events.map(({ id }) => id),
     );
     for (const [index, event] of begun.events.entries()) {
-      const attempted = attempt(event, begun.started, startsAtMs(index)).finally(() => {
-        running.delete(attempted);
-        if (isReady()) {
-          wake.resolve();
-        }
-      });
-      running.add(attempted);
+      start(event, begun.started, startsAtMs(index));
     }
   };
 
@@ -175,14 +182,11 @@ export const createShardSender = (
     sealed = calls;
     await begin(others, () => 0);
     if (calls.length > 0) {
-      const reservedAtMs = performance.now();
-      const reserved = await reserveStripeCalls(db, calls.length);
-      sealed = calls.slice(reserved.calls);
-      await begin(
-        calls.slice(0, reserved.calls),
-        (index) =>
-          reservedAtMs + (reserved.startsInSeconds + index * reserved.intervalSeconds) * 1000,
+      const reserved = await db.transaction((transaction) =>
+        reserveStripeCalls(transaction, calls.length),
       );
+      sealed = calls.slice(reserved.calls);
+      await begin(calls.slice(0, reserved.calls), reserved.startsAtMs);
     }
   };
 
@@ -191,11 +195,14 @@ export const createShardSender = (
   };
 
   /** Seals streams one by one after some of them have failed together, so that only those at fault wait. */
-  const sealSeparately = async (streams: readonly UsageStream[]): Promise<readonly Sealing[]> => {
+  const sealSeparately = async (
+    streams: readonly UsageStream[],
+    started: LeaseStart,
+  ): Promise<readonly Sealing[]> => {
     const results: Sealing[] = [];
     for (const stream of streams) {
       try {
-        results.push(...(await sealMeterEvents(deps, [stream])));
+        results.push(...(await sealMeterEvents(deps, [stream], started)));
       } catch (error) {
         if (!isContentError(error)) {
           throw error;
@@ -208,14 +215,17 @@ export const createShardSender = (
     return results;
   };
 
-  const sealAll = async (streams: readonly UsageStream[]): Promise<readonly Sealing[]> => {
+  const sealAll = async (
+    streams: readonly UsageStream[],
+    started: LeaseStart,
+  ): Promise<readonly Sealing[]> => {
     try {
-      return await sealMeterEvents(deps, streams);
+      return await sealMeterEvents(deps, streams, started);
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
-      return sealSeparately(streams);
+      return sealSeparately(streams, started);
     }
   };
 
@@ -263,14 +273,17 @@ export const createShardSender = (
     if (streams.length === 0) {
       return;
     }
-    const sealings = await sealAll(streams);
-    const events: UnfinishedEvent[] = [];
+    const started = startLease(deps);
+    const sealings = await sealAll(streams, started);
+    const events: StoredMeterEvent[] = [];
     for (const [index, stream] of streams.entries()) {
       const sealing = sealings[index];
       switch (sealing?.kind) {
         case "event":
-          // Another sender's event that waits for its next attempt is left to it.
-          if (sealing.event.state === "sealed" || next.resumed.has(stream)) {
+          if (sealing.startsAtMs !== null) {
+            start(sealing.event, started, sealing.startsAtMs);
+          } else if (sealing.event.state === "sealed" || next.resumed.has(stream)) {
+            // Another sender's event that waits for its next attempt is left to it.
             events.push(sealing.event);
           }
           break;

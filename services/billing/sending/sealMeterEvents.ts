@@ -5,25 +5,31 @@ import { insertMeterEvents, listUnfinishedMeterEvents } from "../../../db/billin
 import { lockStream, tryLockStreams } from "../../../db/billing/streams.ts";
 import type { Deployment } from "../../../db/billing/deployment.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { cancelAttempts } from "../../../db/billing/sending/attempts.ts";
 import type { UnsealedPart } from "../../../db/billing/sending/unsealedFacts.ts";
 import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { describeHold, findHold, findSealingProblem } from "../../../domain/billing/deployment.ts";
-import { stateAtSealing } from "../../../domain/billing/meterEvents.ts";
+import { isUnfinished, stateAtSealing } from "../../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
-
-/** What a sender must know of an event before it begins an attempt. */
-export type UnfinishedEvent = Pick<StoredMeterEvent, "id" | "processor" | "state">;
+import { leaseOf } from "./attemptLease.ts";
+import type { LeaseStart } from "./attemptLease.ts";
+import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
 
 /**
- * The event to send next. `none`: nothing is ready, or another transaction has locked the stream. `stripe_missing`: the usage
- * waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends the hold. `wrong_processor`:
- * this process must not seal the deployment's live usage.
+ * `event`: the event to send next. Its first attempt may have begun with the sealing; it may then call the processor from
+ * `startsAtMs` on, by the monotonic clock. `none`: nothing is ready, or another transaction has locked the stream.
+ * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
+ * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */
 export type Sealing =
-  | { readonly kind: "event"; readonly event: UnfinishedEvent }
+  | {
+      readonly kind: "event";
+      readonly event: StoredMeterEvent;
+      readonly startsAtMs: number | null;
+    }
   | { readonly kind: "none" }
   | { readonly kind: "stripe_missing" }
   | { readonly kind: "held"; readonly reason: string }
@@ -43,15 +49,45 @@ type BilledStream = {
   readonly stripeCustomerId: string | null;
 };
 
+/**
+ * Reserves the calls to Stripe of first attempts, and takes back those that get none. As long as the transaction goes on,
+ * other workers wait for the reservation, so it is the last step.
+ * @returns when each attempt may call Stripe, in their order; null if it is taken back
+ */
+const reserveFirstCalls = async (
+  transaction: DatabaseTransactionConnection,
+  events: readonly StoredMeterEvent[],
+): Promise<readonly (number | null)[]> => {
+  if (events.length === 0) {
+    return [];
+  }
+  const { calls, startsAtMs } = await reserveStripeCalls(transaction, events.length);
+  if (calls < events.length) {
+    await cancelAttempts(
+      transaction,
+      events.slice(calls).map(({ id }) => id),
+    );
+  }
+  return events.map((_, index) => (index < calls ? startsAtMs(index) : null));
+};
+
 /** Seals the oldest seconds' facts of streams without an unfinished event, until each has an event to send. */
 const sealNewEvents = async (
   { clock, billing }: Dependencies,
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  mustWait: (of: BilledStream, processor: ProcessorName) => boolean,
+  {
+    mustWait,
+    started,
+  }: {
+    readonly mustWait: (of: BilledStream, processor: ProcessorName) => boolean;
+    readonly started: LeaseStart | null;
+  },
 ): Promise<ReadonlyMap<UsageStream, Sealing>> => {
-  const sealedAt = clock.now();
+  const sealedAt = started?.at ?? clock.now();
   const results = new Map<UsageStream, Sealing>();
+  const calls = new Map<UsageStream, StoredMeterEvent>();
+  let freeCalls = started === null ? 0 : await countFreeStripeCalls(transaction);
 
   /** Decides on the groups of facts of a stream's second: up to the first event that is sent. */
   const decide = (billed: BilledStream, parts: readonly UnsealedPart[]): readonly SealedEvent[] => {
@@ -70,6 +106,16 @@ const sealNewEvents = async (
     return events;
   };
 
+  /** Begins the attempt of an event, unless its call would have to wait. */
+  const begin = (event: SealedEvent): SealedEvent => {
+    const isCall = event.processor === "stripe";
+    if (started === null || event.state !== "sealed" || (isCall && freeCalls === 0)) {
+      return event;
+    }
+    freeCalls -= isCall ? 1 : 0;
+    return { ...event, state: "sending" };
+  };
+
   let open = streams;
   while (open.length > 0) {
     const partsOfStreams = await listOldestUnsealedFacts(
@@ -83,20 +129,41 @@ const sealNewEvents = async (
       }),
       { first: 0, last: lastSealableSecond(sealedAt) },
     );
-    const events = open.flatMap((billed, index) => decide(billed, partsOfStreams[index] ?? []));
+    const events = open
+      .flatMap((billed, index) => decide(billed, partsOfStreams[index] ?? []))
+      .map(begin);
     const inserted =
-      events.length === 0 ? [] : await insertMeterEvents(transaction, events, sealedAt);
-    for (const [index, id] of inserted.entries()) {
-      const sealed = events[index];
-      if (sealed?.state === "sealed") {
-        const { processor, state } = sealed;
-        results.set(sealed.stream, { kind: "event", event: { id, processor, state } });
+      events.length === 0
+        ? []
+        : await insertMeterEvents(
+            transaction,
+            events,
+            sealedAt,
+            started === null ? null : leaseOf(started).until,
+          );
+    for (const [index, event] of inserted.entries()) {
+      const stream = events[index]?.stream;
+      if (stream && isUnfinished(event.state)) {
+        const isBegun = event.state === "sending";
+        results.set(stream, { kind: "event", event, startsAtMs: isBegun ? 0 : null });
+        if (isBegun && event.processor === "stripe") {
+          calls.set(stream, event);
+        }
       }
     }
     // Void and held events were sealed along the way: the next second follows.
     open = open.filter(
       ({ stream }, index) => (partsOfStreams[index]?.length ?? 0) > 0 && !results.has(stream),
     );
+  }
+  const startsAtMs = await reserveFirstCalls(transaction, [...calls.values()]);
+  for (const [index, [stream, event]] of [...calls].entries()) {
+    const startMs = startsAtMs[index] ?? null;
+    results.set(stream, {
+      kind: "event",
+      event: startMs === null ? { ...event, state: "sealed" } : event,
+      startsAtMs: startMs,
+    });
   }
   return results;
 };
@@ -106,6 +173,7 @@ const sealLocked = async (
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
   streams: readonly UsageStream[],
+  started: LeaseStart | null,
 ): Promise<ReadonlyMap<UsageStream, Sealing>> => {
   const { billing } = deps;
   const customerIds = await listStripeCustomerIds(transaction, [
@@ -128,7 +196,9 @@ const sealLocked = async (
     if (event) {
       results.set(
         stream,
-        mustWait(billed, event.processor) ? { kind: "stripe_missing" } : { kind: "event", event },
+        mustWait(billed, event.processor)
+          ? { kind: "stripe_missing" }
+          : { kind: "event", event, startsAtMs: null },
       );
     } else if (stream.mode === "live" && problem !== null && billed.stripeCustomerId === null) {
       results.set(stream, { kind: "wrong_processor", problem });
@@ -136,7 +206,10 @@ const sealLocked = async (
       fresh.push(billed);
     }
   }
-  return new Map([...results, ...(await sealNewEvents(deps, transaction, fresh, mustWait))]);
+  return new Map([
+    ...results,
+    ...(await sealNewEvents(deps, transaction, fresh, { mustWait, started })),
+  ]);
 };
 
 /**
@@ -145,12 +218,14 @@ const sealLocked = async (
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
+ * @param started begins the first attempts of new events; null: they are only sealed
  * @param lock locks the streams and returns those that are locked
  * @returns the streams' results in their order
  */
 const seal = (
   deps: Dependencies,
   streams: readonly UsageStream[],
+  started: LeaseStart | null,
   lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UsageStream>>,
 ): Promise<readonly Sealing[]> =>
   deps.db.transaction(async (transaction) => {
@@ -160,20 +235,24 @@ const seal = (
     if (hold) {
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
-    const results = await sealLocked(deps, transaction, deployment, [...locked]);
+    const results = await sealLocked(deps, transaction, deployment, [...locked], started);
     return streams.map((stream) => results.get(stream) ?? NONE);
   });
 
-/** Seals the usage of many streams in one transaction. A stream that another transaction has locked is skipped. */
+/**
+ * Seals the usage of many streams in one transaction. A stream that another transaction has locked is skipped.
+ * @param started as for `seal`
+ */
 export const sealMeterEvents = (
   deps: Dependencies,
   streams: readonly UsageStream[],
+  started: LeaseStart | null,
 ): Promise<readonly Sealing[]> =>
-  seal(deps, streams, (transaction) => tryLockStreams(transaction, streams));
+  seal(deps, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
 /** Seals the usage of one stream. Waits while another transaction has locked it. */
 export const sealMeterEvent = async (deps: Dependencies, stream: UsageStream): Promise<Sealing> => {
-  const [sealing = NONE] = await seal(deps, [stream], async (transaction) => {
+  const [sealing = NONE] = await seal(deps, [stream], null, async (transaction) => {
     await lockStream(transaction, stream);
     return new Set([stream]);
   });

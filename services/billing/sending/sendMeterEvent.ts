@@ -14,7 +14,6 @@ import { joinCalls } from "../../../db/joinCalls.ts";
 import {
   asLate,
   decideNextStep,
-  LEASE_MS,
   LEASED,
   staysInShard,
   withJitter,
@@ -31,6 +30,8 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
+import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 import { traceSending } from "./traceSending.ts";
 
@@ -42,28 +43,6 @@ export type SendingDependencies = {
   readonly monotonicMs?: () => number;
   readonly tracing?: Tracing | undefined;
 };
-
-/** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
-type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
-
-const startLease = ({
-  clock,
-  monotonicMs = () => performance.now(),
-}: SendingDependencies): LeaseStart => ({
-  at: clock.now(),
-  monotonicMs: monotonicMs(),
-});
-
-const isLeaseOver = (start: LeaseStart, deps: SendingDependencies): boolean => {
-  const now = startLease(deps);
-  const elapsedMs = Math.max(
-    now.at.getTime() - start.at.getTime(),
-    now.monotonicMs - start.monotonicMs,
-  );
-  return elapsedMs >= LEASE_MS;
-};
-
-const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 const callProcessor = (
   processor: BillingProcessor,
@@ -127,7 +106,7 @@ const makeAttempt = async (
         // The check took time, and the lease must outlast the attempt.
         if (outcome.kind === "absent") {
           lease = startLease(deps);
-          if (!(await renewLease(db, event, leaseFrom(lease.at)))) {
+          if (!(await renewLease(db, event, leaseOf(lease).until))) {
             return null;
           }
         }
@@ -215,8 +194,7 @@ export const beginSending = async (
   ids: readonly bigint[],
 ): Promise<BegunAttempts> => {
   const started = startLease(deps);
-  const lease = { now: started.at, until: leaseFrom(started.at) };
-  return { started, events: await beginAttempts(deps.db, ids, lease) };
+  return { started, events: await beginAttempts(deps.db, ids, leaseOf(started)) };
 };
 
 /**

@@ -1,8 +1,21 @@
 import test from "ava";
+import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { openPool } from "../../../db/pool.ts";
+import { sql } from "../../../db/sql.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
-import { readJson } from "../../cli/runImpact.ts";
+import { startLease } from "../../../services/billing/sending/attemptLease.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { copyDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { awaitBlocked } from "../../support/lockWaits.ts";
+import { eventually } from "../../support/programs.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
@@ -140,4 +153,56 @@ test("a comparison settles nothing after another hold has begun", async (t) => {
 
   t.like(await drain(restored), { cause: "held" });
   t.deepEqual(billedByMinute(), billed);
+});
+
+test("a comparison waits for an attempt that begins in a transaction from before the hold, and the usage is billed once", async (t) => {
+  let nowMs = NOON * 1000;
+  const clock = { now: () => new Date(nowMs) };
+  const url = await copyDatabase(t);
+  const db = await openPool(url);
+  t.teardown(() => db.end());
+  const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
+  const { id: accountId } = await createTestOrganization(db, { clock });
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  await guardUsage(deps);
+  await deps.billing.prepare();
+  await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));
+  nowMs += 5000;
+  const impact = () => runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock });
+
+  const isLocked = Promise.withResolvers<void>();
+  const isSealing = Promise.withResolvers<void>();
+  const blocker = db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SELECT FROM usage_fact FOR UPDATE`);
+    isLocked.resolve();
+    const sealing = await awaitBlocked(transaction);
+    isSealing.resolve();
+    // The comparison waits for the stream's lock.
+    await eventually(() =>
+      transaction.exists(sql.typeAlias("void")`
+        SELECT
+        FROM pg_locks
+        WHERE NOT granted AND pg_blocking_pids(pid)::bigint[] && ${sql.array(sealing, "int8")}
+      `),
+    );
+  });
+  await isLocked.promise;
+  const sealings = sealMeterEvents(deps, [stream], startLease(deps));
+  await isSealing.promise;
+  await holdUsage(deps, UPGRADE);
+  const early = await impact();
+  await blocker;
+
+  t.like((await sealings)[0], { kind: "event", event: { state: "sending" } });
+  t.is(early.exitCode, 1);
+  t.regex(early.stderr, /a call to the processor may be in progress/u);
+  nowMs += 16_000;
+  const run = await impact();
+  t.is(run.exitCode, 0, run.stderr);
+  const signal = new AbortController().signal;
+  t.is((await drainUsage(deps, stream, { signal, onResult: () => undefined })).kind, "done");
+  const rows = await db.any(sql.type(z.strictObject({ quantity: z.bigint() }))`
+    SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
+  `);
+  t.deepEqual(rows, [{ quantity: 3n }]);
 });

@@ -155,5 +155,6 @@ export const sealAll = async ({ deps, organizations }: ShardSetup) =>
     await sealMeterEvents(
       deps,
       organizations.map(({ stream }) => stream),
+      null,
     )
   ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));

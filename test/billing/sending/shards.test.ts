@@ -285,7 +285,7 @@ test.serial(
         reserved_until = clock_timestamp() + interval '1 hour'
     `);
 
-    t.is((await reserveStripeCalls(db, 3)).calls, 1);
+    t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 3))).calls, 1);
 
     const { secondsSinceChange, reservedSeconds } = await readCallRate(db);
     t.true(secondsSinceChange >= 0);

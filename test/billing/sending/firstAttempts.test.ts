@@ -1,0 +1,158 @@
+import { lockCallRate, recordReservation } from "../../../db/billing/sending/callRate.ts";
+import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
+import { sql } from "../../../db/sql.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/billing/usage.ts";
+import { startLease } from "../../../services/billing/sending/attemptLease.ts";
+import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { awaitBlocked } from "../../support/lockWaits.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { runSender, setUpShards } from "./shardSetup.ts";
+import type { ShardSetup } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const streamsOf = ({ organizations }: ShardSetup): readonly UsageStream[] =>
+  organizations.map(({ stream }) => stream);
+
+/** Seals and begins what is ready of every organization, as a shard's sender does before it calls the processor. */
+const sealAndBegin = (setup: ShardSetup) =>
+  sealMeterEvents(setup.deps, streamsOf(setup), startLease(setup.deps));
+
+const UNATTEMPTED = { state: "sealed", attempts: 0, firstAttemptAt: null, leasedUntil: null };
+
+const pendingEvents = async (setup: ShardSetup) => {
+  const ids = new Set(streamsOf(setup).map(({ accountId }) => accountId));
+  const pending = { state: "pending", accountId: null, limit: 100 } as const;
+  return (await listMeterEvents(setup.deps.db, pending)).filter(({ accountId }) =>
+    ids.has(accountId),
+  );
+};
+
+test.serial("the sealing transaction begins the first attempts, with a lease", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { organizations, deps, pass, reportAll } = setup;
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const sealedAt = deps.clock.now();
+
+  const sealings = await sealAndBegin(setup);
+
+  t.true(sealings.every((sealing) => sealing.kind === "event" && sealing.startsAtMs !== null));
+  const events = await pendingEvents(setup);
+  t.is(events.length, 3);
+  for (const event of events) {
+    t.like(event, {
+      state: "sending",
+      attempts: 1,
+      firstAttemptAt: sealedAt,
+      leasedUntil: new Date(sealedAt.getTime() + 15_000),
+      outcomeUnknown: false,
+    });
+  }
+  await reportAll();
+});
+
+test.serial(
+  "usage is billed once if a worker is killed after it has sealed and sent some of it, and not before the lease is over",
+  async (t) => {
+    const setup = await setUpShards(t, 6);
+    const { organizations, deps, pass, reportOnce, sends } = setup;
+    for (const [index, { register }] of organizations.entries()) {
+      await register(index + 1);
+    }
+    pass(5);
+    for (const sealing of (await sealAndBegin(setup)).slice(0, 3)) {
+      if (sealing.kind === "event") {
+        await deps.billing
+          .findProcessor("stripe", "live")
+          ?.send(
+            { ...sealing.event, customer: { ...sealing.event, subscriptionId: null } },
+            new AbortController().signal,
+          );
+      }
+    }
+    t.is(sends(), 3);
+
+    pass(14);
+    await reportOnce();
+    t.is(sends(), 3);
+    pass(2);
+    await reportOnce();
+
+    t.is(sends(), 9);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [1, 2, 3, 4, 5, 6],
+    );
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+  },
+);
+
+test.serial("usage for which no call to Stripe is free is sealed and not attempted", async (t) => {
+  const setup = await setUpShards(t, 5);
+  const { organizations, deps, pass, reportAll } = setup;
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  // Half a second of calls can be reserved.
+  await deps.db.query(sql.typeAlias("void")`
+    UPDATE call_rate
+    SET calls_per_second = 3, changed_at = clock_timestamp(), reserved_until = clock_timestamp()
+  `);
+
+  const sealings = await sealAndBegin(setup);
+
+  const begun = sealings.filter(
+    (sealing) => sealing.kind === "event" && sealing.startsAtMs !== null,
+  );
+  t.is(begun.length, 2);
+  const unattempted = (await pendingEvents(setup)).filter(({ state }) => state === "sealed");
+  t.is(unattempted.length, 3);
+  for (const event of unattempted) {
+    t.like(event, UNATTEMPTED);
+  }
+  await deps.db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
+  await reportAll();
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [2, 2, 2, 2, 2],
+  );
+});
+
+test.serial(
+  "attempts whose calls another worker reserves meanwhile are taken back, and made without waiting for a lease",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, sender, sends } = setup;
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    const shard = shardOf(organizations[0]?.stream.accountId ?? "");
+
+    const isLocked = Promise.withResolvers<void>();
+    const other = deps.db.transaction(async (transaction) => {
+      await lockCallRate(transaction);
+      isLocked.resolve();
+      await awaitBlocked(transaction);
+      await recordReservation(transaction, 0.6);
+    });
+    await isLocked.promise;
+    const sealings = await sealAndBegin(setup);
+    await other;
+
+    t.is(sealings.length, 3);
+    for (const sealing of sealings) {
+      t.like(sealing, { kind: "event", event: { state: "sealed" }, startsAtMs: null });
+    }
+    for (const event of await pendingEvents(setup)) {
+      t.like(event, UNATTEMPTED);
+    }
+    await runSender(sender(shard));
+    t.is(sends(), 3);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 2, 2],
+    );
+  },
+);
