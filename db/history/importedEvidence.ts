@@ -146,6 +146,22 @@ export const updateOrderSize = async (
   `);
 };
 
+/**
+ * Raises an order's revision to at least the given one. Above that of the orders that its trees have left, it makes what
+ * was cached of them stale, also what a reader that began before stores later.
+ */
+export const raiseRevision = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+  revision: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET revision = greatest(revision, ${revision})
+    WHERE id = ${id}
+  `);
+};
+
 /** Deletes an imported order without trees, with all that was reported about it. */
 export const deleteImportedOrder = async (
   transaction: DatabaseTransactionConnection,

@@ -49,7 +49,10 @@ const treeRow = z
 /** A tree registration with its order and its cached response. */
 export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
 
-/** Increases with every change of the response: neither the order's revision nor the refunded trees ever decrease. */
+/**
+ * Increases with every change of the response: neither the order's revision nor the refunded trees ever decrease, and trees
+ * move only to an order with a higher revision.
+ */
 const revision = sql.fragment`coalesce(planting_order.revision, 0) + registration.refunded_count`;
 
 /** Finds a registration, its order and its cached response by index lookups in one round trip. */

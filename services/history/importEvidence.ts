@@ -6,12 +6,12 @@ import {
   insertImportedOrder,
   listImportedTrees,
   lockImportedTrees,
+  raiseRevision,
   updateOrderSize,
 } from "../../db/history/importedEvidence.ts";
 import type { ImportedTree } from "../../db/history/importedEvidence.ts";
 import { listIdentities } from "../../db/history/importRuns.ts";
 import { isContentError } from "../../db/isContentError.ts";
-import { deleteCachedResponses, treeKey } from "../../db/planting/cachedResponses.ts";
 import { lockPlantingOrder } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -157,18 +157,25 @@ const getOrCreateOrder = async (
   return id;
 };
 
-/** Takes trees out of the orders that they are in, because their evidence has gone further. */
+/**
+ * Takes trees out of the orders that they are in, because their evidence has gone further.
+ * @returns the highest revision of these orders; 0 if there are none
+ */
 const leaveOrders = async (
   transaction: DatabaseTransactionConnection,
   trees: readonly ImportedTree[],
-): Promise<void> => {
+): Promise<number> => {
   const leaving = Map.groupBy(
     trees.filter(({ orderId }) => orderId !== null),
     ({ orderId }) => orderId ?? 0,
   );
+  let revision = 0;
   for (const [orderId, members] of [...leaving].toSorted(([left], [right]) => left - right)) {
-    await resizeOrder(transaction, await getLockedOrder(transaction, orderId), members, -1);
+    const order = await getLockedOrder(transaction, orderId);
+    revision = Math.max(revision, order.revision);
+    await resizeOrder(transaction, order, members, -1);
   }
+  return revision;
 };
 
 type Placed<Line> = { readonly line: Line; readonly evidence: Ordered };
@@ -206,8 +213,9 @@ const importGroup = async <Line>(
   const [first] = joining.values();
   if (first) {
     const members = [...joining.values()].map(({ tree }) => tree);
-    await leaveOrders(transaction, members);
+    const leftRevision = await leaveOrders(transaction, members);
     const orderId = await getOrCreateOrder(transaction, owner, key, first.evidence, members, now);
+    await raiseRevision(transaction, orderId, leftRevision + 1);
     await assignToOrder(
       transaction,
       orderId,
@@ -217,10 +225,6 @@ const importGroup = async <Line>(
         treeOrderPublicId: order.treeOrderPublicId,
         treeAmount: order.treeAmount,
       })),
-    );
-    await deleteCachedResponses(
-      transaction,
-      members.map(({ id }) => treeKey(id)),
     );
   }
   return outcomes;

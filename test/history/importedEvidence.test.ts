@@ -1,8 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { storeCachedResponse } from "../../db/planting/cachedResponses.ts";
 import { listFacts } from "../../db/planting/facts.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { listPlantedSites } from "../../db/planting/tallies.ts";
+import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import {
   reinstatePlantingFact,
@@ -276,6 +278,30 @@ test("a tree follows evidence that has gone further, and nothing else", async (t
   const other = await importEvidence(plantedRecord("a", 32));
   t.is(other.exitCode, 1);
   t.regex(other.stderr, /line 1: conflict: allocated is there with other details/u);
+  await shows(plantedRecord("a", 31));
+});
+
+const cachedRow = z.strictObject({
+  key: z.string(),
+  baseUrl: z.string(),
+  revision: z.bigint().transform(Number),
+  body: z.string(),
+  storedAt: z.date(),
+  expiresAt: z.date(),
+});
+
+test("evidence that was read before an import and is cached after it is not shown", async (t) => {
+  const { db } = t.context;
+  const { importEvidence, id, shows } = await setUp(t);
+  await importEvidence(tree("a"), allocatedRecord("a", 31));
+  await shows(allocatedRecord("a", 31));
+  const cached = await db.one(sql.type(cachedRow)`
+    SELECT key, base_url AS "baseUrl", revision, body, stored_at AS "storedAt", expires_at AS "expiresAt"
+    FROM cached_response
+    WHERE key = (SELECT 'tree/' || id FROM registration WHERE account_id = ${id})
+  `);
+  await importEvidence(plantedRecord("a", 31));
+  await storeCachedResponse(db, cached);
   await shows(plantedRecord("a", 31));
 });
 
