@@ -13,11 +13,15 @@ import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
-/** Rejects an empty text, which would otherwise widen the refund to the whole store. */
-const notEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
+/**
+ * Rejects a selector that would reverse other units than those that the client meant: an empty one would select the whole
+ * store, and one with U+FFFD, to which bytes that are not UTF-8 were decoded, also customers whose names differ in them.
+ */
+const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
   field
     .refine((given) => given !== "", "must not be empty; omit it to select the whole store")
-    .meta({ not: { type: "string", pattern: String.raw`^\s*$` } });
+    .refine((given) => given?.includes("\uFFFD") !== true, "must be well-formed UTF-8")
+    .meta({ not: { type: "string", pattern: String.raw`^\s*$|\uFFFD` } });
 
 const TYPES = ["tree", "plastic", "donation"] as const;
 
@@ -32,10 +36,10 @@ const body = bodyObject({
 })
   // Not among the fields above, where null means that a field is not given.
   .extend({
-    customer_name: notEmpty(orderFields.customer_name),
-    customer_email: notEmpty(orderFields.customer_email),
-    customer_id: notEmpty(orderFields.customer_id),
-    order_id: notEmpty(orderFields.order_id),
+    customer_name: selector(orderFields.customer_name),
+    customer_email: selector(orderFields.customer_email),
+    customer_id: selector(orderFields.customer_id),
+    order_id: selector(orderFields.order_id),
   })
   .meta({ id: "NewStoreRefund" });
 

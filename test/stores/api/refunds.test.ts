@@ -98,6 +98,31 @@ test("an empty customer or order is rejected by name, because it must not mean t
   t.deepEqual(await readStoreState(db, store.id), before);
 });
 
+test("a selector with bytes that are not UTF-8 is rejected, because it would also mean other customers", async (t) => {
+  const { db } = t.context;
+  const { url } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const sendLatin1 = async (path: string, body: object) => {
+    const response = await fetch(`${url}${path}`, {
+      method: "POST",
+      headers: { ...store.live, "Content-Type": "application/json" },
+      body: Buffer.from(JSON.stringify(body), "latin1"),
+    });
+    return { status: response.status, text: await response.text() };
+  };
+  const müller = { customer_name: "Müller", order_id: "Ä1" };
+  t.is((await sendLatin1("/app/api/plant", { trees: 2, ...müller })).status, 200);
+  const before = await readStoreState(db, store.id);
+
+  for (const selector of [{ customer_name: "Möller" }, { order_id: "Ö1" }]) {
+    const refund = { type: "tree", quantity: 1, ...selector };
+    const { status, text } = await sendLatin1("/app/api/refund", refund);
+    t.is(status, 400);
+    t.true(text.includes(`${Object.keys(selector)[0]}: must be well-formed UTF-8`), text);
+  }
+  t.deepEqual(await readStoreState(db, store.id), before);
+});
+
 test("a reversal of more units than match is rejected and changes nothing", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
