@@ -1,7 +1,8 @@
+import { shownIdOf } from "../domain/recordIds.ts";
 import type { PersonalDonation, PersonalRegistration } from "../db/stores/personalRecords.ts";
 
 const presentCommon = (record: PersonalRegistration | PersonalDonation) => ({
-  id: record.id,
+  id: shownIdOf(record),
   mode: record.mode,
   customer_name: record.customerName,
   customer_email: record.customerEmail,

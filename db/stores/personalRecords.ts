@@ -7,6 +7,7 @@ import { sql } from "../sql.ts";
 
 const personalColumns = {
   id: z.uuid(),
+  importedId: z.string().nullable(),
   mode: modeColumn,
   customerName: z.string().nullable(),
   customerEmail: z.string().nullable(),
@@ -18,6 +19,7 @@ const personalColumns = {
 
 const PERSONAL_COLUMNS = sql.fragment`
   id,
+  imported_id AS "importedId",
   mode,
   customer_name AS "customerName",
   customer_email AS "customerEmail",

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
@@ -5,6 +6,8 @@ import { testWithDatabase } from "../support/database.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
+
+const fields = z.record(z.string(), z.unknown());
 
 const IDS = ["d-1", "don/ation?2", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"];
 
@@ -85,24 +88,31 @@ test("a donation that is there with another amount is a conflict", async (t) => 
   t.regex(back.stderr, /line 1: conflict: .* with another refunded \(it is refunded here\)$/mu);
 });
 
-test("a store's imported donations keep their ids in its list, and a repeated key pays nothing", async (t) => {
+test("a store's imported donations keep their ids for its clients, and a repeated key pays nothing", async (t) => {
   const { db, databaseUrl } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
   const [first, second] = DONATIONS.map((donation) =>
-    Object.assign({}, donation, { id: `s${donation.id}` }),
+    Object.assign({}, donation, { id: `s${donation.id}`, customer_id: "7" }),
   );
+  const env = { DATABASE_URL: databaseUrl };
   const run = await runImpact(
     ["import", "history", "-", "--store", store.domain, "--kind", "donation", "--json"],
-    { env: { DATABASE_URL: databaseUrl }, stdin: linesOf({ ...first }, { ...second }) },
+    { env, stdin: linesOf({ ...first }, { ...second }) },
   );
   t.is(run.exitCode, 0, run.stderr);
 
   const list = await get("/app/api/charity/donations", store.live);
-  t.deepEqual(
-    rowsIn(list.body, "donations").map(({ id }) => id),
-    [second?.id, first?.id],
+  const exported = await runImpact(
+    ["store", "export-customer", store.domain, "--customer-id", "7"],
+    { env },
   );
+  for (const body of [list.body, fields.parse(readJson(exported))]) {
+    t.deepEqual(
+      rowsIn(body, "donations").map(({ id }) => id),
+      [second?.id, first?.id],
+    );
+  }
   const replay = await post(
     "/app/api/charity/donate",
     { ...store.live, "Idempotency-Key": "gift-0" },
