@@ -193,13 +193,31 @@ export const createStoreRegistrationWriter = ({
     return batch.map((write) => decided.get(write) ?? busyStores.write(write.accountId, write));
   };
 
+  /** Decides the rest of a batch of which writes are recorded: the batch must not be repeated, so an error is the rest's alone. */
+  const decideRest = async (
+    rest: readonly Entry[],
+  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
+    try {
+      return await decideBatch(rest);
+    } catch (error) {
+      return rest.map((write) =>
+        isContentError(error)
+          ? busyStores.write(write.accountId, write)
+          : Promise.reject<Outcome>(error),
+      );
+    }
+  };
+
   /** Writes what needs no decision in one statement, and then the rest. All writes of a store are in one of the two. */
   const writeBatch = async (
     batch: readonly Entry[],
   ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
     const covered = new Set(await recordCovered(db, batch, clock.now()));
+    if (covered.size === 0) {
+      return decideBatch(batch);
+    }
     const others = batch.filter(({ accountId }) => !covered.has(accountId));
-    const decisions = others.length === 0 ? [] : await decideBatch(others);
+    const decisions = others.length === 0 ? [] : await decideRest(others);
     const decided = new Map(others.map((write, index) => [write, decisions[index]]));
     return batch.map((write) => decided.get(write) ?? { kind: "accepted", write });
   };

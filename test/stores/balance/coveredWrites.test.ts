@@ -228,3 +228,49 @@ test("a total that cannot grow rejects only its own store's writes", async (t) =
   t.deepEqual(results, ["request_invalid", "recorded", "recorded"]);
   t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
 });
+
+test("a batch whose other writes the database rejects has its covered writes recorded once", async (t) => {
+  const { db } = t.context;
+  const writer = createWriter(db);
+  const [full, other] = [
+    await createTestStore(db, { treePriceCents: 0 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  await plant(writer, full, { count: Number.MAX_SAFE_INTEGER });
+
+  // A repeated key must be decided.
+  const results = await describeAll([
+    plant(writer, other),
+    plant(writer, full, { key: "a" }),
+    plant(writer, full, { key: "a" }),
+    plant(writer, full, { mode: "test" }),
+  ]);
+
+  t.deepEqual(results, ["recorded", "request_invalid", "request_invalid", "recorded"]);
+  t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
+});
+
+test("if the decision of the other writes fails, the covered writes of the batch are still confirmed", async (t) => {
+  const { db, owner } = t.context;
+  const writer = createWriter(db);
+  const [poor, rich] = [
+    await createTestStore(db, { balanceCents: 10 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  await owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION fail_for_test() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION 'the test wants this to fail'; END $$
+  `);
+  // The first refusal sets the time, so only that of this store does.
+  await owner.query(sql.typeAlias("void")`
+    CREATE TRIGGER fail_for_test BEFORE UPDATE ON store_balance
+    FOR EACH ROW WHEN (new.account_id = ${sql.literalValue(poor.id)}) EXECUTE FUNCTION fail_for_test()
+  `);
+
+  const [failed, recorded] = await Promise.allSettled([plant(writer, poor), plant(writer, rich)]);
+
+  t.is(failed?.status, "rejected");
+  t.is(recorded?.status, "fulfilled");
+  t.like(await readStoreState(db, poor.id), { balance: 10, registrations: 0 });
+  t.like(await readStoreState(db, rich.id), { balance: 950, registrations: 1 });
+});
