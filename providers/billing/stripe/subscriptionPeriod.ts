@@ -81,7 +81,8 @@ const startOfPeriod = (
 };
 
 /**
- * Returns the current period of the items that are priced on the meter; null if there is none.
+ * Returns the current period of the items that are priced on the meter; null if there is none. The last period of a
+ * subscription ends with it: Stripe invoices its usage then, and returns the regular end.
  * @throws Error if there are several such items with different periods
  */
 const periodOfMeter = (
@@ -99,10 +100,9 @@ const periodOfMeter = (
       `Stripe's subscription ${subscription.id} has items of different periods on the meter ${meterId}.`,
     );
   }
-  return {
-    start: new Date(startOfPeriod(subscription, item) * 1000),
-    end: new Date(end * 1000),
-  };
+  const start = startOfPeriod(subscription, item);
+  const lastEnd = Math.min(end, subscription.ended_at ?? end);
+  return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
 };
 
 /** @throws Error if the subscription bills nothing */

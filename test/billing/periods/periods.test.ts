@@ -9,6 +9,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
+import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
@@ -153,6 +154,20 @@ test("usage from before a trial of a running subscription is not refunded, becau
   t.is((await refund(await register(5))).refundedCount, 5);
 });
 
+test("after a subscription has ended, its stored period permits no refund", async (t) => {
+  const { register, refund, drain, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  const id = await register(5);
+  await refund(id, 1);
+  await drain();
+
+  await stripe.subscriptions.cancel(subscriptionId);
+  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+
+  await t.throwsAsync(refund(id, 1), { message: /is canceled/u });
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
+});
+
 test("in a yearly period, a refund is accepted only while Stripe accepts usage of the registration's age", async (t) => {
   const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
     await setUpBilling(t);
@@ -272,6 +287,20 @@ test("usage of a period that ended less than an hour ago is not late, however ol
 
   t.false(await send());
   t.deepEqual(await listLate(), []);
+});
+
+test("usage that is delivered after its subscription has ended is late", async (t) => {
+  const { storePeriod, pass, send, retryFailed, listLate, ...scene } = await setUpUnsentUsage(t);
+  const { double, deps, stream, subscriptionId } = scene;
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  await storePeriod();
+  await stripe.subscriptions.cancel(subscriptionId);
+  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  pass(7200);
+  await retryFailed();
+
+  t.true(await send());
+  t.is((await listLate()).length, 1);
 });
 
 test("Stripe is not queried for a period that is not stored", async (t) => {

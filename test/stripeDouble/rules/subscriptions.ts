@@ -125,6 +125,7 @@ export const presentSubscription = (state: State, subscription: StoredSubscripti
   billing_mode: { type: "flexible" },
   cancel_at_period_end: false,
   canceled_at: subscription.canceledAt,
+  ended_at: subscription.canceledAt,
   customer: subscription.customerId,
   livemode: false,
   metadata: subscription.metadata,
