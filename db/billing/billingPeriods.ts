@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
@@ -10,6 +10,19 @@ export type Subscription = {
   readonly subscriptionId: string;
   readonly meter: Kind;
 };
+
+/** Longer than it takes to read a subscription and to store the result. */
+const LONGEST_READ_MS = 60_000;
+
+/**
+ * Returns the condition that a stored result was read after another one that is to be stored now: reads can overlap. A
+ * result from much later was dated by a fast clock, so it does not count.
+ */
+export const wasReadLater = (storedReadAt: FragmentSqlToken, readAt: Date): FragmentSqlToken =>
+  sql.fragment`(
+    ${storedReadAt} > ${readAt.toISOString()}
+    AND ${storedReadAt} <= ${new Date(readAt.getTime() + LONGEST_READ_MS).toISOString()}
+  )`;
 
 const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
 
@@ -44,7 +57,8 @@ export const listBillingPeriods = (
   `);
 
 /**
- * Stores a period. Earlier periods stay; one that a change of the billing day has cut short ends where the new one starts.
+ * Stores a period, unless one that was read later is stored. Earlier periods stay; one that a change of the billing day has
+ * cut short ends where the new one starts.
  */
 export const saveBillingPeriod = async (
   transaction: DatabaseTransactionConnection,
@@ -54,6 +68,14 @@ export const saveBillingPeriod = async (
 ): Promise<void> => {
   const [startsAt, endsAt] = [start.toISOString(), end.toISOString()];
   const own = sql.fragment`account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}`;
+  const isStale = await transaction.exists(sql.typeAlias("void")`
+    SELECT
+    FROM billing_period
+    WHERE ${own} AND ${wasReadLater(sql.fragment`read_at`, readAt)}
+  `);
+  if (isStale) {
+    return;
+  }
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM billing_period
     WHERE ${own} AND starts_at > ${startsAt}

@@ -4,11 +4,13 @@ import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
 import { kindColumn } from "../../columns.ts";
+import { wasReadLater } from "../billingPeriods.ts";
 import { sql } from "../../sql.ts";
 
 /**
- * Stores what Stripe returned of an account's subscription; it replaces an earlier state. A program that does not know the
- * prices of donations leaves what another has found out about their items.
+ * Stores what Stripe returned of an account's subscription. It replaces what was read earlier, and is dropped if the account
+ * has another subscription now. A program that does not know the prices of donations leaves what another has found out
+ * about their items.
  */
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
@@ -19,10 +21,11 @@ export const saveSubscriptionState = async (
   const meteredKinds = KINDS.filter((kind) => periods[kind] !== null);
   await db.query(sql.typeAlias("void")`
     INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
-    VALUES (
-      ${accountId}, ${subscriptionId}, ${status}, ${sql.array(meteredKinds, "text")}, ${hasDonationItems},
-      ${readAt.toISOString()}
-    )
+    SELECT
+      id, ${subscriptionId}, ${status}, ${sql.array(meteredKinds, "text")}, ${hasDonationItems}::boolean,
+      ${readAt.toISOString()}::timestamptz
+    FROM account
+    WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
     ON CONFLICT (account_id) DO UPDATE
     SET
       subscription_id = excluded.subscription_id,
@@ -35,6 +38,8 @@ export const saveSubscriptionState = async (
         END
       ),
       read_at = excluded.read_at
+    WHERE stripe_subscription.subscription_id <> excluded.subscription_id
+      OR NOT ${wasReadLater(sql.fragment`stripe_subscription.read_at`, readAt)}
   `);
 };
 

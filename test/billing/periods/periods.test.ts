@@ -1,7 +1,9 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { listBillingPeriods } from "../../../db/billing/billingPeriods.ts";
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { needsAttention } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
@@ -166,6 +168,68 @@ test("after a subscription has ended, its stored period permits no refund", asyn
 
   await t.throwsAsync(refund(id, 1), { message: /is canceled/u });
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
+});
+
+/** Begins to read the subscription, and stops before the response is complete. */
+const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
+  const setup = await setUpBilling(t);
+  const { deps, double, stream } = setup;
+  const { control } = double;
+  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  control.addFault({ kind: "hold", method: "GET", path: "/v1/subscription_items" });
+  const early = refresh();
+  await eventually(() => control.held() === 1);
+  return {
+    ...setup,
+    refresh,
+    finishEarly: () => {
+      control.release();
+      return early;
+    },
+    watched: async () => (await listWatchedSubscriptions(deps.db, stream.accountId))[0],
+  };
+};
+
+test("what was read of a subscription earlier does not replace what was read later", async (t) => {
+  const { deps, double, stream, subscriptionId, pass, refresh, finishEarly, watched } =
+    await setUpOverlap(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  pass(1);
+  await stripe.subscriptions.cancel(subscriptionId);
+  await refresh();
+  const before = await listBillingPeriods(deps.db, stream.accountId);
+
+  await finishEarly();
+
+  t.like(await watched(), { status: "canceled" });
+  t.deepEqual(await listBillingPeriods(deps.db, stream.accountId), before);
+});
+
+test("what was read of an organization's former subscription does not replace its current one", async (t) => {
+  const { deps, double, stream, customerId, refresh, finishEarly, watched } = await setUpOverlap(t);
+  const { subscriptionId: current } = double.control.addSubscriber({ customerId });
+  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
+    stripeSubscriptionId: current,
+  });
+  await refresh();
+
+  await finishEarly();
+
+  t.like(await watched(), { status: "active" });
+});
+
+test("a subscription that a fast clock has dated is replaced by what is read later", async (t) => {
+  const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
+  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  pass(7200);
+  await refresh();
+  pass(-3600);
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+
+  await refresh();
+
+  const [watched] = await listWatchedSubscriptions(deps.db, stream.accountId);
+  t.like(watched, { status: "past_due" });
 });
 
 test("in a yearly period, a refund is accepted only while Stripe accepts usage of the registration's age", async (t) => {
