@@ -87,11 +87,11 @@ export const decideLateRejection = ({
 };
 
 const FIRST_DELAY_MS = 5000;
-const MAXIMUM_DELAY_MS = 60 * 60 * 1000;
+export const MAXIMUM_PROCESSING_DELAY_MS = 60 * 60 * 1000;
 
 /** Returns the delay after an attempt to process an event, counted from 1. It also covers a process that dies meanwhile. */
 export const processingDelayMs = (attempt: number): number =>
-  Math.min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAXIMUM_DELAY_MS);
+  Math.min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAXIMUM_PROCESSING_DELAY_MS);
 
 /** Long enough for an outage of the processor over a weekend. */
 const GIVE_UP_AFTER_MS = 7 * 24 * 60 * 60 * 1000;

@@ -40,7 +40,8 @@ export const resolveBillingCycle = async (
   if (
     mirrored &&
     isWithin(mirrored, now) &&
-    now.getTime() - mirrored.readAt.getTime() < MIRROR_MAXIMUM_AGE_MS
+    // A period from the future was read while the clock was fast.
+    Math.abs(now.getTime() - mirrored.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
   ) {
     return { processor, cycle: mirrored };
   }

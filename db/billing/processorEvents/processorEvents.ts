@@ -1,6 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { PROCESSOR_EVENT_STATES } from "../../../domain/billing/processorEvents.ts";
+import {
+  MAXIMUM_PROCESSING_DELAY_MS,
+  PROCESSOR_EVENT_STATES,
+} from "../../../domain/billing/processorEvents.ts";
 import type {
   ProcessorEvent,
   ProcessorEventState,
@@ -28,7 +31,10 @@ export const insertProcessorEvent = async (
 
 const dueRow = z.strictObject({ id: z.string(), type: z.string(), attempts: z.int() });
 
-/** Lists pending events whose next attempt is due, the longest due first. */
+/**
+ * Lists pending events whose next attempt is due, the longest due first. An attempt that is due later than any delay lasts
+ * was recorded before the clock was set back.
+ */
 export const listDueProcessorEvents = (
   db: CommonQueryMethods,
   now: Date,
@@ -37,7 +43,11 @@ export const listDueProcessorEvents = (
   db.any(sql.type(dueRow)`
     SELECT id, type, attempts
     FROM processor_event
-    WHERE state = 'pending' AND next_attempt_at <= ${now.toISOString()}
+    WHERE state = 'pending'
+      AND (
+        next_attempt_at <= ${now.toISOString()}
+        OR next_attempt_at > ${new Date(now.getTime() + 2 * MAXIMUM_PROCESSING_DELAY_MS).toISOString()}
+      )
     ORDER BY next_attempt_at
     LIMIT ${limit}
   `);

@@ -146,14 +146,23 @@ export const listWatchedSubscriptions = (
 
 const idRow = z.strictObject({ id: z.uuid() });
 
-/** Lists the next accounts whose subscription has not been read since a time, in the order of their ids. */
+/**
+ * Lists the next accounts whose subscription has not been read since a time, in the order of their ids. One that was read
+ * in the future was read while a clock was fast.
+ */
 export const listSubscriptionsToRead = (
   db: CommonQueryMethods,
   {
     readBefore,
+    now,
     after,
     limit,
-  }: { readonly readBefore: Date; readonly after: string | null; readonly limit: number },
+  }: {
+    readonly readBefore: Date;
+    readonly now: Date;
+    readonly after: string | null;
+    readonly limit: number;
+  },
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(idRow)`
     SELECT account.id
@@ -163,7 +172,11 @@ export const listSubscriptionsToRead = (
       AND stripe_subscription.subscription_id = account.stripe_subscription_id
     WHERE account.stripe_subscription_id IS NOT NULL
       AND (${after}::uuid IS NULL OR account.id > ${after})
-      AND (stripe_subscription.read_at IS NULL OR stripe_subscription.read_at < ${readBefore.toISOString()})
+      AND (
+        stripe_subscription.read_at IS NULL
+        OR stripe_subscription.read_at < ${readBefore.toISOString()}
+        OR stripe_subscription.read_at > ${now.toISOString()}::timestamptz + interval '1 minute'
+      )
     ORDER BY account.id
     LIMIT ${limit}
   `);

@@ -43,6 +43,7 @@ export const sweepSubscriptions = async (
   for (;;) {
     const ids: readonly string[] = await listSubscriptionsToRead(deps.db, {
       readBefore,
+      now: deps.clock.now(),
       after,
       limit: PAGE,
     });

@@ -218,6 +218,21 @@ test("what was read of an organization's former subscription does not replace it
   t.like(await watched(), { status: "active" });
 });
 
+test("a period that a fast clock has dated is read again", async (t) => {
+  const { register, refund, pass, double, subscriptionId } = await setUpBilling(t);
+  const id = await register(5);
+  pass(7200);
+  await refund(id, 1);
+  pass(-7200);
+  const reads = () =>
+    double.control.calls().filter(({ path }) => path === `/v1/subscriptions/${subscriptionId}`);
+  t.is(reads().length, 1);
+
+  await refund(id, 1);
+
+  t.is(reads().length, 2);
+});
+
 test("a subscription that a fast clock has dated is replaced by what is read later", async (t) => {
   const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
   const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));

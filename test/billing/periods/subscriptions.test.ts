@@ -196,6 +196,33 @@ test.serial(
   },
 );
 
+test.serial("the sweep reads a subscription that a fast clock has dated", async (t) => {
+  const { sweep, watched, pass, double, subscriptionId } = await setUp(t);
+  pass(2 * DAY);
+  await sweep();
+  pass(-DAY);
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+
+  t.deepEqual(await sweep(), { read: 1, failed: 0 });
+
+  t.like(await watched(), { status: "past_due" });
+});
+
+test.serial("a webhook that a fast clock has dated is processed", async (t) => {
+  const { process, watched, pass, double, subscriptionId } = await setUp(t);
+  pass(2 * DAY);
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  await double.control.announce({
+    type: "customer.subscription.updated",
+    objectId: subscriptionId,
+  });
+  pass(-2 * DAY);
+
+  await process();
+
+  t.like(await watched(), { status: "past_due" });
+});
+
 test.serial("org list, org show and doctor report subscriptions that need attention", async (t) => {
   const { impact, sweep, pass, double, subscriptionId, stream } = await setUp(t);
   const { accountId: id } = stream;
