@@ -1,7 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
 import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
 import { connectClient } from "./connections/connectClient.ts";
+import type { Connected } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
 import { applyMigration, LOCK_WAITS } from "./upgrade/applyMigration.ts";
@@ -46,9 +46,9 @@ const findMissing = (
 
 const withClient = async <Result>(
   databaseUrl: string,
-  work: (client: Client) => Promise<Result>,
+  work: (connection: Connected) => Promise<Result>,
 ): Promise<Result> => {
-  const { client } = await connectClient(databaseUrl, {
+  const connection = await connectClient(databaseUrl, {
     // As long as the pools wait: programs start, and commands run, while the machine is busy.
     connectionTimeoutMillis: 15_000,
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
@@ -56,9 +56,9 @@ const withClient = async <Result>(
     keepAliveInitialDelayMillis: 30_000,
   });
   try {
-    return await work(client);
+    return await work(connection);
   } finally {
-    await client.end();
+    await connection.client.end();
   }
 };
 
@@ -79,7 +79,7 @@ const LOCK_POLL_MS = 500;
  * Waits until no other migrator works; the lock ends with the connection. It asks again and again: a waiting statement
  * would hold a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
  */
-const becomeOnlyMigrator = async (client: Client): Promise<void> => {
+const becomeOnlyMigrator = async ({ client, pause }: Connected): Promise<void> => {
   for (;;) {
     const { rows } = await client.query<{ locked: boolean }>(
       "SELECT pg_try_advisory_lock(hashtext('schema_migration')) AS locked",
@@ -87,7 +87,7 @@ const becomeOnlyMigrator = async (client: Client): Promise<void> => {
     if (rows[0]?.locked === true) {
       return;
     }
-    await delay(LOCK_POLL_MS);
+    await pause(LOCK_POLL_MS);
   }
 };
 
@@ -111,7 +111,8 @@ export const migrate = (
     ...waits
   }: Partial<LockWaits> & { readonly folder?: string; readonly migrator?: Migrator } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
-  withClient(ownerUrl, async (client) => {
+  withClient(ownerUrl, async (connection) => {
+    const { client } = connection;
     const migrations = await readMigrations(folder);
     await requireOwner(client);
     if (await isPooled(client)) {
@@ -119,7 +120,7 @@ export const migrate = (
         "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
       );
     }
-    await becomeOnlyMigrator(client);
+    await becomeOnlyMigrator(connection);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
         number integer PRIMARY KEY,
@@ -134,7 +135,7 @@ export const migrate = (
     const missing = findMissing(applied, migrations);
     await requireExtensions(client, missing);
     for (const migration of missing) {
-      await applyMigration(client, migration, migrator, { ...LOCK_WAITS, ...waits });
+      await applyMigration(connection, migration, migrator, { ...LOCK_WAITS, ...waits });
     }
     await grantPrivileges(client, roles);
     return { applied: missing.map(({ name }) => name) };
@@ -149,7 +150,7 @@ export const requireCurrentSchema = (
   databaseUrl: string,
   { folder }: { readonly folder?: string } = {},
 ): Promise<void> =>
-  withClient(databaseUrl, async (client) => {
+  withClient(databaseUrl, async ({ client }) => {
     const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",

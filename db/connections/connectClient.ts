@@ -1,9 +1,15 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import type { ClientConfig } from "pg";
 import { connectTimeoutOf, readDatabaseServers, requireWritable } from "./databaseServers.ts";
 import type { Server } from "./databaseServers.ts";
 
-type Connected = { readonly client: Client; readonly server: Server };
+export type Connected = {
+  readonly client: Client;
+  readonly server: Server;
+  /** Waits, but fails as soon as the connection is lost, with the reason. A later query would fail without it. */
+  readonly pause: (timeoutMs: number) => Promise<void>;
+};
 
 /** @throws ReadOnlyServerError */
 export const requireWritableClient = async (client: {
@@ -28,6 +34,11 @@ export const connectClient = (
       ...options,
       connectionTimeoutMillis: connectTimeoutOf(servers, connectionTimeoutMillis),
     });
+    // Without a listener, the loss of the connection would end the program.
+    const lost = new Promise<never>((_resolve, reject) => {
+      client.on("error", reject);
+    });
+    lost.catch(() => undefined);
     await client.connect();
     try {
       if (servers.mustAcceptWrites) {
@@ -37,6 +48,6 @@ export const connectClient = (
       await client.end();
       throw error;
     }
-    return { client, server };
+    return { client, server, pause: (timeoutMs) => Promise.race([lost, delay(timeoutMs)]) };
   });
 };

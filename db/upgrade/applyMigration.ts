@@ -1,7 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { escapeIdentifier } from "pg";
 import type { Client } from "pg";
 import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Connected } from "../connections/connectClient.ts";
 import type { Migration } from "./readMigrations.ts";
 
 /** How a migration waits for locks that other sessions hold. */
@@ -65,7 +65,8 @@ const inTransaction = async (client: Client, work: () => Promise<void>): Promise
     await work();
     await client.query("COMMIT");
   } catch (error) {
-    await client.query("ROLLBACK");
+    // It fails only on a lost connection, whose transaction the server rolls back.
+    await client.query("ROLLBACK").catch(() => undefined);
     throw error;
   }
 };
@@ -120,7 +121,7 @@ const runStatement = async (
  * @throws MigrationBlockedError if no attempt gets its locks
  */
 export const applyMigration = async (
-  client: Client,
+  { client, pause }: Pick<Connected, "client" | "pause">,
   migration: Migration,
   migrator: Migrator,
   { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits,
@@ -149,7 +150,7 @@ export const applyMigration = async (
       onWait(
         `Migration ${name} waits for a lock that other sessions hold (attempt ${attempt} of ${maximumAttempts}).`,
       );
-      await delay(pauseMs);
+      await pause(pauseMs);
     }
   }
 };

@@ -117,6 +117,40 @@ test("a migration that never gets its lock changes nothing and says who may hold
   t.deepEqual(await upgrade(SECOND), { applied: ["0002_names"] });
 });
 
+test("a migrator that loses its connection while it waits for another one fails with the server's reason", async (t) => {
+  const { url, upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  const other = await openClient(t, url);
+  await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
+
+  const failed = t.throwsAsync(upgrade(SECOND), {
+    code: "57P01",
+    message: /administrator command/u,
+  });
+  const terminate = (): Promise<{ rowCount: number | null }> =>
+    client.query(`
+      SELECT pg_terminate_backend(pid)
+      FROM pg_stat_activity
+      WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%'
+        AND state = 'idle' AND pid <> pg_backend_pid()
+    `);
+  while ((await terminate()).rowCount === 0) {
+    // The migrator does not wait yet.
+  }
+  await failed;
+});
+
+test("a migration that loses its connection is named with the server's reason", async (t) => {
+  const { upgrade } = await setUp(t);
+
+  const error = await t.throwsAsync(
+    upgrade({ "0001_last": "SELECT pg_terminate_backend(pg_backend_pid());" }),
+    { message: "Migration 0001_last failed and was rolled back." },
+  );
+
+  t.like(error.cause, { code: "57P01" });
+});
+
 const INDEXED = {
   ...FIRST,
   "0002_thing_id": `-- @no-transaction
