@@ -62,6 +62,35 @@ export type ServerOptions = {
 /** Longer than the work of any request, which also counts while it neither reads nor writes. */
 const WRITE_TIMEOUT_MS = 120_000;
 
+/** Responds to a request that does not reach the app. */
+const respond = (
+  response: ServerResponse,
+  presentError: PresentError,
+  code: Parameters<PresentError>[0],
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): void => {
+  const body = JSON.stringify(presentError(code, message));
+  response
+    .writeHead(ERROR_STATUS[code], {
+      ...Object.fromEntries(DEFAULT_HEADERS),
+      "Content-Type": "application/json; charset=utf-8",
+      "Content-Length": Buffer.byteLength(body),
+      ...headers,
+    })
+    .end(body);
+};
+
+/** HTTP/1.1 requires the header, and the response of Node to a request without it has no body. */
+const requireHost =
+  (listener: Listener, presentError: PresentError): Listener =>
+  (request, response) =>
+    request.headers.host === undefined && request.httpVersion === "1.1"
+      ? respond(response, presentError, "request_malformed", "the header Host is missing", {
+          Connection: "close",
+        })
+      : listener(request, response);
+
 /** Sends a JSON body for requests that Node rejects before they reach the app. */
 const respondToInvalidHttp = (server: Server, presentError: PresentError): void => {
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
@@ -85,16 +114,12 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
     socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
   });
   server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
-    response
-      .writeHead(ERROR_STATUS.expectation_failed, {
-        ...Object.fromEntries(DEFAULT_HEADERS),
-        "Content-Type": "application/json; charset=utf-8",
-      })
-      .end(
-        JSON.stringify(
-          presentError("expectation_failed", "unsupported Expect header; supported: 100-continue"),
-        ),
-      );
+    respond(
+      response,
+      presentError,
+      "expectation_failed",
+      "unsupported Expect header; supported: 100-continue",
+    );
   });
 };
 
@@ -165,24 +190,24 @@ export const startServer = async (
       // Longer than the 60 s of most load balancers, so that they close idle connections first.
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
+      requireHostHeader: false,
     },
-    limitConcurrency(fromMemory?.answerFirst(app) ?? app, {
-      isClosing: () => isClosing,
-      answer: fromMemory?.answer,
-      reject: (response) => {
-        response
-          .writeHead(ERROR_STATUS.queue_full, {
-            ...Object.fromEntries(DEFAULT_HEADERS),
-            "Content-Type": "application/json; charset=utf-8",
-            "Retry-After": "1",
-          })
-          .end(
-            JSON.stringify(
-              presentError("queue_full", "too many requests at the same time, try again"),
-            ),
+    requireHost(
+      limitConcurrency(fromMemory?.answerFirst(app) ?? app, {
+        isClosing: () => isClosing,
+        answer: fromMemory?.answer,
+        reject: (response) => {
+          respond(
+            response,
+            presentError,
+            "queue_full",
+            "too many requests at the same time, try again",
+            { "Retry-After": "1" },
           );
-      },
-    }),
+        },
+      }),
+      presentError,
+    ),
   );
   // Node starts this time anew whenever the client accepts a part of what is written.
   server.timeout = options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;

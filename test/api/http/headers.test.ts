@@ -34,6 +34,7 @@ test("every response says that it must not be stored and that its type is right"
   }
   for (const bytes of [
     "nonsense\r\n\r\n",
+    "GET /healthz HTTP/1.1\r\nAccept: */*\r\n\r\n",
     "GET /healthz HTTP/1.1\r\nHost: x\r\nExpect: nothing\r\nConnection: close\r\n\r\n",
   ]) {
     const response = await rawRequest(url, bytes);

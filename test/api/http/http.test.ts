@@ -335,6 +335,7 @@ test("invalid HTTP gets a JSON response", async (t) => {
   for (const [bytes, status] of [
     ["nonsense\r\n\r\n", 400],
     ["GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400],
+    ["GET / HTTP/1.1\r\nAccept: */*\r\n\r\n", 400],
     ["GET / HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n", 400],
     [huge, 431],
   ] as const) {
