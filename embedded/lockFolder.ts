@@ -24,7 +24,7 @@ const tryToLock = (folder: string): DatabaseSync | null => {
       return null;
     }
     throw new StartupError(
-      `The data folder ${folder} cannot be used: ${message}. Change its owner, or set DATA_DIR to another folder.`,
+      `The data folder ${folder} cannot be used: ${message}. Change its owner or free space on its disk, or set DATA_DIR to another folder.`,
       { cause: error },
     );
   }

@@ -103,11 +103,14 @@ export const spawnWithLog = ({
   }
 };
 
-/** Returns the last eight lines of a log, indented for an error message. */
+/** Enough for the reason and the messages of a shutdown that follow it. */
+const TAIL_LINES = 20;
+
+/** Returns the last lines of a log, indented for an error message. */
 export const readLogTail = (logFile: string): string =>
   readFileSync(logFile, "utf8")
     .trimEnd()
     .split("\n")
-    .slice(-8)
+    .slice(-TAIL_LINES)
     .map((line) => `  ${line}`)
     .join("\n");

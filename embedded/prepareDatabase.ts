@@ -12,7 +12,12 @@ import { errorDetails } from "./errorDetails.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { startPostgres } from "./postgres/startPostgres.ts";
 
-export type Database = DatabaseRoles & { readonly appUrl: string; readonly ownerUrl: string };
+export type Database = DatabaseRoles & {
+  readonly appUrl: string;
+  readonly ownerUrl: string;
+  /** What to do if it cannot be used. */
+  readonly advice: string;
+};
 
 /** Starts the embedded PostgreSQL, unless the configuration names a database. */
 export const startDatabase = async (
@@ -25,20 +30,22 @@ export const startDatabase = async (
       ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
       appUrl: config.DATABASE_URL,
       readerUrl: config.DATABASE_READER_URL ?? null,
+      advice:
+        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
     };
   }
-  const { url, appUrl, readerUrl } = await startPostgres({
+  const { url, appUrl, readerUrl, process } = await startPostgres({
     folder: join(dataDir, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
     disposable: false,
     context,
   });
-  return { ownerUrl: url, appUrl, readerUrl };
+  return { ownerUrl: url, appUrl, readerUrl, advice: `Its log is ${process.logFile}.` };
 };
 
-/** Runs the first work in the database; its errors name the setting. */
+/** Runs the first work in the database; its errors say what to do. */
 const useDatabase = async <Result>(
-  ownerUrl: string,
+  { ownerUrl, advice }: Pick<Database, "ownerUrl" | "advice">,
   work: () => Promise<Result>,
 ): Promise<Result> => {
   try {
@@ -52,8 +59,7 @@ const useDatabase = async <Result>(
       error instanceof Error && error.cause !== undefined ? errorDetails(error.cause) : {};
     const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
     throw new StartupError(
-      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reason.join(" ")}\n` +
-        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
+      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reason.join(" ")}\n${advice}`,
       { cause: error },
     );
   }
@@ -64,13 +70,14 @@ type Demo = { readonly data: DemoData } | FilledDemo;
 /** Migrates the database and, for a demo, fills a new one before anything else uses it. */
 export const prepareDatabase = async (
   config: Config,
-  { ownerUrl, ...databaseRoles }: Database,
+  { ownerUrl, advice, ...databaseRoles }: Database,
   isDemo: boolean,
   onProgress: StartContext["onProgress"],
 ): Promise<{ readonly applied: readonly string[]; readonly demo: Demo | null }> => {
+  const database = { ownerUrl, advice };
   // Before anything is written.
-  const known = isDemo ? await useDatabase(ownerUrl, () => findDemoData(ownerUrl)) : null;
-  const { applied } = await useDatabase(ownerUrl, () => migrate(ownerUrl, databaseRoles));
+  const known = isDemo ? await useDatabase(database, () => findDemoData(ownerUrl)) : null;
+  const { applied } = await useDatabase(database, () => migrate(ownerUrl, databaseRoles));
   if (!isDemo || known !== null) {
     return { applied, demo: known && { data: known } };
   }

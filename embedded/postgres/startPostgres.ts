@@ -14,7 +14,7 @@ import {
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { Client } from "pg";
+import { Client, DatabaseError } from "pg";
 import { findFreePort } from "../../program/server/probePort.ts";
 import { StartupError } from "../../program/startupError.ts";
 import { readLogTail, spawnWithLog } from "../managedProcess.ts";
@@ -193,16 +193,17 @@ const stopOrphan = async (data: string): Promise<void> => {
 const tryToConnect = async (url: string): Promise<Client | null> => {
   // PGSSLMODE is for another server.
   const client = new Client({ connectionString: url, ssl: false });
+  // A server that ends closes the connection; the query reports it.
+  client.on("error", () => undefined);
   try {
     await client.connect();
     return client;
   } catch (error) {
-    const { code } = errorDetails(error);
-    // 57P03: the server is starting up or recovering.
-    if (code === "ECONNREFUSED" || code === "57P03") {
-      return null;
+    // 57P03: the server is starting up or recovering. An error that is not PostgreSQL's: it does not listen, or it ends.
+    if (error instanceof DatabaseError && error.code !== "57P03") {
+      throw error;
     }
-    throw error;
+    return null;
   }
 };
 
@@ -283,11 +284,21 @@ export const startPostgres = async ({
   });
   const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
     `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
-  const client = await connectWhenReady(urlOf(OWNER, password, "postgres"), server, logFile);
   try {
-    await createDatabase(client);
-  } finally {
-    await client.end();
+    const client = await connectWhenReady(urlOf(OWNER, password, "postgres"), server, logFile);
+    try {
+      await createDatabase(client);
+    } finally {
+      await client.end();
+    }
+  } catch (error) {
+    if (error instanceof StartupError) {
+      throw error;
+    }
+    throw new StartupError(
+      `PostgreSQL cannot be used: ${errorDetails(error).message}\n${readLogTail(logFile)}`,
+      { cause: error },
+    );
   }
   return {
     url: urlOf(OWNER, password),

@@ -6,6 +6,9 @@ import test from "ava";
 import { Client } from "pg";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { StartupError } from "../../program/startupError.ts";
+import { parseConfig } from "../../config/config.ts";
+import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 
@@ -51,6 +54,31 @@ test("a process that has the id of a dead server is not stopped", async (t) => {
   await writeFile(join(folder, "data/postmaster.pid"), `${process.pid}\n${folder}/data\n`);
   const second = await start(t, folder, true);
   t.deepEqual(await query(second.url, "SELECT 1"), [1]);
+});
+
+test("a server that refuses the connection is reported with the end of its log", async (t) => {
+  const folder = await makeFolder(t);
+  const first = await start(t, folder, true);
+  await first.process.stop();
+  await writeFile(join(folder, "password"), "another");
+  await t.throwsAsync(start(t, folder, true), {
+    instanceOf: StartupError,
+    message:
+      /^PostgreSQL cannot be used: password authentication failed.*FATAL: {2}password authentication failed/su,
+  });
+});
+
+test("an error of the embedded database names its log", async (t) => {
+  const folder = await makeFolder(t);
+  const { context, stopAll } = createSupervisor(folder, t.log);
+  t.teardown(stopAll);
+  const config = parseConfig({ EMBEDDED_POSTGRES_PORT: "0" });
+  const database = await startDatabase(config, folder, context);
+  await stopAll();
+  await t.throwsAsync(prepareDatabase(config, database, false, t.log), {
+    instanceOf: StartupError,
+    message: /ECONNREFUSED.*\nIts log is \S+postgres\.log\.$/u,
+  });
 });
 
 test("writes are durable by default, and connecting requires the password", async (t) => {
