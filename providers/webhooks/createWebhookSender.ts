@@ -52,6 +52,12 @@ class HostUnknownError extends Error {
   override readonly message = "the host name cannot be resolved";
 }
 
+/** No response has arrived, and none can. */
+class ConnectionClosedError extends Error {
+  override readonly name = "ConnectionClosedError";
+  override readonly message = "the connection was closed before a response";
+}
+
 /** Resolves a host once, and hands on only the addresses that may be called: the connection is made to one of these. */
 const createLookup = (
   resolve: Resolve,
@@ -125,7 +131,8 @@ const describeFailure = (error: unknown): string => {
   if (
     error instanceof AddressNotAllowedError ||
     error instanceof HttpNotAllowedError ||
-    error instanceof HostUnknownError
+    error instanceof HostUnknownError ||
+    error instanceof ConnectionClosedError
   ) {
     return error.message;
   }
@@ -181,6 +188,8 @@ export const createWebhookSender = ({
           : requestHttp(url, { ...options, agent: agents.http });
       request.on("response", resolveResponse);
       request.on("error", reject);
+      // If a server switches the protocol (101), Node closes the connection and reports nothing else.
+      request.on("close", () => reject(new ConnectionClosedError()));
       request.end(body);
     });
 

@@ -69,7 +69,7 @@ test("a body without an end does not delay the result of a request that succeede
   });
 });
 
-test("a server that does not respond in time, refuses or hangs up is a failure without a status", async (t) => {
+test("a server that does not respond in time, refuses, hangs up or switches the protocol is a failure without a status", async (t) => {
   const receiver = await startReceiver(t);
   receiver.respond(holdOpen);
   const sendImpatiently = createWebhookSender({ ...LOCAL, timeoutMs: 500 });
@@ -80,6 +80,13 @@ test("a server that does not respond in time, refuses or hangs up is a failure w
   });
   const send = createWebhookSender(LOCAL);
   receiver.respond((response) => response.destroy());
+  t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
+    error: "the connection was closed before a response",
+  });
+  // Node closes such a connection without an error.
+  receiver.respond(({ socket }) => {
+    socket?.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+  });
   t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
     error: "the connection was closed before a response",
   });
