@@ -98,6 +98,8 @@ export const createTransport = (findSignal: () => AbortSignal | undefined): Tran
       request.on("close", () => {
         clearTimeout(timeout);
         signal?.removeEventListener("abort", onAbort);
+        // If a server switches the protocol (101), Node closes the connection and reports nothing else.
+        reject(stoppedBy ?? new Error("the connection was closed before a response"));
       });
       request.on("error", (error) => reject(stoppedBy ?? withoutCode(error)));
       request.on("response", (response) => {

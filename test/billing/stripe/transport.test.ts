@@ -87,6 +87,17 @@ test("an aborted signal ends calls whose response has begun, and only those boun
   t.like(await other, { id: "cus" });
 });
 
+test("a call whose server switches the protocol instead of responding fails", async (t) => {
+  const { stripe } = await serve(t, (request) => {
+    request.socket.end(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    );
+  });
+  await t.throwsAsync(stripe.customers.retrieve("cus_1"), {
+    instanceOf: Stripe.errors.StripeConnectionError,
+  });
+});
+
 test("headers are those of the SDK, with its API version", async (t) => {
   const seen = Promise.withResolvers<Readonly<Record<string, unknown>>>();
   const { stripe } = await serve(t, (request, response) => {
