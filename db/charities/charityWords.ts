@@ -69,7 +69,10 @@ export const listRareWordsWith = async (
     `),
   );
 
-/** Returns those of the words that charities have, with their number. */
+/**
+ * Returns those of the words that charities have, with their number. The planner does not see the words, because it would
+ * compare each of a thousand with its statistics, which takes longer than the search.
+ */
 export const findCatalogueWords = async (
   db: CommonQueryMethods,
   words: readonly string[],
@@ -77,7 +80,7 @@ export const findCatalogueWords = async (
   const rows = await db.any(sql.type(wordRow)`
     SELECT charity_word.word, charity_word.charities
     FROM charity_word
-    WHERE charity_word.word = ANY(${sql.array(words, "text")}) AND charity_word.charities > 0
+    WHERE charity_word.word = ANY((SELECT ${sql.array(words, "text")})::text[]) AND charity_word.charities > 0
   `);
   return new Map(rows.map(({ word, charities }) => [word, charities]));
 };

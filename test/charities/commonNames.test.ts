@@ -133,6 +133,12 @@ test("of several parts of words that more than 1,000 charities have, pages list 
   t.is(new Set(eins).size, MANY);
 });
 
+test("of several words that more than 1,000 charities have, the last page has the rest of them", async (t) => {
+  const { items, totalItems } = await find(t)("quokka colony", Math.ceil(MANY / PAGE_SIZE));
+  t.is(totalItems, MANY);
+  t.is(items.length, MANY % PAGE_SIZE);
+});
+
 test("two words without the space between them are found", async (t) => {
   const { items, totalItems } = await find(t)("humanesociety numbat");
   t.is(totalItems, 1);

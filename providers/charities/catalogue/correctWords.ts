@@ -50,6 +50,16 @@ const byRarity = (
 const isRare = (word: string, known: ReadonlyMap<string, number>): boolean =>
   (known.get(word) ?? 0) < TYPO_CHARITIES;
 
+/** Returns the words that probably have typos: those that no or few charities have, or else the rarest. */
+const probableTypos = (
+  words: readonly string[],
+  known: ReadonlyMap<string, number>,
+): readonly string[] => {
+  const rarest = byRarity(words, known);
+  const rare = rarest.filter((word) => isRare(word, known));
+  return rare.length > 0 ? rare : rarest.slice(0, CORRECTED_FREQUENT_WORDS);
+};
+
 /**
  * Corrects typos in words that the catalogue does not have or that few charities have. If there are none, corrects the
  * rarest words.
@@ -59,22 +69,19 @@ export const correctTypos = (
   db: CommonQueryMethods,
   words: readonly string[],
   known: ReadonlyMap<string, number>,
-): Promise<readonly CorrectedWord[]> => {
-  const rarest = byRarity(words, known);
-  const rare = rarest.filter((word) => isRare(word, known));
-  return correctDoubtful(
-    db,
-    words,
-    rare.length > 0 ? rare : rarest.slice(0, CORRECTED_FREQUENT_WORDS),
-  );
-};
+): Promise<readonly CorrectedWord[]> => correctDoubtful(db, words, probableTypos(words, known));
 
-/** Corrects typos also in words that many charities have. */
-export const correctAllTypos = (
+/** Corrects typos also in words that many charities have; returns null if `correctTypos` corrects all of these too. */
+export const correctAllTypos = async (
   db: CommonQueryMethods,
   words: readonly string[],
   known: ReadonlyMap<string, number>,
-): Promise<readonly CorrectedWord[]> => correctDoubtful(db, words, byRarity(words, known));
+): Promise<readonly CorrectedWord[] | null> => {
+  const rarest = byRarity(words, known);
+  return probableTypos(words, known).length === rarest.length
+    ? null
+    : correctDoubtful(db, words, rarest);
+};
 
 /** Returns the two words that a missing space most probably joined, for each word that consists of two. */
 const findSplits = async (

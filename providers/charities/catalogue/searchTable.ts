@@ -16,7 +16,7 @@ import {
   MINIMUM_SEARCH_LENGTH,
   nameWords,
 } from "../../../domain/charities/charitySearch.ts";
-import type { WordCount, WordsWithPart } from "../../../domain/charities/wordGroups.ts";
+import type { WordCount, WordGroups, WordsWithPart } from "../../../domain/charities/wordGroups.ts";
 import {
   chooseLookups,
   COMPARISONS,
@@ -32,8 +32,11 @@ import { correctAllTypos, correctTypos, leaveOutRarest, replaceRareWords } from 
 
 /** Beyond this, matches are not ranked by closeness: clients do not read that many pages. */
 const COUNTED_MATCHES = 1000;
-/** From this estimate on, matches are read tier by tier, because a page needs few of them. */
-const PROBABLY_MANY = 3000;
+/**
+ * From this estimate on, matches are read tier by tier, because a page needs few of them. Words of a search occur together
+ * more often than by chance, so there are seldom fewer.
+ */
+const PROBABLY_MANY = 1000;
 const WORDS_WITH_PART = 200;
 /** As many words of one search may be parts of words, so that a long search costs no more than others. */
 const MAXIMUM_PARTS = 3;
@@ -41,6 +44,12 @@ const MAXIMUM_UNKNOWN_PARTS = 5;
 /** Each is looked up in each tier, and compared with each charity that has the other words of a search. */
 const WORDS_OF_ONE_PART = 64;
 const WORDS_OF_EACH_PART = 4;
+
+const areProbablyMany = (
+  groups: readonly (readonly WordCount[])[],
+  maximumWords: number,
+): boolean =>
+  estimateMatches(groups.map((counts) => counts.slice(0, maximumWords))) > PROBABLY_MANY;
 
 /** A page of the table `charity`. */
 type TablePage = Omit<CharityPage, "items"> & { readonly items: readonly CatalogueCharity[] };
@@ -115,6 +124,14 @@ export const searchTable = async (
     return NO_MATCHES;
   }
 
+  const totals = new Map<string, number>();
+  /** Counts the names that have a word of each group, once in a search, because counting takes most of the time. */
+  const countFrequent = async (groups: WordGroups): Promise<number> => {
+    const key = JSON.stringify(groups);
+    const total = totals.get(key) ?? (await count({ by: "tiers", phrase, words: groups }));
+    totals.set(key, total);
+    return total;
+  };
   /**
    * Returns null if there are few matches, of which a search for parts may find more.
    * @param minimum of the matches, if it is known
@@ -124,20 +141,22 @@ export const searchTable = async (
     maximumWords: number,
     minimum: number,
   ): Promise<TablePage | null> => {
-    const match: NameMatch = { by: "tiers", phrase, words: frequentWords(groups, maximumWords) };
-    const totalItems = minimum > counted ? minimum : await count(match);
-    return totalItems > COUNTED_MATCHES
-      ? { ...(await listByTiers(match, totalItems)), totalIsExact: false }
-      : null;
+    const frequent = frequentWords(groups, maximumWords);
+    const totalItems = minimum > counted ? minimum : await countFrequent(frequent);
+    if (totalItems <= COUNTED_MATCHES) {
+      return null;
+    }
+    const listed = await listByTiers({ by: "tiers", phrase, words: frequent }, totalItems);
+    return { ...listed, totalIsExact: false };
   };
   /**
    * Lists few matches; of many, those with the frequent words if these are many too.
-   * @param hasAllOfFirstSet whether listFrequent finds at least the matches of the first set
+   * @param firstSet the words of the first set, if they are all that its names must have; listFrequent finds these names
    */
   const listFew = async (
     match: NameMatch,
     isComplete: boolean,
-    hasAllOfFirstSet: boolean,
+    firstSet: WordGroups | null,
     listFrequent: (minimum: number) => Promise<TablePage | null>,
   ): Promise<TablePage> => {
     throwIfAborted();
@@ -149,14 +168,17 @@ export const searchTable = async (
     if (totalItems <= COUNTED_MATCHES) {
       return { items: rows, totalItems, totalIsExact: isComplete };
     }
-    const minimum = hasAllOfFirstSet ? (rows[0]?.totalOfFirstSet ?? 0) : 0;
+    const minimum = (firstSet && rows[0]?.totalOfFirstSet) ?? 0;
+    if (minimum > 0) {
+      totals.set(JSON.stringify(firstSet), minimum);
+    }
     const many = (await listFrequent(minimum)) ?? (await listByTiers(match, totalItems));
     return { ...many, totalIsExact: false };
   };
   const listGroups = async (groups: readonly (readonly WordCount[])[]): Promise<TablePage> => {
     const listFrequent = (minimum: number): Promise<TablePage | null> =>
       listMany(groups, WORDS_OF_EACH_PART, minimum);
-    const many = estimateMatches(groups) > PROBABLY_MANY ? await listFrequent(0) : null;
+    const many = areProbablyMany(groups, WORDS_OF_EACH_PART) ? await listFrequent(0) : null;
     if (many !== null) {
       return many;
     }
@@ -172,7 +194,7 @@ export const searchTable = async (
     return listFew(
       { by: "sets", phrase, parts, sets },
       isComplete,
-      parts.length === 0,
+      parts.length === 0 ? (sets[0]?.groups ?? null) : null,
       listFrequent,
     );
   };
@@ -190,7 +212,7 @@ export const searchTable = async (
     wholeWords.every((counts) => sumCharities(counts) > COUNTED_MATCHES)
       ? listMany(wholeWords, 1, minimum)
       : null;
-  const many = estimateMatches(wholeWords) > PROBABLY_MANY ? await listWholeWords(0) : null;
+  const many = areProbablyMany(wholeWords, 1) ? await listWholeWords(0) : null;
   if (many !== null) {
     return many;
   }
@@ -199,7 +221,7 @@ export const searchTable = async (
   const wordsOfPart = words.length === 1 ? WORDS_OF_ONE_PART : WORDS_OF_EACH_PART;
   const listFrequent = async (minimum: number): Promise<TablePage | null> =>
     (await listWholeWords(minimum)) ?? (await listMany(frequent, wordsOfPart, minimum));
-  const manyParts = estimateMatches(frequent) > PROBABLY_MANY ? await listFrequent(0) : null;
+  const manyParts = areProbablyMany(frequent, wordsOfPart) ? await listFrequent(0) : null;
   if (manyParts !== null) {
     return manyParts;
   }
@@ -213,7 +235,9 @@ export const searchTable = async (
           isComplete,
           words.every((word) =>
             first.groups.some(([only, ...others]) => only === word && others.length === 0),
-          ),
+          )
+            ? frequentWords(wholeWords, 1)
+            : null,
           listFrequent,
         );
   };
@@ -239,7 +263,8 @@ export const searchTable = async (
   if (withCorrections.totalItems > 0) {
     return withCorrections;
   }
-  const withAllCorrections = await listCorrected(await correctAllTypos(db, words, known));
+  const allCorrected = await correctAllTypos(db, words, known);
+  const withAllCorrections = allCorrected === null ? NO_MATCHES : await listCorrected(allCorrected);
   if (withAllCorrections.totalItems > 0) {
     return withAllCorrections;
   }
