@@ -110,10 +110,13 @@ export const balanceEndpoint = ({
           readBody: async () => {
             const store = await getStore(db, accountId);
             const { page, last } = toPage(await listEntries(limit + 1), limit);
+            // What was written since the store was read is among the newest entries.
+            const newest = before === null ? page[0] : undefined;
+            const balanceCents = newest?.balanceCents ?? store.balanceCents;
             return {
               key_mode: KEY_MODES[mode],
-              balance_cents: isLive ? store.balanceCents : null,
-              low_balance: isLive && isBalanceLow(store),
+              balance_cents: isLive ? balanceCents : null,
+              low_balance: isLive && isBalanceLow({ ...store, balanceCents }),
               low_balance_threshold_cents: store.lowBalanceCents,
               prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
               entries: page.map(presentBalanceEntry),

@@ -1,12 +1,15 @@
 import type { QuerySqlToken } from "slonik";
+import { lockBalances } from "../../../db/stores/balances.ts";
 import { updateStore } from "../../../db/stores/stores.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { addToBalance } from "../../../services/stores/balance/addToBalance.ts";
 import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { topUpStore } from "../../../services/stores/balance/topUpStore.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { awaitBlocked } from "../../support/lockWaits.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
@@ -170,6 +173,39 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
   t.true((await get("/app/api/verify", store.live)).body["low_balance"]);
   t.true((await get("/app/api/balance", store.live)).body["low_balance"]);
 });
+
+// Serial, because the writes of other tests would wait for the table as well.
+test.serial(
+  "the balance is that of the newest entry, also if it changes while both are read",
+  async (t) => {
+    const { db, owner } = t.context;
+    const { get } = await startStoreApi(t, { db });
+    const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 600 });
+
+    const isLocked = Promise.withResolvers<void>();
+    const topUp = owner.transaction(async (transaction) => {
+      const [balance] = await lockBalances(transaction, [store.id]);
+      await transaction.query(sql.typeAlias("void")`LOCK TABLE balance_entry`);
+      isLocked.resolve();
+      await awaitBlocked(transaction);
+      if (balance) {
+        const entry = {
+          kind: "topup",
+          amountCents: 200,
+          reference: "invoice-1",
+          note: "",
+        } as const;
+        await addToBalance(transaction, balance, entry, new Date());
+      }
+    });
+    await isLocked.promise;
+    const { body } = await get("/app/api/balance", store.live);
+    await topUp;
+
+    t.like(body, { balance_cents: 700, low_balance: false });
+    t.is(rowsIn(body, "entries")[0]?.["balance_cents"], 700);
+  },
+);
 
 test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;
