@@ -39,7 +39,8 @@ export const beginAttempts = (
     SET
       state = 'sending',
       attempts = attempts + 1,
-      first_attempt_at = coalesce(first_attempt_at, ${lease.now.toISOString()}),
+      -- After the first one by a fast clock, an identifier would be trusted for longer than the processor knows it.
+      first_attempt_at = least(first_attempt_at, ${lease.now.toISOString()}),
       -- The lease expired before it was released, so the outcome of that attempt was never recorded.
       outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
       leased_until = ${lease.until.toISOString()},

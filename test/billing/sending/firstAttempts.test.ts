@@ -1,14 +1,16 @@
 import { lockCallRate, recordReservation } from "../../../db/billing/sending/callRate.ts";
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";
+import { decideNextStep } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/billing/usage.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { runSender, setUpShards } from "./shardSetup.ts";
+import { runSender, sealAll, setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
@@ -154,5 +156,41 @@ test.serial(
       organizations.map(({ billed }) => billed()),
       [2, 2, 2],
     );
+  },
+);
+
+test.serial(
+  "after a first attempt by a fast clock, an identifier is trusted no longer than from the next attempt on",
+  async (t) => {
+    const setup = await setUpShards(t, 1);
+    const { deps, pass, reportAll } = setup;
+    await setup.organizations[0]?.register(4);
+    pass(5);
+    const [sealed] = await sealAll(setup);
+    const id = sealed?.id ?? 0n;
+    const begin = async (aheadMs: number) => {
+      const now = new Date(deps.clock.now().getTime() + aheadMs);
+      const lease = { now, until: new Date(now.getTime() + 15_000) };
+      const [attempt] = await beginAttempts(deps.db, [id], lease);
+      return attempt;
+    };
+    const delayed = {
+      id,
+      reason: "no response",
+      outcomeUnknown: true,
+      newKey: false,
+      inDoubtSince: null,
+      retryAt: null,
+    };
+    await begin(5 * 3_600_000);
+    await recordDelays(deps.db, [{ ...delayed, attempts: 1 }]);
+
+    const next = await begin(0);
+
+    t.deepEqual(next?.firstAttemptAt, deps.clock.now());
+    pass(21 * 3600);
+    t.is(next && decideNextStep(next, null, deps.clock.now()).kind, "check");
+    await recordDelays(deps.db, [{ ...delayed, attempts: 2 }]);
+    await reportAll();
   },
 );
