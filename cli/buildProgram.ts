@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { Command } from "commander";
+import { Command, Help } from "commander";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
@@ -29,6 +29,10 @@ const readVersion = (): string => {
     ? String(manifest.version)
     : "unknown";
 };
+
+/** Commander marks required arguments only. */
+const optionDescription: Help["optionDescription"] = (option) =>
+  `${new Help().optionDescription(option)}${option.mandatory ? " (required)" : ""}`;
 
 type AddCommands = (program: Command, context: Context) => void;
 
@@ -92,6 +96,7 @@ export const buildProgram = async (
     .version(readVersion(), "-V, --version", "show the version")
     .helpOption("-h, --help", "show help")
     .helpCommand(...HELP_COMMAND)
+    .configureHelp({ optionDescription })
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),

@@ -50,7 +50,7 @@ const EXIT_CODE_OF = {
   test_quota_reached: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 
-/** Codes of Node and PostgreSQL for a server that cannot be reached. */
+/** Codes of Node and PostgreSQL for a server that cannot be reached, or that lets nobody in. */
 const UNREACHABLE_CODES = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -59,11 +59,14 @@ const UNREACHABLE_CODES = new Set([
   "ENOTFOUND",
   "EAI_AGAIN",
   "ETIMEDOUT",
+  "28000",
+  "28P01",
+  "3D000",
   "57P01",
   "57P03",
 ]);
 
-const isUnreachable = (error: Error): boolean =>
+export const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
   error instanceof ConnectionError ||
   error instanceof BackendTerminatedError ||

@@ -17,6 +17,20 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
   return DATABASE_URL;
 };
 
+/** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
+export const unusableDatabaseError = (
+  databaseUrl: string,
+  setting: "DATABASE_URL" | "DATABASE_OWNER_URL",
+  error: Error,
+): StartupError => {
+  // If a host has several addresses that all refuse, Node's error has no message.
+  const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
+  return new StartupError(
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.`,
+    { cause: error },
+  );
+};
+
 /**
  * Opens the main pool.
  * @param interceptors see what every statement does
@@ -35,12 +49,7 @@ export const openDatabase = async (
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
     }
-    // If a host has several addresses that all refuse, Node's error has no message.
-    const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
-    throw new StartupError(
-      `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check DATABASE_URL.`,
-      { cause: error },
-    );
+    throw unusableDatabaseError(databaseUrl, "DATABASE_URL", error);
   }
 };
 

@@ -1,7 +1,9 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/migrate.ts";
+import { unusableDatabaseError } from "../../program/openDatabase.ts";
 import type { Context } from "../context.ts";
+import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
@@ -21,6 +23,11 @@ export const addMigrateCommand = (program: Command, { io, connections }: Context
       const { applied } = await migrate(ownerUrl, roles, {
         migrator: actorOf(operator),
         onWait: (message) => say(io, message),
+      }).catch((error: unknown) => {
+        const setting = ownerUrl === roles.appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
+        throw error instanceof Error && isUnreachable(error)
+          ? unusableDatabaseError(ownerUrl, setting, error)
+          : error;
       });
       if (json) {
         printJson(io, { applied });

@@ -60,6 +60,12 @@ test("impact help shows the help of a command, and of all", async (t) => {
   t.true(program.commands.every((command) => ofAll.includes(`\n  ${command.name()} `)));
 });
 
+test("the help of a command marks its required options", async (t) => {
+  const { stdout } = await runImpact(["statement", "--help"]);
+  t.regex(stdout, /--org <id> .*\(required\)$/mu);
+  t.notRegex(stdout, /--csv .*required/u);
+});
+
 test("the help lists the exit codes", async (t) => {
   const { stdout } = await runImpact(["--help"]);
   t.regex(stdout, /Exit codes:\n {2}0 {2}success/u);
@@ -139,14 +145,30 @@ test("without a running service every command that needs it says what to start",
   }
 });
 
-test("an unreachable database is reported in one sentence without its password", async (t) => {
-  const { exitCode, stderr } = await runImpact(["org", "list"], {
-    env: { DATABASE_URL: "postgres://impact:hunter2@127.0.0.1:1/impact" },
-  });
-  t.is(exitCode, 4);
-  t.regex(stderr, /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u);
-  t.false(stderr.includes("hunter2"));
-  t.false(stderr.includes("    at "));
+test("an unusable database is reported with its setting in one sentence without its password", async (t) => {
+  const url = "postgres://impact:hunter2@127.0.0.1:1/impact";
+  const other = new URL(t.context.databaseUrl);
+  other.pathname = "/absent";
+  for (const [args, setting, value, reason] of [
+    [
+      ["org", "list"],
+      "DATABASE_URL",
+      url,
+      /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u,
+    ],
+    [["migrate"], "DATABASE_URL", url, /127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED/u],
+    [["org", "list"], "DATABASE_URL", other.href, /absent cannot be used: .* does not exist/u],
+    [["migrate"], "DATABASE_OWNER_URL", other.href, /absent cannot be used: .* does not exist/u],
+  ] as const) {
+    const { exitCode, stderr } = await runImpact([...args], {
+      env: { DATABASE_URL: url, [setting]: value },
+    });
+    t.is(exitCode, 4);
+    t.regex(stderr, reason);
+    t.true(stderr.endsWith(`. Check ${setting}.\n`), stderr);
+    t.false(stderr.includes("hunter2"));
+    t.false(stderr.includes("    at "));
+  }
 });
 
 test("an unreachable Temporal is reported in one sentence", async (t) => {
