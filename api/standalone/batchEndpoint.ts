@@ -185,6 +185,18 @@ export const batchEndpoint = <
     }
   };
 
+  /** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
+  const readBodies = async (
+    caller: Caller,
+    done: readonly Done[],
+  ): Promise<readonly z.output<Result>[]> => {
+    try {
+      return await present(caller, done);
+    } catch (cause) {
+      throw new Error("The batch is recorded, but its results cannot be read.", { cause });
+    }
+  };
+
   /** Yields the response. It starts with the first results, so that an error until then is an error response. */
   async function* presentOutcomes(
     caller: Caller,
@@ -195,7 +207,7 @@ export const batchEndpoint = <
     for (let start = 0; start < outcomes.length; start += PRESENTED_ITEMS) {
       const part = outcomes.slice(start, start + PRESENTED_ITEMS);
       const done = part.filter((outcome): outcome is Done => !(outcome instanceof DomainError));
-      const bodies = (await present(caller, done)).values();
+      const bodies = (await readBodies(caller, done)).values();
       const results = part.map((outcome) =>
         outcome instanceof DomainError
           ? {

@@ -1,8 +1,11 @@
 import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { UnavailableError } from "../../domain/errors.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { openTestCopies, testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestGuard, createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
@@ -51,4 +54,51 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
 
   t.is(status, 503);
   t.is(headers.get("Retry-After"), "1");
+});
+
+test("a batch that is recorded is no 503, although its results cannot be read", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const relay = await startRelay(t, databaseUrl);
+  const interrupted = await openPool(relay.url);
+  t.teardown(() => interrupted.end());
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  await writer.register({
+    accountId: id,
+    mode: "live",
+    kind: "tree",
+    count: 2,
+    fractionalCount: 0,
+    idempotencyKey: "order-1",
+    attribution: "",
+    metadata: {},
+  });
+  const { call, logged } = await startStandaloneApi(t, {
+    db: interrupted,
+    copies: await openTestCopies(t, db),
+    guard: createTestGuard(t, { db, clock: systemClock }),
+    writer: {
+      ...writer,
+      registerTogether: async (owner, entries) => {
+        const written = await writer.registerTogether(owner, entries);
+        relay.cut();
+        await eventually(async () => {
+          const error = await readAccountSums(interrupted, id).catch((cause: unknown) => cause);
+          return error instanceof UnavailableError;
+        });
+        return written;
+      },
+    },
+  });
+
+  const { status, headers, body } = await call("POST", "/plant/trees/batch", {
+    key,
+    body: { items: [{ count: 2, idempotency_key: "order-1" }, { count: 3 }] },
+  });
+
+  t.is(status, 500);
+  t.is(headers.get("Retry-After"), null);
+  t.deepEqual(body, { error: "internal server error" });
+  t.is((await readAccountSums(db, id)).total, 5n);
+  t.true(JSON.stringify(logged()).includes("ECONNREFUSED"));
 });
