@@ -86,6 +86,9 @@ const recordError = (span: Span, error: unknown): void => {
   span.setAttribute("error.type", error instanceof Error ? error.constructor.name : typeof error);
 };
 
+const reportLoss: Tracing["reportLoss"] = (error) =>
+  diag.warn(`a trace ends early: ${error instanceof Error ? error.message : String(error)}`);
+
 /** Starts the SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. */
 export const openTelemetry = (config: Config, program: string): RunningTracing => {
   const provider = new TracerProvider({
@@ -144,8 +147,7 @@ export const openTelemetry = (config: Config, program: string): RunningTracing =
         : null;
     },
     link: (span) => trace.getActiveSpan()?.addLinks(linksOf([span])),
-    reportLoss: (error) =>
-      diag.warn(`a trace ends early: ${error instanceof Error ? error.message : String(error)}`),
+    reportLoss,
     logFields: () => {
       const active = trace.getActiveSpan()?.spanContext();
       return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
@@ -167,7 +169,7 @@ export const openTelemetry = (config: Config, program: string): RunningTracing =
     stop: async () => {
       const timeout = Promise.withResolvers<void>();
       const timer = setTimeout(timeout.resolve, SHUTDOWN_TIMEOUT_MS);
-      await Promise.race([provider.shutdown(), timeout.promise]);
+      await Promise.race([provider.shutdown().catch(reportLoss), timeout.promise]);
       clearTimeout(timer);
     },
   };

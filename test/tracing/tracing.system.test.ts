@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
@@ -48,9 +49,10 @@ const deploy = async (
     OTEL_BSP_SCHEDULE_DELAY: "50",
     ...settings,
   };
-  const { urls } = await startProgram(t, "api/main.ts", environment);
+  const { urls, process: api } = await startProgram(t, "api/main.ts", environment);
   return {
     ...collector,
+    api,
     organization,
     key: organization.apiKeyProd,
     startWorker: () => startProgram(t, "worker/main.ts", environment),
@@ -320,4 +322,17 @@ test.serial("requests do not wait for a collector that does not respond", async 
   });
 
   t.is((await post("/plant/trees", { count: 1 })).status, 200);
+});
+
+test.serial("a collector that refuses the last spans does not make the API fail", async (t) => {
+  const { url } = await startCollector(t);
+  const { api, post } = await deploy(t, {
+    OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/unknown`,
+    OTEL_BSP_SCHEDULE_DELAY: "600000",
+  });
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
+
+  api.kill("SIGTERM");
+
+  t.deepEqual(await once(api, "exit"), [0, null]);
 });
