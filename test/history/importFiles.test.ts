@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { readFile, stat, symlink } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
 import { z } from "zod";
 import { systemClock } from "../../domain/clock.ts";
@@ -206,6 +206,37 @@ test("rejected lines are in the file with number, outcome, reason and text, read
     reason: "not valid JSON",
     text: "{",
   });
+});
+
+test("an import whose file of rejected lines cannot be written ends with a sentence", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const many = Array.from({ length: 300 }, () =>
+    lineOf({ count: 0, attribution: "x".repeat(200) }),
+  );
+  const stopped = await importText(linesOf(...many, lineOf({ id: "1" })), "--rejects", "/dev/full");
+  t.is(stopped.exitCode, 1);
+  t.regex(stopped.stderr, /^The import stopped\./mu);
+  t.regex(stopped.stderr, /^\{"error":"\/dev\/full cannot be written: ENOSPC.*"exit_code":1\}$/mu);
+  t.like(await readAccountSums(db, id), { registrations: 0 });
+
+  // Few lines are written only when the import has ended.
+  const ended = await importText(linesOf("{", lineOf({ id: "1" })), "--rejects", "/dev/full");
+  t.is(ended.exitCode, 1);
+  t.like(summaryOf(ended), { new: 1, bad: 1 });
+  t.regex(ended.stderr, /\/dev\/full cannot be written: ENOSPC/u);
+});
+
+test("an imported file is not overwritten with its rejected lines", async (t) => {
+  const { id, impact } = await setUpImport(t);
+  const text = linesOf("{", lineOf({ id: "1" }));
+  const path = await writeTestFile(t, "mended.ndjson", text);
+  const link = `${path}.link`;
+  await symlink(path, link);
+  const run = await impact("import", "history", path, "--org", id, "--rejects", link);
+  t.is(run.exitCode, 2);
+  t.regex(run.stderr, /\.link is imported, and --rejects would overwrite it\./u);
+  t.is(await readFile(path, "utf8"), text);
 });
 
 test("a dry run reports what an import would do and changes nothing", async (t) => {

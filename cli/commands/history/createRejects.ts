@@ -1,5 +1,8 @@
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
+import type { WriteStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { finished } from "node:stream/promises";
 import type { Rejection } from "../../../services/history/importLine.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -15,29 +18,85 @@ export type Rejects = {
   readonly end: () => Promise<void>;
 };
 
+const unwritableError = (path: string, exitCode: number, error: unknown): CommandError =>
+  new CommandError(exitCode, `${path} cannot be written: ${describeError(error)}.`, {
+    cause: error,
+  });
+
+const isSameFile = async (path: string, other: string): Promise<boolean> => {
+  const [file, otherFile] = await Promise.all(
+    [path, other].map((each) => stat(each).catch(() => null)),
+  );
+  return file?.isFile() === true && file.dev === otherFile?.dev && file.ino === otherFile.ino;
+};
+
 /** Opens a file for what was rejected. It holds customers' data, so only its owner may read it. */
-const openFile = async (path: string) => {
+const openFile = async (path: string, inputs: readonly string[]): Promise<WriteStream> => {
+  for (const input of inputs) {
+    if (await isSameFile(path, input)) {
+      throw new CommandError(
+        EXIT.usage,
+        `${path} is imported, and --rejects would overwrite it. Choose another file for --rejects.`,
+      );
+    }
+  }
   const file = createWriteStream(path, { mode: 0o600 });
   try {
     await once(file, "open");
   } catch (error) {
-    throw new CommandError(EXIT.usage, `${path} cannot be written: ${describeError(error)}.`, {
-      cause: error,
-    });
+    throw unwritableError(path, EXIT.usage, error);
   }
   return file;
+};
+
+type RejectsFile = {
+  readonly write: (line: string) => Promise<void>;
+  readonly end: () => Promise<void>;
+};
+
+/** @throws CommandError from each function if the file cannot be written, such as when the disk is full */
+const openRejectsFile = async (path: string, inputs: readonly string[]): Promise<RejectsFile> => {
+  const file = await openFile(path, inputs);
+  let failure: Error | null = null;
+  // A write fails after `write` has returned.
+  file.on("error", (error) => {
+    failure = error;
+  });
+  const requireWritten = async (written: Promise<unknown>): Promise<void> => {
+    try {
+      await written;
+    } catch (error) {
+      throw unwritableError(path, EXIT.failed, error);
+    }
+  };
+  return {
+    write: async (line) => {
+      if (failure !== null) {
+        throw unwritableError(path, EXIT.failed, failure);
+      }
+      if (!file.write(line)) {
+        await requireWritten(once(file, "drain"));
+      }
+    },
+    end: () => {
+      file.end();
+      return requireWritten(finished(file));
+    },
+  };
 };
 
 /**
  * Reports rejected lines: the first ones as messages, all of them in a file, if there is one. Each line of the file is a
  * JSON object; its `text` is the rejected line, to be mended and imported.
+ * @param inputs the imported files, none of which is overwritten
  */
 export const createRejects = async (
   io: Io,
   path: string | undefined,
+  inputs: readonly string[],
   beforeMessage: () => void,
 ): Promise<Rejects> => {
-  const file = path === undefined ? null : await openFile(path);
+  const file = path === undefined ? null : await openRejectsFile(path, inputs);
   let rejected = 0;
   return {
     add: async ({ line, outcome, reason }) => {
@@ -58,18 +117,10 @@ export const createRejects = async (
         );
       }
       const { file: name, number, text } = line;
-      if (
-        file &&
-        !file.write(`${JSON.stringify({ file: name, line: number, outcome, reason, text })}\n`)
-      ) {
-        await once(file, "drain");
-      }
+      await file?.write(`${JSON.stringify({ file: name, line: number, outcome, reason, text })}\n`);
     },
     end: async () => {
-      if (file) {
-        file.end();
-        await once(file, "close");
-      }
+      await file?.end();
     },
   };
 };

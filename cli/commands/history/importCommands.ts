@@ -102,6 +102,8 @@ const runImport = async (
   const history = await openHistory(context, paths, options);
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
+  const bar = createProgressBar(io);
+  const rejects = await createRejects(io, options.rejects, paths, bar.clear);
   if (!isDryRun) {
     await recordAction(
       db,
@@ -115,8 +117,6 @@ const runImport = async (
     );
   }
   const pace = await context.connections.pace();
-  const bar = createProgressBar(io);
-  const rejects = await createRejects(io, options.rejects, bar.clear);
   const startedAtMs = performance.now();
   const importing = importHistory(
     { db, clock, actor, pace },
@@ -141,19 +141,20 @@ const runImport = async (
   );
   const summary = await importing.catch(async (error: unknown) => {
     bar.clear();
-    await rejects.end();
+    // The first error is the reason.
+    await rejects.end().catch(() => undefined);
     if (!isDryRun) {
       say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
     }
     throw error;
   });
   bar.clear();
-  await rejects.end();
   if (json) {
     printJson(io, presentSummary(summary, isDryRun));
   } else {
     printSummary(context, summary, isDryRun);
   }
+  await rejects.end();
   const conflicts = LINE_KINDS.reduce((sum, kind) => sum + summary.kinds[kind].conflict, 0);
   if (conflicts + summary.bad > 0) {
     throw new CommandError(
