@@ -42,18 +42,24 @@ const writeRecords = (folder: string, processes: readonly ManagedProcess[]): voi
   renameSync(`${file}.new`, file);
 };
 
+/**
+ * Returns the processes of an earlier supervisor. A list that is damaged, as after a power failure, counts as none: no
+ * process survives that, and what may run nevertheless is found by its pid file or its port.
+ */
+const readRecords = (folder: string): z.output<typeof records> => {
+  try {
+    return records.parse(JSON.parse(readFileSync(recordFile(folder), "utf8")));
+  } catch {
+    return [];
+  }
+};
+
 /** Stops the processes that an earlier supervisor of this folder left running when it was killed. */
 export const stopLeftovers = async (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Promise<void> => {
-  let text: string;
-  try {
-    text = readFileSync(recordFile(folder), "utf8");
-  } catch {
-    return;
-  }
-  const leftovers = records.parse(JSON.parse(text)).filter(isRunning);
+  const leftovers = readRecords(folder).filter(isRunning);
   for (const { name, stopSignals, ...identity } of leftovers.toReversed()) {
     onProgress(`Stopping ${name} (process ${identity.pid}), left running by an earlier start …`);
     await stopProcess(identity, stopSignals);

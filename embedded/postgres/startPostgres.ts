@@ -106,12 +106,12 @@ const makeFolder = async (folder: string, user: ServerUser | null): Promise<void
 /** Returns the password, which is stored beside the data and readable only for the server's user. */
 const readPassword = async (folder: string, user: ServerUser | null): Promise<string> => {
   const file = join(folder, "password");
-  const existing = await readFile(file, "utf8").catch(() => null);
-  if (existing !== null) {
-    return existing;
+  const existing = await readFile(file, "utf8").catch(() => "");
+  // A first start that was interrupted, or found the disk full, leaves an empty file, or one that is still root's.
+  const password = existing === "" ? randomBytes(24).toString("base64url") : existing;
+  if (existing === "") {
+    await writeFile(file, password, { mode: 0o600, flush: true });
   }
-  const password = randomBytes(24).toString("base64url");
-  await writeFile(file, password, { mode: 0o600, flush: true });
   if (user !== null) {
     await chown(file, user.uid, user.gid);
   }

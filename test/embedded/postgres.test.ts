@@ -10,7 +10,7 @@ import { StartupError } from "../../program/startupError.ts";
 import { parseConfig } from "../../config/config.ts";
 import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
-import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-postgres-"));
@@ -79,6 +79,22 @@ test("an error of the embedded database names its log", async (t) => {
     instanceOf: StartupError,
     message: /ECONNREFUSED.*\nIts log is \S+postgres\.log\.$/u,
   });
+});
+
+test("a start completes what an interrupted first start left", async (t) => {
+  const folder = await makeFolder(t);
+  await writeFile(join(folder, "processes.json"), "");
+  await writeFile(join(folder, "password"), "", { mode: 0o600 });
+  await stopLeftovers(folder, t.log);
+  const { url } = await start(t, folder, true);
+  t.deepEqual(await query(url, "SELECT 1"), [1]);
+});
+
+test("a killed first start whose password is still root's is completed", async (t) => {
+  const folder = await makeFolder(t);
+  await writeFile(join(folder, "password"), "x".repeat(32), { mode: 0o600 });
+  const { url } = await start(t, folder, true);
+  t.is(new URL(url).password, "x".repeat(32));
 });
 
 test("writes are durable by default, and connecting requires the password", async (t) => {
