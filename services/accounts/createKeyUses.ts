@@ -41,7 +41,10 @@ export const createKeyUses = ({
     }
     const now = clock.now();
     const stored = pending;
+    const hadFirstUse = hasFirstUse;
+    // Before the statement: uses are noted while it runs.
     pending = new Map();
+    hasFirstUse = false;
     try {
       await db.transaction(async (transaction) => {
         for (const { id, accountId, isFirst } of await updateLastUses(transaction, stored)) {
@@ -53,10 +56,10 @@ export const createKeyUses = ({
       });
     } catch (error) {
       pending = new Map([...stored, ...pending]);
+      hasFirstUse ||= hadFirstUse;
       onError(error);
       return;
     }
-    hasFirstUse = false;
     storedHourMs = startOfHour(now).getTime();
   };
 

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listApiKeys } from "../../db/accounts/apiKeys.ts";
 import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
@@ -10,6 +11,7 @@ import { recordExpiredKeys } from "../../services/accounts/recordExpiredKeys.ts"
 import { revokeKey } from "../../services/accounts/revokeKey.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -105,6 +107,38 @@ test("a process stores later uses once an hour, first uses at the next check, an
   await authenticate(one.apiKeyProd);
   await stop();
   t.deepEqual(await lastUses(), [10, 9, 9]);
+});
+
+test("a first use is stored at the next check if another one is being stored", async (t) => {
+  const { db } = t.context;
+  const one = await createTestOrganization(db);
+  const other = await createTestOrganization(db);
+  const { authenticate, storeDue } = startProcess(db, createMovableClock("2027-01-01T08:00:00Z"));
+  await authenticate(one.apiKeyProd);
+
+  const locked = Promise.withResolvers<void>();
+  const isStoring = Promise.withResolvers<void>();
+  const noted = Promise.withResolvers<void>();
+  const holding = db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM api_key WHERE account_id = ${one.id} FOR UPDATE
+    `);
+    locked.resolve();
+    await awaitBlocked(transaction);
+    isStoring.resolve();
+    await noted.promise;
+  });
+  await locked.promise;
+  const storing = storeDue();
+  await isStoring.promise;
+  await authenticate(other.apiKeyProd);
+  noted.resolve();
+  await holding;
+  await storing;
+  await storeDue();
+
+  t.is((await entriesOf(db, one.id, "key.first_use")).length, 1);
+  t.is((await entriesOf(db, other.id, "key.first_use")).length, 1);
 });
 
 test("an expired key is not used", async (t) => {
