@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
@@ -75,7 +75,7 @@ test("a store's lists are the API's files, byte for byte", async (t) => {
   }
 });
 
-test("a file is written whole, and an existing one is left alone", async (t) => {
+test("a file is written whole for its owner only, and an existing one is left alone", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
@@ -90,12 +90,20 @@ test("a file is written whole, and an existing one is left alone", async (t) => 
   t.is(first.stderr, `Exported 30 rows to ${file}.\n`);
   const written = await readFile(file, "utf8");
   t.is(written.split("\r\n").length, 32);
+  t.is((await stat(file)).mode & 0o777, 0o600);
 
   const second = await run("trees", "--org", id, "--output", file);
   t.is(second.exitCode, 1);
   t.is(second.stderr, `impact: ${file} exists. Remove it, or choose another --output.\n`);
   t.is(await readFile(file, "utf8"), written);
   t.deepEqual(await readdir(folder), ["trees.csv"]);
+
+  const other = join(folder, "bottles.csv");
+  await writeFile(`${other}.part`, "of another export");
+  const third = await run("bottles", "--org", id, "--output", other);
+  t.is(third.exitCode, 1);
+  t.regex(third.stderr, /bottles\.csv\.part exists: another export is writing it/u);
+  t.is(await readFile(`${other}.part`, "utf8"), "of another export");
 });
 
 test("the range and the mode select rows", async (t) => {

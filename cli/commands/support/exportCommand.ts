@@ -1,6 +1,6 @@
 import { once } from "node:events";
-import { createWriteStream } from "node:fs";
-import { rename, rm, stat } from "node:fs/promises";
+import { open, rename, rm, stat } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { Argument, Option } from "commander";
@@ -185,14 +185,33 @@ const writeToStdout = async ({ stdout }: Io, chunks: AsyncIterable<Buffer>): Pro
   }
 };
 
-/** Writes a file under another name first, so that an incomplete one is never taken for the export. */
+const createFile = async (path: string): Promise<FileHandle> => {
+  try {
+    return await open(path, "wx", 0o600);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) {
+      throw error;
+    }
+    throw new CommandError(
+      EXIT.failed,
+      `${path} exists: another export is writing it, or was interrupted. Remove it, or choose another --output.`,
+      { cause: error },
+    );
+  }
+};
+
+/**
+ * Writes a file under another name first, so that an incomplete one is never taken for the export. It may hold customers'
+ * data, so only its owner may read it.
+ */
 const writeToFile = async (path: string, chunks: AsyncIterable<Buffer>): Promise<void> => {
   if (await stat(path).catch(() => null)) {
     throw new CommandError(EXIT.failed, `${path} exists. Remove it, or choose another --output.`);
   }
   const partial = `${path}.part`;
+  const file = await createFile(partial);
   try {
-    await pipeline(chunks, createWriteStream(partial));
+    await pipeline(chunks, file.createWriteStream());
     await rename(partial, path);
   } catch (error) {
     await rm(partial, { force: true });
