@@ -30,6 +30,8 @@ export const withImportRun = async <Result>(
     await deleteImportRun(db, id);
     return result;
   } catch (error) {
+    // Otherwise its rows would wait for a run a week later. The error of the run is the one to report.
+    await deleteImportRun(db, id).catch(() => undefined);
     throw isRunLost(error)
       ? new OutageError("the database was restarted in between; run the command again", {
           cause: error,

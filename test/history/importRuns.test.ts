@@ -125,6 +125,15 @@ test.serial(
   },
 );
 
+test.serial("an import that fails forgets what it has read", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const message = "the file cannot be read";
+  const source = interrupted([lineOf(1)], () => Promise.reject(new Error(message)), []);
+  await t.throwsAsync(importFrom(db, accountId, source), { message });
+  t.deepEqual(await listRuns(db), []);
+});
+
 test.serial("what killed imports have left is deleted after a week", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
