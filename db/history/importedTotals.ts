@@ -137,22 +137,28 @@ export const listCounterDifferences = (
   { accountId, mode }: AccountMode,
 ): Promise<readonly CounterDifference[]> =>
   connection.any(sql.type(counterRow)`
-    WITH recorded AS (
-      SELECT kind AS counter, period, sum(count - refunded_count) AS quantity
+    -- Months first, and texts for them alone: an account may have tens of millions of records.
+    WITH monthly AS (
+      SELECT
+        kind AS counter,
+        date_trunc('month', created_at AT TIME ZONE 'UTC') AS month,
+        sum(count - refunded_count) AS quantity
       FROM registration
-      CROSS JOIN LATERAL (
-        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
-      ) AS span (period)
       WHERE account_id = ${accountId} AND mode = ${mode}
       GROUP BY 1, 2
       UNION ALL
-      SELECT 'donation cents', period, coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NULL), 0)
+      SELECT
+        'donation cents',
+        date_trunc('month', created_at AT TIME ZONE 'UTC'),
+        coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NULL), 0)
       FROM donation
-      CROSS JOIN LATERAL (
-        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
-      ) AS span (period)
       WHERE account_id = ${accountId} AND mode = ${mode}
       GROUP BY 1, 2
+    ),
+    recorded AS (
+      SELECT counter, coalesce(to_char(month, 'YYYY-MM'), 'all') AS period, sum(quantity) AS quantity
+      FROM monthly
+      GROUP BY GROUPING SETS ((counter, month), (counter))
     ),
     counted AS (
       SELECT kind AS counter, period, total AS quantity
