@@ -36,7 +36,8 @@ standard input. The fields are those of the API's lists, and kind:
                  unit_price_cents (what a reversal returns to the balance)
   balance_entry  of a store's ledger, oldest first: id, entry_kind (topup, adjustment,
                  tree, bottle, donation, refund), amount_cents (negative for what was
-                 spent), balance_cents, quantity, reference, note
+                 spent), balance_cents, quantity, reference, and the note of a topup or
+                 adjustment
 In CSV, metadata is a JSON object and an empty cell is a field that is not given.
 
 A record keeps its id, which may be any text of at most 64 characters, and its

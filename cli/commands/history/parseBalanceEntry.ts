@@ -6,6 +6,7 @@ import { findAmountProblem } from "../../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import { importedId } from "../../../domain/recordIds.ts";
 import { BALANCE_ENTRY_KINDS } from "../../../domain/stores/stores.ts";
+import type { BalanceEntryKind } from "../../../domain/stores/stores.ts";
 import { createdAt } from "./createdAt.ts";
 
 const CENTS_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
@@ -23,6 +24,12 @@ const balanceLine = z.strictObject({
   note: text(500).default(""),
   created_at: createdAt(),
 });
+
+/**
+ * The kinds whose notes operators write. Notes of other kinds may name customers, as reasons of refunds do, and an erasure
+ * could not find them: an imported entry does not say to which record it belongs.
+ */
+const NOTED: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"]);
 
 /** The fields of a line, to name the columns of a CSV file. */
 export const BALANCE_FIELDS: readonly string[] = Object.keys(balanceLine.shape);
@@ -58,7 +65,7 @@ export const parseBalanceEntry = (
       balanceCents: line.balance_cents ?? null,
       quantity: line.quantity ?? null,
       reference: line.reference,
-      note: line.note,
+      note: NOTED.has(line.entry_kind) ? line.note : "",
       createdAt: line.created_at,
     },
   };
