@@ -207,6 +207,34 @@ test("an attempt without a response ends after its time, and is repeated", async
   t.is(error.message, "no complete response within 50 ms");
 });
 
+test("times that a timer cannot wait and impossible numbers of retries are refused, and nothing is sent", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, []);
+  const time = /: must be milliseconds, greater than 0 and at most 2147483647$/u;
+  const retries = "maxRetries: must be a number of at least 0";
+  const isRefused = async (call: () => Promise<unknown>, message: string | RegExp) => {
+    await t.throwsAsync(call, { name: "ImpactError", message });
+  };
+
+  for (const ms of [0, -1, Number.NaN, Infinity, 2 ** 31]) {
+    await isRefused(() => impact.registerTrees({ count: 1 }, { timeoutMs: ms }), time);
+    await isRefused(() => impact.listTrees({}, { timeoutMs: ms }).csv().next(), time);
+    await isRefused(() => impact.followEvents({}, { pollIntervalMs: ms }).next(), time);
+    t.throws(() => createImpactClient({ baseUrl: "http://127.0.0.1:1", timeoutMs: ms }), {
+      message: time,
+    });
+  }
+  for (const maxRetries of [-1, Number.NaN]) {
+    await isRefused(() => impact.registerTrees({ count: 1 }, { maxRetries }), retries);
+    t.throws(() => createImpactClient({ baseUrl: "http://127.0.0.1:1", maxRetries }), {
+      message: retries,
+    });
+  }
+
+  t.deepEqual(seen, []);
+  await impact.registerTrees({ count: 1 }, { timeoutMs: 2 ** 31 - 1, maxRetries: Infinity });
+  t.is(seen.length, 1);
+});
+
 test("the caller's signal ends an attempt and the wait before the next one, with its own reason", async (t) => {
   const { impact, seen } = await startBehindProxy(t, [
     "silence",

@@ -5,7 +5,13 @@ import {
   ImpactError,
   ImpactTimeoutError,
 } from "./errors.ts";
-import { keyHeader, parseBaseUrl, queryString } from "./parseOptions.ts";
+import {
+  checkDuration,
+  checkRetries,
+  keyHeader,
+  parseBaseUrl,
+  queryString,
+} from "./parseOptions.ts";
 import {
   backoffMs,
   isRetryableStatus,
@@ -137,6 +143,8 @@ export const createTransport = (
   authentication: Readonly<Record<string, string>> | null,
 ): Transport => {
   const baseUrl = parseBaseUrl(givenUrl);
+  checkDuration("timeoutMs", ownTimeoutMs);
+  checkRetries(ownRetries);
   const fetchNow: typeof fetch = (input, init) => (ownFetch ?? globalThis.fetch)(input, init);
 
   const initOf = (
@@ -179,6 +187,8 @@ export const createTransport = (
     { signal, timeoutMs = ownTimeoutMs, maxRetries = ownRetries, onResponse }: CallOptions,
     read: (opened: Opened) => Promise<Result>,
   ): Promise<Result> => {
+    checkDuration("timeoutMs", timeoutMs);
+    checkRetries(maxRetries);
     const requestId = crypto.randomUUID();
     const idempotencyKey = request.idempotencyKey ?? null;
     const isRepeatable = request.method === "GET" || idempotencyKey !== null;

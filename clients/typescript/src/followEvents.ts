@@ -1,5 +1,5 @@
 import type { CallOptions } from "./createTransport.ts";
-import { ImpactError } from "./errors.ts";
+import { checkDuration } from "./parseOptions.ts";
 import { wait } from "./startDeadline.ts";
 
 export type FollowOptions = CallOptions & {
@@ -20,9 +20,7 @@ export async function* followEvents<Query extends FeedQuery, Event extends { rea
   query: Query | undefined,
   { pollIntervalMs = DEFAULT_POLL_INTERVAL_MS, ...options }: FollowOptions = {},
 ): AsyncGenerator<Event, void, void> {
-  if (!(pollIntervalMs > 0)) {
-    throw new ImpactError("pollIntervalMs: must be greater than 0");
-  }
+  checkDuration("pollIntervalMs", pollIntervalMs);
   let next = query;
   for (;;) {
     for await (const event of listEvents(next, options)) {
