@@ -223,6 +223,19 @@ test("what is missing, other or too much is a difference by kind, month and attr
   t.regex(printed.stderr, /differ in 5 sums/u);
 });
 
+test("lines that cannot be imported fail the verification, which does not say that sums differ", async (t) => {
+  const { id, importText, impact } = await setUpImport(t);
+  await importText(linesOf(...HISTORY));
+  const file = await writeTestFile(t, "damaged.ndjson", linesOf(...HISTORY, "x"));
+
+  const run = await impact("verify-import", file, "--org", id);
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /^1 lines cannot be imported and are not compared\.$/mu);
+  t.regex(run.stderr, /^impact: The sums of the records agree, but /mu);
+  t.notRegex(run.stderr, /differ in/u);
+});
+
 test("a total of the API that differs from its records is a difference", async (t) => {
   const { db } = t.context;
   const { id, importText, impact } = await setUpImport(t);
