@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { basename, dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { findFreePort } from "../../program/server/probePort.ts";
@@ -112,7 +113,7 @@ export const startTemporalServer = async ({
   const address = `${TEMPORAL_HOST}:${actualPort}`;
   const server = await spawnWithLog({
     name: "Temporal server",
-    command: cli.path,
+    command: cli.path.includes("/") ? resolve(cli.path) : cli.path,
     args: [
       "server",
       "start-dev",
@@ -124,10 +125,11 @@ export const startTemporalServer = async ({
       ...(actualUiPort === null
         ? ["--headless"]
         : [`--ui-ip=${uiHost}`, `--ui-port=${actualUiPort}`]),
-      ...(databaseFile === null ? [] : persistence(databaseFile)),
+      ...(databaseFile === null ? [] : persistence(basename(databaseFile))),
       ...DYNAMIC_CONFIG,
     ],
-    options: {},
+    // The server takes the name for a part of a URI, in which characters of a path such as # have a meaning.
+    options: databaseFile === null ? {} : { cwd: dirname(databaseFile) },
     logFile,
     stopSignals: [{ signal: "SIGTERM", waitMs: 10_000 }],
     context,

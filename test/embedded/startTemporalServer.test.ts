@@ -1,0 +1,26 @@
+import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+
+test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
+  const root = await mkdtemp(join(tmpdir(), "impact-temporal-"));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const folder = join(root, "100% of a?b#c");
+  await mkdir(folder);
+  const { context, stopAll } = createSupervisor(root, t.log);
+  t.teardown(stopAll);
+  await startTemporalServer({
+    cli: await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context }),
+    databaseFile: join(folder, "temporal.db"),
+    namespace: "default",
+    port: 0,
+    uiPort: null,
+    logFile: join(folder, "temporal.log"),
+    context,
+  });
+  t.true((await readdir(folder)).includes("temporal.db"));
+});
