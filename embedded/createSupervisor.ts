@@ -43,12 +43,12 @@ const writeRecords = (folder: string, processes: readonly ManagedProcess[]): voi
 };
 
 /**
- * Returns the processes of an earlier supervisor. A list that is damaged, as after a power failure, counts as none: no
- * process survives that, and what may run nevertheless is found by its pid file or its port.
+ * Returns the processes of a list. One that is damaged, as after a power failure, counts as empty: no process survives
+ * that, and what may run nevertheless is found by its pid file or its port.
  */
-const readRecords = (folder: string): z.output<typeof records> => {
+const parseRecords = (text: string): z.output<typeof records> => {
   try {
-    return records.parse(JSON.parse(readFileSync(recordFile(folder), "utf8")));
+    return records.parse(JSON.parse(text));
   } catch {
     return [];
   }
@@ -59,7 +59,13 @@ export const stopLeftovers = async (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Promise<void> => {
-  const leftovers = readRecords(folder).filter(isRunning);
+  let text: string;
+  try {
+    text = readFileSync(recordFile(folder), "utf8");
+  } catch {
+    return;
+  }
+  const leftovers = parseRecords(text).filter(isRunning);
   for (const { name, stopSignals, ...identity } of leftovers.toReversed()) {
     onProgress(`Stopping ${name} (process ${identity.pid}), left running by an earlier start …`);
     await stopProcess(identity, stopSignals);
