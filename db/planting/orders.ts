@@ -316,15 +316,18 @@ export const updatePlantingOrderProgress = async (
   `);
 };
 
-/** Lets an order be polled again, unless it was imported: its workflow is started again if it has ended. */
+/**
+ * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
+ * workflow was never started: otherwise it would first have to miss polls.
+ */
 export const reopenPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET finished_at = NULL
-    WHERE id = ${id} AND imported_from IS NULL
+    SET finished_at = NULL, workflow_started_at = NULL
+    WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
 };
 

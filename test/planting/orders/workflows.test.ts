@@ -17,6 +17,7 @@ import {
   simulatePlanted,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import {
@@ -230,6 +231,56 @@ test.serial(
     await createOrders();
     t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
     t.deepEqual(await describe(running.id), runningBefore);
+  },
+);
+
+test.serial(
+  "an order that is corrected just after its workflow has ended has a workflow again after the next run",
+  async (t) => {
+    const { db } = t.context;
+    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+      clock,
+      partner: "manual",
+      plantingPollMs: HOUR_MS,
+    });
+    stopAtTheEnd(await startWorker());
+    await register(5);
+    await createOrders();
+    const [order] = await orders();
+    if (!order) {
+      throw new Error("There is an order.");
+    }
+    await recordPlantingFacts(
+      { db, clock },
+      order.id,
+      [
+        fundsDistributed(order.publicId, new Date("2026-05-01T07:00:00.000Z")),
+        simulateAllocated(order, new Date("2026-05-01T08:00:00.000Z")),
+        simulatePlanted(order, new Date("2026-05-01T09:00:00.000Z")),
+      ],
+      "operator",
+    );
+    const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
+    await workflow.signal(factsRecordedSignal);
+    await workflow.result();
+    await createOrders();
+    t.is((await workflow.describe()).status.name, "COMPLETED");
+
+    const planted = (await listFacts(db, order.id)).find(({ stage }) => stage === "planted");
+    await withdrawPlantingFact(
+      {
+        db,
+        clock,
+        actor: { kind: "operator", name: "ann", reason: null },
+        wakeOrder: () => Promise.resolve(),
+      },
+      planted?.id ?? 0,
+      { reason: "photos of another site", replacement: null, isDryRun: false },
+    );
+    await createOrders();
+
+    t.is((await workflow.describe()).status.name, "RUNNING");
   },
 );
 
