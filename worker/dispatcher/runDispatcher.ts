@@ -38,7 +38,6 @@ import { createSilenceLog } from "./createSilenceLog.ts";
 import { runWithLease } from "./runWithLease.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
 import type { WakeBackoff } from "./wakeBackoff.ts";
-import { createWebhookWakes } from "./webhookWakes.ts";
 
 const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
@@ -54,6 +53,13 @@ const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
 
 /** A shard whose sender has not polled for usage for some seconds; `second` is its last poll. */
 type SilentShard = { readonly shard: number; readonly second: number; readonly attempts: 0 };
+
+/** An endpoint with due deliveries; `second` is when the first of them became due. */
+type WaitingEndpoint = {
+  readonly endpointId: string;
+  readonly second: number;
+  readonly attempts: 0;
+};
 
 const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
   sleep(delayMs, undefined, { signal }).catch(() => undefined);
@@ -111,18 +117,22 @@ const createPasses = ({
   // They survive a failed pass, so that the failure does not wake every sender again.
   const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
   const shardBackoff = createWakeBackoff<SilentShard>(({ shard }) => `${shard}`, wakesUntilStuck);
+  const endpointBackoff = createWakeBackoff<WaitingEndpoint>(
+    ({ endpointId }) => endpointId,
+    wakesUntilStuck,
+  );
 
   /**
-   * Terminates a sender that is stuck: a Temporal server that lost its latest state may never run its next task. A sender
+   * Terminates a workflow that is stuck: a Temporal server that lost its latest state may never run its next task. One
    * that waits for its next attempt is not stuck.
    */
-  const terminateStuckSender = async (workflowId: string): Promise<void> => {
+  const terminateStuck = async (workflowId: string): Promise<void> => {
     const sender = await findSender(temporal, workflowId, clock.now());
     if (sender?.state === "idle") {
       const { runId } = sender;
       const reason = "woken several times without progress";
       await terminateSender(temporal, workflowId, { runId, reason });
-      logger.warn({ workflowId, runId }, "a usage sender made no progress and was restarted");
+      logger.warn({ workflowId, runId }, "a workflow made no progress and was restarted");
     }
   };
 
@@ -143,7 +153,7 @@ const createPasses = ({
     const now = clock.now();
     return forEachConcurrently(backoff.due(items, now), signal, async (item) => {
       if (backoff.isStuck(item)) {
-        await callTemporal(() => terminateStuckSender(workflowIdOf(item)));
+        await callTemporal(() => terminateStuck(workflowIdOf(item)));
         backoff.recordRestart(item);
       }
       await callTemporal(() => wake(item));
@@ -195,22 +205,26 @@ const createPasses = ({
     }
   };
 
-  const webhookWakes = createWebhookWakes();
-
   const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
-    const now = clock.now();
-    const due = webhookWakes.due(await listDueEndpoints(db, now), now);
-    await forEachConcurrently(due, signal, async (endpoint) => {
-      const { endpointId } = endpoint;
-      await callTemporal(() =>
-        temporal.workflow.signalWithStart(webhookEndpoint, {
+    const waiting = (await listDueEndpoints(db, clock.now())).map(
+      ({ endpointId, dueAt }): WaitingEndpoint => ({
+        endpointId,
+        // With its fraction: many deliveries may become due within a second.
+        second: dueAt.getTime() / 1000,
+        attempts: 0,
+      }),
+    );
+    await wakeDue(waiting, endpointBackoff, {
+      signal,
+      workflowIdOf: ({ endpointId }) => webhookEndpointWorkflowId(deployment, endpointId),
+      wake: async ({ endpointId }) => {
+        await temporal.workflow.signalWithStart(webhookEndpoint, {
           workflowId: webhookEndpointWorkflowId(deployment, endpointId),
           taskQueue: webhookQueue(deployment),
           args: [endpointId],
           signal: deliveriesDueSignal,
-        }),
-      );
-      webhookWakes.recordWake(endpoint, now);
+        });
+      },
     });
   };
 
@@ -221,7 +235,7 @@ const createPasses = ({
  * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds, events of the
  * processor and deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
  * holds the lease dispatches. A leader that has lost it without noticing does no harm: a second wake or start changes
- * nothing, a sender is restarted by its run id, and a statement that writes checks the lease.
+ * nothing, a stuck workflow is terminated by its run id, and a statement that writes checks the lease.
  * @returns a promise that resolves after the signal is aborted
  */
 export const runDispatcher = async (

@@ -1,6 +1,6 @@
 /**
- * The delay before what makes no progress is woken again; it doubles up to the maximum. Its sender waits for the
- * processor, or was terminated and has to be started again.
+ * The delay before what makes no progress is woken again; it doubles up to the maximum. Its workflow waits
+ * for the other side, or was terminated and has to be started again.
  */
 const INITIAL_DELAY_MS = 2000;
 const MAX_DELAY_MS = 60 * 1000;
@@ -11,7 +11,7 @@ const MAX_DELAY_MS = 60 * 1000;
  */
 const MAX_WAKES_PER_PASS = 40;
 
-/** The wakes without progress, in about three minutes, after which a sender may be stuck. */
+/** The wakes without progress, in about three minutes, after which a workflow may be stuck. */
 const WAKES_UNTIL_STUCK = 7;
 
 type Wake = {
@@ -23,7 +23,7 @@ type Wake = {
   readonly wakes: number;
 };
 
-/** What waits for a sender: the second and the attempts change when the sender makes progress. */
+/** What waits for a workflow: the second or the attempts change when that makes progress. */
 type Waiting = { readonly second: number; readonly attempts: number };
 
 export type WakeBackoff<Item extends Waiting> = {
@@ -32,12 +32,12 @@ export type WakeBackoff<Item extends Waiting> = {
   readonly recordWake: (item: Item, now: Date) => void;
   /** Returns whether it has been woken several times without progress. */
   readonly isStuck: (item: Item) => boolean;
-  /** Records that the sender was restarted or found to be waiting, so that it is not stuck for now. */
+  /** Records that the workflow was restarted or found to be waiting, so that it is not stuck for now. */
   readonly recordRestart: (item: Item) => void;
 };
 
 /**
- * Decides when the sender of what waits is woken: immediately when the second has changed, because the sender has made
+ * Decides when the workflow of what waits is woken: immediately when the second has changed, because it has made
  * progress; otherwise with exponential backoff.
  */
 export const createWakeBackoff = <Item extends Waiting>(

@@ -10,6 +10,7 @@ import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/billing/usage.ts";
 import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { systemClock } from "../../../domain/clock.ts";
+import type { Clock } from "../../../domain/clock.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
@@ -69,10 +70,12 @@ export const startDispatcher = async (
   t: ExecutionContext,
   {
     db,
+    clock = systemClock,
     logger = pino({ enabled: false }),
     ...options
   }: {
     readonly db: DatabasePool;
+    readonly clock?: Clock;
     readonly temporal: Client;
     readonly logger?: Logger;
     readonly leaseMs?: number;
@@ -84,7 +87,7 @@ export const startDispatcher = async (
   const deployment = await getDeploymentName({ db, clock: systemClock });
   const shutdown = new AbortController();
   const running = runDispatcher(
-    { db, leases: db, clock: systemClock, deployment, logger, ...options },
+    { db, leases: db, clock, deployment, logger, ...options },
     shutdown.signal,
   );
   const stop = (): Promise<void> => {

@@ -1,0 +1,77 @@
+import type { ExecutionContext } from "ava";
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { webhookEndpoint, webhookEndpointWorkflowId } from "../../../workflows/webhookEndpoint.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { eventually, openNamespace } from "../../support/programs.ts";
+import { setUpWebhooks } from "../../webhooks/webhookScene.ts";
+import { startDispatcher } from "./dispatching.ts";
+
+// Serial, because a database has one lease, so only one of its dispatchers leads.
+const test = testWithDatabase();
+
+const HOUR_MS = 60 * 60 * 1000;
+
+/** Sets up an endpoint with a due delivery. No worker makes it. */
+const setUpDueDelivery = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const { deps, endpoint, record, pass } = await setUpWebhooks(t);
+  await record("first");
+  const deployment = await getDeploymentName(deps);
+  const workflowId = webhookEndpointWorkflowId(deployment, endpoint.id);
+  return { db, temporal, clock: deps.clock, pass, endpointId: endpoint.id, workflowId };
+};
+
+/** Returns the id of the run that is running; null if none is. */
+const findRunning = async (temporal: Client, workflowId: string): Promise<string | null> => {
+  try {
+    const { runId, status } = await temporal.workflow.getHandle(workflowId).describe();
+    return status.name === "RUNNING" ? runId : null;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return null;
+    }
+    throw error;
+  }
+};
+
+test.serial(
+  "an endpoint is woken after the clock was set back, so a terminated workflow is soon replaced",
+  async (t) => {
+    const { db, temporal, clock, pass, workflowId } = await setUpDueDelivery(t);
+    pass(HOUR_MS);
+    await startDispatcher(t, { db, temporal, clock });
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    const first = await findRunning(temporal, workflowId);
+
+    await temporal.workflow.getHandle(workflowId).terminate();
+    pass(-HOUR_MS);
+
+    await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+    t.not(await findRunning(temporal, workflowId), first);
+  },
+);
+
+test.serial(
+  "a workflow that makes no deliveries however often it is woken is restarted",
+  async (t) => {
+    const { db, temporal, endpointId, workflowId } = await setUpDueDelivery(t);
+    const stuck = await temporal.workflow.start(webhookEndpoint, {
+      workflowId,
+      taskQueue: "without-workers",
+      args: [endpointId],
+    });
+
+    await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+
+    await eventually(async () => {
+      const running = await findRunning(temporal, workflowId);
+      return running !== null && running !== stuck.firstExecutionRunId;
+    });
+    const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+    t.is((await first.describe()).status.name, "TERMINATED");
+  },
+);
