@@ -168,7 +168,8 @@ const createPasses = ({
     );
     const silent = SHARD_NUMBERS.flatMap((shard): readonly SilentShard[] => {
       const { ageSeconds, lastPassAt } = statuses.get(shard) ?? NEVER;
-      return ageSeconds > SILENT_AFTER_SECONDS
+      // A pass in the future was recorded before the clock was set back.
+      return Math.abs(ageSeconds) > SILENT_AFTER_SECONDS
         ? [{ shard, second: secondOf(lastPassAt), attempts: 0 }]
         : [];
     });

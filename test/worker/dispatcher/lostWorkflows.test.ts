@@ -1,7 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { webhookEndpoint, webhookEndpointWorkflowId } from "../../../workflows/webhookEndpoint.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -73,5 +76,26 @@ test.serial(
     });
     const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
     t.is((await first.describe()).status.name, "TERMINATED");
+  },
+);
+
+test.serial(
+  "the sender of a shard is started if it looked for usage before PostgreSQL's clock was set back",
+  async (t) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    await db.query(sql.typeAlias("void")`
+      INSERT INTO usage_shard (number, last_pass_at)
+      VALUES (2, now() + interval '1 hour')
+      ON CONFLICT (number) DO UPDATE SET last_pass_at = excluded.last_pass_at
+    `);
+    const deployment = await getDeploymentName({ db, clock: systemClock });
+
+    await startDispatcher(t, { db, temporal });
+
+    await eventually(
+      async () => (await findRunning(temporal, usageShardWorkflowId(deployment, 2))) !== null,
+    );
+    t.pass();
   },
 );
