@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { UnavailableError } from "../../../domain/errors.ts";
+import { DomainError } from "../../../domain/errors.ts";
 import type { DrawRequest, DrawResponse } from "./rasterizeThread.ts";
 
 /** Draws SVG that we have made as a PNG. */
@@ -14,10 +14,12 @@ const IDLE_MS = 60_000;
 
 type Waiting = PromiseWithResolvers<Buffer> & { readonly timer: NodeJS.Timeout };
 
+const tooBusy = (message: string): DomainError => new DomainError("queue_full", message);
+
 /**
  * Creates a rasterizer with one thread of its own, which draws one picture at a time and ends when it has been idle. So
  * pictures cost at most one processor, and requests never wait for them.
- * @throws UnavailableError if too many pictures are waiting, or one takes too long
+ * @throws DomainError queue_full if too many pictures are waiting, or one takes too long
  */
 export const createRasterizer = ({
   deadlineMs = DEADLINE_MS,
@@ -67,14 +69,14 @@ export const createRasterizer = ({
 
   return (svg) => {
     if (waiting.size >= MAXIMUM_WAITING) {
-      return Promise.reject(new UnavailableError("too many pictures are being drawn; retry later"));
+      return Promise.reject(tooBusy("too many pictures are being drawn; retry later"));
     }
     clearTimeout(idle);
     thread ??= start();
     lastId += 1;
     const id = lastId;
     const timer = setTimeout(
-      () => stop(new UnavailableError("the picture takes too long; retry later")),
+      () => stop(tooBusy("the picture takes too long; retry later")),
       deadlineMs,
     );
     const promised: Waiting = { ...Promise.withResolvers<Buffer>(), timer };
