@@ -95,6 +95,7 @@ export const openPool = async (
 ): Promise<DatabasePool> =>
   sharePool(
     await createUnsharedPool(url, { ...options, maximumConnections, statementTimeoutMs }),
+    maximumConnections,
     createConnectionShares(sharesOfMixedPool(maximumConnections)),
   );
 
@@ -130,6 +131,7 @@ export const openTurnPool = async (
         ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
       ],
     }),
+    maximumConnections,
     // All requests count as one kind, or an account could fill the pool with requests of two kinds.
     { ...shares, run: ({ accountId }, work) => shares.run({ accountId, kind: "read" }, work) },
   );

@@ -2,6 +2,7 @@ import { ConnectionError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { readClaim } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
+import { createConnectionQueue } from "./createConnectionQueue.ts";
 import { noConnectionError } from "./noConnectionError.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
@@ -18,10 +19,20 @@ const withUnavailable =
 
 /**
  * Returns the pool with shares for accounts: work that runs for an account waits until it may have a connection.
- * @param shares decide who may have one
+ * @param maximumConnections those of the pool; more work waits, also that of no account
+ * @param shares decide which account may have one
  * @returns a pool whose methods throw UnavailableError if no connection can be opened; then nothing was executed
  */
-export const sharePool = (pool: DatabasePool, shares: ConnectionShares): DatabasePool => {
+export const sharePool = (
+  pool: DatabasePool,
+  maximumConnections: number,
+  shares: ConnectionShares,
+): DatabasePool => {
+  const queue = createConnectionQueue(maximumConnections);
+  const enqueue =
+    (method: PoolMethod): PoolMethod =>
+    (...parameters) =>
+      queue.run(() => method(...parameters));
   const share =
     (method: PoolMethod): PoolMethod =>
     (...parameters) => {
@@ -30,10 +41,11 @@ export const sharePool = (pool: DatabasePool, shares: ConnectionShares): Databas
         ? method(...parameters)
         : shares.run(claim, () => method(...parameters));
     };
-  return wrapPool(pool, (method) => share(withUnavailable(method)), {
+  return wrapPool(pool, (method) => share(enqueue(withUnavailable(method))), {
     state: () => {
       const state = pool.state();
-      return { ...state, waitingClients: state.waitingClients + shares.waitingCount() };
+      const waitingClients = state.waitingClients + queue.waitingCount() + shares.waitingCount();
+      return { ...state, waitingClients };
     },
   });
 };

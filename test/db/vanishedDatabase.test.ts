@@ -131,3 +131,18 @@ test("a list for which no connection can be opened is unavailable, so that the c
   });
   await copies.end();
 });
+
+test("if no connection can be opened, work that waits for one is rejected, too", async (t) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const db = await openPool(relay.url, 2);
+  t.teardown(() => db.end());
+  relay.cut();
+
+  const results = await Promise.allSettled(Array.from({ length: 7 }, () => readPid(db)));
+
+  t.true(
+    results.every(
+      (result) => result.status === "rejected" && result.reason instanceof UnavailableError,
+    ),
+  );
+});
