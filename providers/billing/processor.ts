@@ -29,6 +29,13 @@ export type MeterEvent = {
 /** Stripe's sums have been seen to lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 
+/** What `send` returns if it may not call. */
+export const LEASE_ENDED: AttemptOutcome = {
+  kind: "retry",
+  reason: "The lease ended before the call: the process was stopped or too slow.",
+  outcomeUnknown: false,
+};
+
 /** A system that bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
   readonly name: ProcessorName;
@@ -38,7 +45,7 @@ export type BillingProcessor = {
    * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of the processor's
    * response.
    * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
-   * false, no call is made. The built-in ledger ignores it: an identifier is there for ever, so a late call does no harm
+   * false, no call is made: the usage may have been settled since then, and sealed anew under another identifier
    */
   readonly send: (
     event: MeterEvent,

@@ -7,10 +7,14 @@ import { inParts } from "../../../db/bulkWork/inParts.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { LEASE_ENDED } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
 
 /** A day of one stream has at most 86,400 events. */
 const FIRST_PART_SECONDS = 24 * 60 * 60;
+
+/** A call waits for the statement of those before it, so whether it may be made is asked when its own begins. */
+type Call = { readonly usage: LedgerUsage; readonly mayCall: () => boolean };
 
 /** The built-in processor records usage in our own database. It has neither customers nor subscriptions. */
 export const createLedgerProcessor = ({
@@ -24,16 +28,27 @@ export const createLedgerProcessor = ({
   readonly pace?: BulkPace | undefined;
 }): BillingProcessor => {
   const reads = openBulkPool(db, pace);
-  const record = joinCalls<LedgerUsage, number | undefined>(async (usage) => {
-    const recorded = await recordLedgerUsage(db, usage);
-    return usage.map(({ identifier }) => recorded.get(identifier));
+  /** Returns the recorded quantity, or null if nothing may be recorded any more. */
+  const record = joinCalls<Call, number | null>(async (calls) => {
+    const usage = calls.flatMap((call) => (call.mayCall() ? [call.usage] : []));
+    const recorded =
+      usage.length === 0 ? new Map<string, number>() : await recordLedgerUsage(db, usage);
+    return calls.map(({ usage: { identifier } }) => recorded.get(identifier) ?? null);
   });
   return {
     name: "ledger",
     prepare: () => Promise.resolve(),
-    send: async ({ identifier, customer, meter, quantity, second }) => {
+    send: async (
+      { identifier, customer, meter, quantity, second },
+      _signal,
+      mayCall = () => true,
+    ) => {
       const { accountId } = customer;
-      const recorded = await record({ accountId, mode, meter, identifier, second, quantity });
+      const usage = { accountId, mode, meter, identifier, second, quantity };
+      const recorded = await record({ usage, mayCall });
+      if (recorded === null) {
+        return LEASE_ENDED;
+      }
       return recorded === quantity
         ? { kind: "delivered" }
         : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };

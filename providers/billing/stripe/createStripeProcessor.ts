@@ -3,6 +3,7 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import {
+  LEASE_ENDED,
   LONGEST_USAGE_LAG_MS,
   ProcessorMismatchError,
   UsageUnreadableError,
@@ -154,13 +155,7 @@ export const createStripeProcessor = (
         if (signal.aborted) {
           return { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false };
         }
-        return mayCall()
-          ? post(event, customerId)
-          : {
-              kind: "retry",
-              reason: "The lease ended before the call: the process was stopped or too slow.",
-              outcomeUnknown: false,
-            };
+        return mayCall() ? post(event, customerId) : LEASE_ENDED;
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,

@@ -10,6 +10,10 @@ import { settleAfterRestore } from "../../../services/billing/reconciliation/set
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import {
+  createAttemptRecords,
+  finishSending,
+} from "../../../services/billing/sending/sendMeterEvent.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { copyDatabase } from "../../support/database.ts";
@@ -205,4 +209,42 @@ test("a comparison waits for an attempt that begins in a transaction from before
     SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
   `);
   t.deepEqual(rows, [{ quantity: 3n }]);
+});
+
+test("an attempt that goes on after its lease has ended bills nothing to the ledger that a comparison has settled", async (t) => {
+  let nowMs = NOON * 1000;
+  const clock = { now: () => new Date(nowMs) };
+  const url = await copyDatabase(t);
+  const db = await openPool(url);
+  t.teardown(() => db.end());
+  const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
+  const { id: accountId } = await createTestOrganization(db, { clock });
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  await guardUsage(deps);
+  await deps.billing.prepare();
+  await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));
+  nowMs += 5000;
+  const started = startLease(deps);
+  const [sealing] = await sealMeterEvents(deps, [stream], started);
+  if (sealing?.kind !== "event") {
+    throw new Error("There is usage to seal.");
+  }
+
+  await holdUsage(deps, UPGRADE);
+  nowMs += 16_000;
+  const run = await runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock });
+  t.is(run.exitCode, 0, run.stderr);
+  const signal = new AbortController().signal;
+  const late = await finishSending({ ...deps, records: createAttemptRecords(db) }, sealing.event, {
+    started,
+    signal,
+    isShared: true,
+  });
+
+  t.is((await drainUsage(deps, stream, { signal, onResult: () => undefined })).kind, "done");
+  const rows = await db.any(sql.type(z.strictObject({ quantity: z.bigint() }))`
+    SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
+  `);
+  t.deepEqual(rows, [{ quantity: 3n }]);
+  t.like(late, { kind: "delayed", cause: "retry", outcomeUnknown: false });
 });
