@@ -13,26 +13,6 @@ export type NewDonationRefund = {
 };
 
 /**
- * Inserts the refund of a locked donation.
- * @returns false, with nothing inserted, if the donation or the idempotency key already has a refund
- */
-export const insertDonationRefund = async (
-  transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  refund: NewDonationRefund,
-): Promise<boolean> => {
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
-    VALUES (
-      ${refund.donationId}, ${owner.accountId}, ${owner.mode}, ${refund.reason}, ${refund.idempotencyKey},
-      ${JSON.stringify(refund.metadata)}::jsonb, ${refund.createdAt.toISOString()}
-    )
-    ON CONFLICT DO NOTHING
-  `);
-  return rowCount === 1;
-};
-
-/**
  * Assigns an idempotency key to a donation unless it already belongs to one. Waits for a concurrent call with the key.
  * @returns the id of the donation that the key belongs to
  */

@@ -157,18 +157,6 @@ export const lockDonation = (
     FOR UPDATE
   `);
 
-export const markDonationRefunded = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  refundedAt: Date,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE donation
-    SET refunded_at = ${refundedAt.toISOString()}
-    WHERE id = ${id}
-  `);
-};
-
 /** Returns the normalized JSON of a text unless it is a string or not valid in metadata. */
 const asJsonValue = (text: string): string | null => {
   try {

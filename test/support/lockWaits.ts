@@ -1,22 +1,91 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { ExecutionContext } from "ava";
+import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { eventually } from "./programs.ts";
 
-/** Waits until others wait for a lock of this transaction. Returns their server processes. */
+/**
+ * Waits until others wait for a lock of this transaction, or behind one another for it. Returns their server processes.
+ * @param count how many must wait
+ */
 export const awaitBlocked = async (
   transaction: DatabaseTransactionConnection,
+  count = 1,
 ): Promise<readonly bigint[]> => {
   let pids: readonly bigint[] = [];
   await eventually(async () => {
     pids = await transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
-      SELECT DISTINCT pid::bigint
-      FROM pg_locks
-      WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
+      WITH RECURSIVE
+        waiting AS MATERIALIZED (
+          SELECT DISTINCT pid, pg_blocking_pids(pid) AS blockers
+          FROM pg_locks
+          WHERE NOT granted
+        ),
+        blocked AS (
+          SELECT pid FROM waiting WHERE pg_backend_pid() = ANY(blockers)
+          UNION
+          SELECT waiting.pid FROM waiting JOIN blocked ON blocked.pid = ANY(waiting.blockers)
+        )
+      SELECT pid::bigint FROM blocked
     `);
-    return pids.length > 0;
+    return pids.length >= count;
   });
   return pids;
+};
+
+/**
+ * Starts work while a transaction holds locks: each part once those before it wait for them, so they get the locks in this
+ * order.
+ */
+export const runBehindLocks = async <Work extends readonly unknown[]>(
+  db: DatabasePool,
+  lock: (transaction: DatabaseTransactionConnection) => Promise<unknown>,
+  ...starts: { readonly [Index in keyof Work]: () => Promise<Work[Index]> }
+): Promise<Work> => {
+  // Slonik rejects other connections within a transaction.
+  const outside = AsyncLocalStorage.snapshot();
+  const { work } = await db.transaction(async (transaction) => {
+    await lock(transaction);
+    const started: Promise<unknown>[] = [];
+    for (const start of starts) {
+      const begun = outside(start);
+      started.push(begun);
+      // Work that fails would never wait.
+      await Promise.race([begun, awaitBlocked(transaction, started.length)]);
+    }
+    return { work: Promise.all(started) };
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- in the order of `starts`.
+  return (await work) as unknown as Work;
+};
+
+/** PostgreSQL's code for a transaction that was aborted to end a deadlock. */
+const DEADLOCK = "40P01";
+
+/** Opens a pool that notes the deadlocks of its statements. Slonik runs their transactions again, so results hide them. */
+export const openDeadlockPool = async (
+  t: ExecutionContext,
+  databaseUrl: string,
+): Promise<{ readonly db: DatabasePool; readonly deadlocks: readonly string[] }> => {
+  const deadlocks: string[] = [];
+  const db = await openPool(databaseUrl, undefined, undefined, {
+    connectTimeoutMs: 120_000,
+    interceptors: [
+      {
+        name: "note-deadlocks",
+        queryExecutionError: (_context, query, error) => {
+          if ("code" in error && error.code === DEADLOCK) {
+            deadlocks.push(query.sql);
+          }
+          return null;
+        },
+      },
+    ],
+  });
+  t.teardown(() => db.end());
+  return { db, deadlocks };
 };
 
 /** Waits until server processes have ended, as they do some time after their client was killed. */

@@ -1,7 +1,8 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts";
-import { claimRefundKey, insertDonationRefund } from "../../../db/charities/donationRefunds.ts";
-import { lockDonation, markDonationRefunded } from "../../../db/charities/donations.ts";
+import { insertDonationRefunds } from "../../../db/charities/donationBatches.ts";
+import { claimRefundKey } from "../../../db/charities/donationRefunds.ts";
+import { lockDonation } from "../../../db/charities/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode, AccountType } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
@@ -30,22 +31,39 @@ export const donationNotFound = (): DomainError =>
 export const refundKeyIsTaken = (): DomainError =>
   new DomainError("request_invalid", "idempotency_key: belongs to the refund of another donation");
 
-/** Records the refund of a locked donation that is not refunded yet, and subtracts the donation from the totals. */
-export const recordDonationRefund = async (
+/**
+ * Records refunds of locked donations that are not refunded yet, and subtracts the donations from the totals. Call it once
+ * in a transaction: it locks the all-time total last, so that concurrent changes of several months cannot deadlock.
+ */
+export const recordDonationRefunds = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
-  donation: Pick<Donation, "id" | "amountCents" | "createdAt">,
-  refund: Omit<NewDonationRefund, "donationId">,
+  refunds: readonly {
+    readonly donation: Pick<Donation, "id" | "amountCents" | "createdAt">;
+    readonly request: Omit<NewDonationRefund, "donationId" | "createdAt">;
+  }[],
+  refundedAt: Date,
 ): Promise<void> => {
-  const isNew = await insertDonationRefund(transaction, owner, {
-    ...refund,
-    donationId: donation.id,
-  });
-  if (!isNew) {
-    throw new Error(`Donation ${donation.id} is not refunded, yet a refund of it exists.`);
+  const inserted = await insertDonationRefunds(
+    transaction,
+    owner,
+    refunds.map(({ donation, request: { reason, idempotencyKey, metadata } }) => ({
+      donationId: donation.id,
+      reason,
+      idempotencyKey,
+      metadata,
+    })),
+    refundedAt,
+  );
+  if (inserted < refunds.length) {
+    throw new Error("Some donations are not refunded, yet refunds of them exist.");
   }
-  await markDonationRefunded(transaction, donation.id, refund.createdAt);
-  await changeDonationTotals(transaction, owner, [donation], "subtract");
+  await changeDonationTotals(
+    transaction,
+    owner,
+    refunds.map(({ donation }) => donation),
+    "subtract",
+  );
 };
 
 /**
@@ -84,7 +102,7 @@ export const refundDonation = (
       throw refundKeyIsTaken();
     }
     if (!donation.refunded) {
-      await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
+      await recordDonationRefunds(transaction, owner, [{ donation, request }], now);
       // Stores have no such events.
       if (owner.accountType !== "store") {
         await recordEvent(

@@ -1,13 +1,11 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts";
 import {
   claimRefundKeys,
-  insertDonationRefunds,
   listOwnDonationIds,
   lockDonations,
 } from "../../../db/charities/donationBatches.ts";
 import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
-import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
 import { countBack, requireAll } from "../../../domain/batches.ts";
@@ -15,7 +13,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 import { donationData } from "./donationData.ts";
-import { donationNotFound, refundKeyIsTaken } from "./refundDonation.ts";
+import { donationNotFound, recordDonationRefunds, refundKeyIsTaken } from "./refundDonation.ts";
 import type { DonationRefundRequest } from "./refundDonation.ts";
 
 /** A refund of a batch. The donation itself is read when it is needed, because a batch may have a thousand of them. */
@@ -105,26 +103,7 @@ const recordRefunds = async (
   decisions: readonly Decision[],
   now: Date,
 ): Promise<void> => {
-  const refunds = decisions.map(
-    ({
-      donation,
-      request: { reason, idempotencyKey, metadata },
-    }): Omit<NewDonationRefund, "createdAt"> => ({
-      donationId: donation.id,
-      reason,
-      idempotencyKey,
-      metadata,
-    }),
-  );
-  if ((await insertDonationRefunds(transaction, owner, refunds, now)) < refunds.length) {
-    throw new Error("Some donations are not refunded, yet refunds of them exist.");
-  }
-  await changeDonationTotals(
-    transaction,
-    owner,
-    decisions.map(({ donation }) => donation),
-    "subtract",
-  );
+  await recordDonationRefunds(transaction, owner, decisions, now);
   await recordEvents(
     transaction,
     owner,

@@ -2,7 +2,7 @@ import { lockNewestDonations } from "../../../db/stores/storeDonations.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
-import { recordDonationRefund } from "../../charities/donations/refundDonation.ts";
+import { recordDonationRefunds } from "../../charities/donations/refundDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 
@@ -42,13 +42,12 @@ export const reverseStoreDonations = (
           `quantity: only ${found.length} of the matching donations remain to be reversed`,
         );
       }
-      for (const donation of found) {
-        await recordDonationRefund(transaction, owner, donation, {
-          reason,
-          idempotencyKey: null,
-          metadata: {},
-          createdAt: now,
-        });
-      }
+      const request = { reason, idempotencyKey: null, metadata: {} };
+      await recordDonationRefunds(
+        transaction,
+        owner,
+        found.map((donation) => ({ donation, request })),
+        now,
+      );
     },
   );

@@ -1,8 +1,13 @@
+import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
+import { sql } from "../../../db/sql.ts";
+import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
+import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
@@ -250,6 +255,37 @@ test("the quantity of a donation reversal is a number of donations, newest first
   t.is(await donated("?customer=ann"), 1);
   t.is(await donated("?customer=bob"), 0);
   t.is((await readStoreState(db, store.id)).balance, 300);
+});
+
+test("a reversal of donations of several months does not deadlock with an operator's refund", async (t) => {
+  const clock = createMovableClock("2026-01-10T12:00:00.000Z");
+  const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+  const { post } = await startStoreApi(t, { db, clock });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  for (const time of ["2026-01-10T12:00:00Z", "2026-01-20T12:00:00Z", "2026-02-10T12:00:00Z"]) {
+    clock.set(time);
+    await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
+  }
+  const oldest = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM donation WHERE account_id = ${store.id} ORDER BY created_at LIMIT 1
+  `);
+  const owner = { accountId: store.id, mode: "live", accountType: "store" } as const;
+  const request = { id: oldest, reason: null, idempotencyKey: null, metadata: {} };
+
+  // Both wait for January's total. The operator gets it first, and then needs the all-time total.
+  const [, reversal] = await runBehindLocks<[unknown, { readonly status: number }]>(
+    db,
+    (transaction) =>
+      transaction.query(sql.typeAlias("void")`
+        SELECT FROM donation_total WHERE account_id = ${store.id} AND period = '2026-01' FOR UPDATE
+      `),
+    () => refundDonation({ db, clock }, owner, request),
+    () => post("/app/api/refund", store.live, { type: "donation", quantity: 2 }),
+  );
+
+  t.is(reversal.status, 200);
+  t.deepEqual(deadlocks, []);
+  t.like(await readDonationTotals(db, owner, clock.now()), { all: { count: 0, amountCents: 0 } });
 });
 
 test("a reversal across more records than one page is complete", async (t) => {
