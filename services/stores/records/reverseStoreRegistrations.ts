@@ -38,9 +38,11 @@ const selectNewestUnits = async (
         `quantity: one call can reverse units of at most ${MAXIMUM_RECORDS} records; reverse at most ${quantity - missing} units in this call and the rest in others`,
       );
     }
+    // Each record has a unit left at least. Others are not locked, since a planting order may hold them for a second.
+    const limit = Math.min(PAGE_RECORDS, missing);
     const page: readonly ReversibleRecord[] = await lockReversible(transaction, owner, filter, {
       after,
-      limit: PAGE_RECORDS,
+      limit,
     });
     for (const record of page) {
       const count = Math.min(record.remaining, missing);
@@ -50,7 +52,7 @@ const selectNewestUnits = async (
       }
     }
     after = page.at(-1) ?? null;
-    if (missing > 0 && page.length < PAGE_RECORDS) {
+    if (missing > 0 && page.length < limit) {
       throw new DomainError(
         "request_invalid",
         `quantity: only ${quantity - missing} of the matching units remain to be reversed`,

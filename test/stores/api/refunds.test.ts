@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -7,7 +8,7 @@ import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
 import { sql } from "../../../db/sql.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
+import { awaitBlocked, openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
 
@@ -286,6 +287,30 @@ test("a reversal of donations of several months does not deadlock with an operat
   t.is(reversal.status, 200);
   t.deepEqual(deadlocks, []);
   t.like(await readDonationTotals(db, owner, clock.now()), { all: { count: 0, amountCents: 0 } });
+});
+
+test("a reversal of one unit waits for no other record, such as those that an order is created of", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-01-10T12:00:00.000Z");
+  const { post } = await startStoreApi(t, { db, clock });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 1, order_id: "1" });
+  clock.set("2026-01-11T12:00:00.000Z");
+  await post("/app/api/plant", store.live, { trees: 1, order_id: "2" });
+
+  const outside = AsyncLocalStorage.snapshot();
+  const first = await db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM registration WHERE account_id = ${store.id} AND order_id = '1' FOR UPDATE
+    `);
+    const refund = { type: "tree", quantity: 1 };
+    return Promise.race([
+      outside(() => post("/app/api/refund", store.live, refund)).then(({ status }) => status),
+      awaitBlocked(transaction).then(() => "waits"),
+    ]);
+  });
+
+  t.is(first, 200);
 });
 
 test("a reversal across more records than one page is complete", async (t) => {
