@@ -55,8 +55,12 @@ const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });
 /** An attempt to provision the items, and the generation of its idempotency key. */
 export type ProvisioningAttempt = Readonly<z.output<typeof attemptRow>>;
 
+const isSameCarrier = sql.fragment`(
+  known.processor = excluded.processor AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
+)`;
+
 /**
- * Acquires the lease to provision the items.
+ * Acquires the lease to provision the items. What is known of another processor's or subscription's items is forgotten.
  * @returns null if another caller holds the lease
  */
 export const leaseDonationSubscription = (
@@ -72,11 +76,8 @@ export const leaseDonationSubscription = (
     SET
       processor = excluded.processor,
       subscription_id = excluded.subscription_id,
-      active_since = CASE
-        WHEN known.processor = excluded.processor
-          AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
-        THEN known.active_since
-      END,
+      active_since = CASE WHEN ${isSameCarrier} THEN known.active_since END,
+      verified_at = CASE WHEN ${isSameCarrier} THEN known.verified_at END,
       attempt = known.attempt + 1,
       leased_until = excluded.leased_until
     WHERE ${isLeaseFree(sql.fragment`known.leased_until`, lease)}

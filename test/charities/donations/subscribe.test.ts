@@ -242,6 +242,28 @@ test("after a change of its Stripe subscription an organization must subscribe a
   t.is((await donate()).status, 200);
 });
 
+test("the items of another subscription do not count while a call adds those of the current one", async (t) => {
+  const { db } = t.context;
+  const { subscribe, double, accountId, customerId } = await stage(t);
+  await subscribe();
+  const { subscriptionId: other } = double.control.addSubscriber({ customerId });
+  const owner = { accountId, mode: "live" } as const;
+  const now = new Date();
+
+  await leaseDonationSubscription(
+    db,
+    owner,
+    { processor: "stripe", subscriptionId: other },
+    { now, until: new Date(now.getTime() + 15_000) },
+  );
+
+  t.like(await findDonationSubscription(db, owner), {
+    subscriptionId: other,
+    activeSince: null,
+    verifiedAt: null,
+  });
+});
+
 test("the idempotency key is repeated while the outcome is unknown, and changes once it is known", async (t) => {
   const { subscribe, double, accountId, customerId, subscriptionId, flat, added, metered } =
     await stage(t);
