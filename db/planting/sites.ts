@@ -7,12 +7,37 @@ import { sql } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
-/** Stores the latest details of a partner's site and returns its id. */
-export const upsertSite = (
+const findUnchangedSite = (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  site: ReportedSite,
+): Promise<number | null> =>
+  transaction.maybeOneFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_site
+    WHERE partner = ${partner}
+      AND reference = ${site.reference}
+      AND name = ${site.name}
+      AND subsite_name = ${site.subsite_name}
+      AND organization_name = ${site.organization_name}
+      AND region = ${site.region}
+      AND country = ${site.country}
+      AND forest_type = ${site.forest_type}
+      AND latitude = ${site.latitude}
+      AND longitude = ${site.longitude}
+      AND main_image = ${site.main_image}
+  `);
+
+/**
+ * Stores the latest details of a partner's site and returns its id. A site that has not changed is not locked: most orders
+ * share few sites, which their reports name in any order.
+ */
+export const upsertSite = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   site: ReportedSite,
 ): Promise<number> =>
+  (await findUnchangedSite(transaction, partner, site)) ??
   transaction.oneFirst(sql.type(idRow)`
     INSERT INTO planting_site
       (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude,
@@ -37,13 +62,18 @@ export const upsertSite = (
 /** What a partner's reference identifies, beside sites. */
 export type ReferenceKind = "allocation" | "field_update" | "planting_session";
 
-/** Returns the integer that evidence shows for a partner's reference: always the same one. */
-export const getOrCreateReferenceId = (
+/** Returns the integer that evidence shows for a partner's reference: always the same one. A known one is not locked. */
+export const getOrCreateReferenceId = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   kind: ReferenceKind,
   reference: string,
 ): Promise<number> =>
+  (await transaction.maybeOneFirst(sql.type(idRow)`
+    SELECT id
+    FROM partner_reference
+    WHERE partner = ${partner} AND kind = ${kind} AND reference = ${reference}
+  `)) ??
   transaction.oneFirst(sql.type(idRow)`
     INSERT INTO partner_reference (partner, kind, reference)
     VALUES (${partner}, ${kind}, ${reference})
