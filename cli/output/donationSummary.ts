@@ -39,6 +39,7 @@ export const presentDonationSummaries = (summaries: readonly DonationSummary[]) 
       processor: subscription.processor,
       subscription_id: subscription.subscriptionId,
       active_since: subscription.activeSince,
+      has_ended: subscription.hasEnded,
     },
   }));
 
@@ -48,11 +49,12 @@ const describeSubscription = (subscription: DonationSubscription | null): string
   if (subscription === null) {
     return "none";
   }
-  const { processor, subscriptionId, activeSince } = subscription;
+  const { processor, subscriptionId, activeSince, hasEnded } = subscription;
   const where = subscriptionId === null ? processor : `${processor} ${subscriptionId}`;
-  return activeSince === null
-    ? `failed (${where})`
-    : `active since ${formatTime(activeSince)} (${where})`;
+  if (activeSince === null) {
+    return `failed (${where})`;
+  }
+  return hasEnded ? `ended (${where})` : `active since ${formatTime(activeSince)} (${where})`;
 };
 
 export const donationRows = (summaries: readonly DonationSummary[]) =>

@@ -12,9 +12,6 @@ const subscriptionRow = z.strictObject({
   subscriptionId: z.string().nullable(),
   activeSince: z.date().nullable(),
   verifiedAt: z.date().nullable(),
-});
-
-const watchedRow = subscriptionRow.extend({
   /** Whether Stripe has reported since then that the subscription is not active, or has lost the items. */
   hasEnded: z.boolean(),
 });
@@ -28,8 +25,8 @@ type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 export const findDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-): Promise<Readonly<z.output<typeof watchedRow>> | null> =>
-  db.maybeOne(sql.prepared("find_donation_subscription", watchedRow)`
+): Promise<DonationSubscription | null> =>
+  db.maybeOne(sql.prepared("find_donation_subscription", subscriptionRow)`
     SELECT
       subscription.processor,
       subscription.subscription_id AS "subscriptionId",

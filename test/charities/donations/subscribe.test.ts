@@ -6,6 +6,7 @@ import {
   findDonationSubscription,
   leaseDonationSubscription,
 } from "../../../db/charities/donationSubscriptions.ts";
+import { donationRows, readDonationSummaries } from "../../../cli/output/donationSummary.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { OutageError } from "../../../domain/errors.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
@@ -244,24 +245,15 @@ test("after a change of its Stripe subscription an organization must subscribe a
 
 test("the items of another subscription do not count while a call adds those of the current one", async (t) => {
   const { db } = t.context;
-  const { subscribe, double, accountId, customerId } = await stage(t);
+  const { subscribe, accountId } = await stage(t);
   await subscribe();
-  const { subscriptionId: other } = double.control.addSubscriber({ customerId });
   const owner = { accountId, mode: "live" } as const;
+  const carrier = { processor: "stripe", subscriptionId: "sub_other" } as const;
   const now = new Date();
-
-  await leaseDonationSubscription(
-    db,
-    owner,
-    { processor: "stripe", subscriptionId: other },
-    { now, until: new Date(now.getTime() + 15_000) },
-  );
-
-  t.like(await findDonationSubscription(db, owner), {
-    subscriptionId: other,
-    activeSince: null,
-    verifiedAt: null,
-  });
+  const until = new Date(now.getTime() + 15_000);
+  await leaseDonationSubscription(db, owner, carrier, { now, until });
+  const found = await findDonationSubscription(db, owner);
+  t.like(found, { subscriptionId: "sub_other", activeSince: null, verifiedAt: null });
 });
 
 test("the idempotency key is repeated while the outcome is unknown, and changes once it is known", async (t) => {
@@ -304,6 +296,8 @@ test("live donations stop when the subscription is not active or its items are g
   };
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
   await stops();
+  const summaries = await readDonationSummaries(t.context.db, systemClock, accountId);
+  t.is(donationRows(summaries)[0]?.[3], `ended (stripe ${subscriptionId})`);
   double.control.changeSubscription({ subscriptionId, status: "active" });
   await refresh();
   t.is((await donate()).status, 200);
