@@ -1,4 +1,5 @@
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { openPool } from "../../../db/pool.ts";
@@ -159,7 +160,8 @@ test("a comparison settles nothing after another hold has begun", async (t) => {
   t.deepEqual(billedByMinute(), billed);
 });
 
-test("a comparison waits for an attempt that begins in a transaction from before the hold, and the usage is billed once", async (t) => {
+/** A deployment without Stripe that has registered 3 trees, which may be sealed. */
+const setUpLedger = async (t: ExecutionContext) => {
   let nowMs = NOON * 1000;
   const clock = { now: () => new Date(nowMs) };
   const url = await copyDatabase(t);
@@ -172,11 +174,30 @@ test("a comparison waits for an attempt that begins in a transaction from before
   await deps.billing.prepare();
   await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));
   nowMs += 5000;
-  const impact = () => runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock });
+  return {
+    deps,
+    stream,
+    pass: (seconds: number) => {
+      nowMs += seconds * 1000;
+    },
+    settle: () => runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock }),
+    drain: () =>
+      drainUsage(deps, stream, {
+        signal: new AbortController().signal,
+        onResult: () => undefined,
+      }),
+    listLedgerUnits: () =>
+      db.anyFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
+        SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
+      `),
+  };
+};
 
+test("a comparison waits for an attempt that begins in a transaction from before the hold, and the usage is billed once", async (t) => {
+  const { deps, stream, pass, settle, drain, listLedgerUnits } = await setUpLedger(t);
   const isLocked = Promise.withResolvers<void>();
   const isSealing = Promise.withResolvers<void>();
-  const blocker = db.transaction(async (transaction) => {
+  const blocker = deps.db.transaction(async (transaction) => {
     await transaction.query(sql.typeAlias("void")`SELECT FROM usage_fact FOR UPDATE`);
     isLocked.resolve();
     const sealing = await awaitBlocked(transaction);
@@ -194,36 +215,21 @@ test("a comparison waits for an attempt that begins in a transaction from before
   const sealings = sealMeterEvents(deps, [stream], startLease(deps));
   await isSealing.promise;
   await holdUsage(deps, UPGRADE);
-  const early = await impact();
+  const early = await settle();
   await blocker;
 
   t.like((await sealings)[0], { kind: "event", event: { state: "sending" } });
   t.is(early.exitCode, 1);
   t.regex(early.stderr, /a call to the processor may be in progress/u);
-  nowMs += 16_000;
-  const run = await impact();
+  pass(16);
+  const run = await settle();
   t.is(run.exitCode, 0, run.stderr);
-  const signal = new AbortController().signal;
-  t.is((await drainUsage(deps, stream, { signal, onResult: () => undefined })).kind, "done");
-  const rows = await db.any(sql.type(z.strictObject({ quantity: z.bigint() }))`
-    SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
-  `);
-  t.deepEqual(rows, [{ quantity: 3n }]);
+  t.is((await drain()).kind, "done");
+  t.deepEqual(await listLedgerUnits(), [3n]);
 });
 
 test("an attempt that goes on after its lease has ended bills nothing to the ledger that a comparison has settled", async (t) => {
-  let nowMs = NOON * 1000;
-  const clock = { now: () => new Date(nowMs) };
-  const url = await copyDatabase(t);
-  const db = await openPool(url);
-  t.teardown(() => db.end());
-  const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
-  const { id: accountId } = await createTestOrganization(db, { clock });
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
-  await guardUsage(deps);
-  await deps.billing.prepare();
-  await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));
-  nowMs += 5000;
+  const { deps, stream, pass, settle, drain, listLedgerUnits } = await setUpLedger(t);
   const started = startLease(deps);
   const [sealing] = await sealMeterEvents(deps, [stream], started);
   if (sealing?.kind !== "event") {
@@ -231,20 +237,17 @@ test("an attempt that goes on after its lease has ended bills nothing to the led
   }
 
   await holdUsage(deps, UPGRADE);
-  nowMs += 16_000;
-  const run = await runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock });
+  pass(16);
+  const run = await settle();
   t.is(run.exitCode, 0, run.stderr);
-  const signal = new AbortController().signal;
-  const late = await finishSending({ ...deps, records: createAttemptRecords(db) }, sealing.event, {
+  const records = createAttemptRecords(deps.db);
+  const late = await finishSending({ ...deps, records }, sealing.event, {
     started,
-    signal,
+    signal: new AbortController().signal,
     isShared: true,
   });
 
-  t.is((await drainUsage(deps, stream, { signal, onResult: () => undefined })).kind, "done");
-  const rows = await db.any(sql.type(z.strictObject({ quantity: z.bigint() }))`
-    SELECT quantity FROM ledger_usage WHERE account_id = ${accountId}
-  `);
-  t.deepEqual(rows, [{ quantity: 3n }]);
+  t.is((await drain()).kind, "done");
+  t.deepEqual(await listLedgerUnits(), [3n]);
   t.like(late, { kind: "delayed", cause: "retry", outcomeUnknown: false });
 });

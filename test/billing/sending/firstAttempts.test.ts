@@ -8,6 +8,7 @@ import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/billing/usage.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { beginSending } from "../../../services/billing/sending/sendMeterEvent.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { runSender, sealAll, setUpShards } from "./shardSetup.ts";
@@ -57,41 +58,54 @@ test.serial("the sealing transaction begins the first attempts, with a lease", a
   await reportAll();
 });
 
-test.serial(
-  "usage is billed once if a worker is killed after it has sealed and sent some of it, and not before the lease is over",
-  async (t) => {
-    const setup = await setUpShards(t, 6);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    for (const [index, { register }] of organizations.entries()) {
-      await register(index + 1);
-    }
-    pass(5);
-    for (const sealing of (await sealAndBegin(setup)).slice(0, 3)) {
-      if (sealing.kind === "event") {
+const BEGINNINGS = {
+  "with their sealing": async (setup: ShardSetup) =>
+    (await sealAndBegin(setup)).flatMap((sealing) =>
+      sealing.kind === "event" ? [sealing.event] : [],
+    ),
+  "after their sealing": async (setup: ShardSetup) => {
+    const ids = (await sealAll(setup)).map(({ id }) => id);
+    return (await beginSending(setup.deps, ids)).events;
+  },
+};
+
+for (const [when, begin] of Object.entries(BEGINNINGS)) {
+  test.serial(
+    `usage whose attempts began ${when} is billed once if the worker is killed after some calls, and not before the lease is over`,
+    async (t) => {
+      const setup = await setUpShards(t, 6);
+      const { organizations, deps, pass, reportOnce, sends } = setup;
+      for (const [index, { register }] of organizations.entries()) {
+        await register(index + 1);
+      }
+      pass(5);
+      const events = await begin(setup);
+      t.is(events.length, 6);
+      for (const event of events.slice(0, 3)) {
         await deps.billing
           .findProcessor("stripe", "live")
           ?.send(
-            { ...sealing.event, customer: { ...sealing.event, subscriptionId: null } },
+            { ...event, customer: { ...event, subscriptionId: null } },
             new AbortController().signal,
           );
       }
-    }
-    t.is(sends(), 3);
+      t.is(sends(), 3);
 
-    pass(14);
-    await reportOnce();
-    t.is(sends(), 3);
-    pass(2);
-    await reportOnce();
+      pass(14);
+      await reportOnce();
+      t.is(sends(), 3);
+      pass(2);
+      await reportOnce();
 
-    t.is(sends(), 9);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [1, 2, 3, 4, 5, 6],
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
-  },
-);
+      t.is(sends(), 9);
+      t.deepEqual(
+        organizations.map(({ billed }) => billed()),
+        [1, 2, 3, 4, 5, 6],
+      );
+      t.deepEqual(await listWaitingStreams(deps.db), []);
+    },
+  );
+}
 
 test.serial("usage for which no call to Stripe is free is sealed and not attempted", async (t) => {
   const setup = await setUpShards(t, 5);

@@ -49,46 +49,6 @@ test.serial(
 );
 
 test.serial(
-  "usage is billed once if a worker is killed after it has sent some events of a shard, and not before the lease is over",
-  async (t) => {
-    const setup = await setUpShards(t, 6);
-    const { organizations, deps, pass, reportOnce, sends } = setup;
-    for (const [index, { register }] of organizations.entries()) {
-      await register(index + 1);
-    }
-    pass(5);
-    const events = await sealAll(setup);
-    const begun = await beginSending(
-      deps,
-      events.map(({ id }) => id),
-    );
-    t.is(begun.events.length, 6);
-    for (const event of begun.events.slice(0, 3)) {
-      await deps.billing
-        .findProcessor("stripe", "live")
-        ?.send(
-          { ...event, customer: { ...event, subscriptionId: null } },
-          new AbortController().signal,
-        );
-    }
-    t.is(sends(), 3);
-
-    pass(14);
-    await reportOnce();
-    t.is(sends(), 3);
-    pass(2);
-    await reportOnce();
-
-    t.is(sends(), 9);
-    t.deepEqual(
-      organizations.map(({ billed }) => billed()),
-      [1, 2, 3, 4, 5, 6],
-    );
-    t.deepEqual(await listWaitingStreams(deps.db), []);
-  },
-);
-
-test.serial(
   "a sealed event whose worker was killed before the attempt is sent by the next one",
   async (t) => {
     const setup = await setUpShards(t, 2);
