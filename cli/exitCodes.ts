@@ -50,7 +50,7 @@ const EXIT_CODE_OF = {
   test_quota_reached: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 
-/** Codes of Node and PostgreSQL for a server that cannot be reached, or that lets nobody in. */
+/** Codes of Node and PostgreSQL for a server that cannot be reached or refuses the connection. */
 const UNREACHABLE_CODES = new Set([
   "ECONNREFUSED",
   "ECONNRESET",

@@ -157,7 +157,7 @@ const TRIAL: Partial<Stripe.Subscription> = {
   billing_cycle_anchor: at("2026-03-30T00:00:00Z"),
 };
 
-test("a trial of a running subscription is a period of its own, because Stripe has invoiced what was before it", async (t) => {
+test("a trial of a running subscription begins a new period, because Stripe has invoiced the usage from before it", async (t) => {
   const { id, ...scene } = await stageTrial(t);
   await amendSubscription(scene, id, {
     subscription: TRIAL,
