@@ -16,11 +16,15 @@ export const name = () => text(NAME).refine((value) => value.trim() !== "", "mus
 /** The partner's name for one of its records. */
 const reference = () => name();
 
-/** Normalized to UTC, so that a repeated fact is recognized however its time is written. */
+/**
+ * Normalized to UTC, so that a repeated fact is recognized however its time is written. No impact factor applies before
+ * 1970, and years without four digits, whose texts begin with a sign, are stored nowhere.
+ */
 const timestamp = () =>
   z.iso
     .datetime({ offset: true, error: "must be a timestamp such as 2026-05-01T12:00:00Z" })
-    .transform((value) => new Date(value).toISOString());
+    .transform((value) => new Date(value).toISOString())
+    .refine((value) => value >= "1970", "must be a time in the years 1970 to 9999");
 
 /** A URL that a page may link to, or a path on this service. */
 export const link = () =>

@@ -34,6 +34,18 @@ const LEAD_MS = 24 * 60 * 60 * 1000;
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
+/** Returns the field of a fact that is dated too far ahead, or null. */
+const findFutureField = (fact: PlantingFact, now: Date): string | null => {
+  const isAhead = (time: string): boolean => new Date(time).getTime() > now.getTime() + LEAD_MS;
+  if (isAhead(fact.occurred_at)) {
+    return "occurred_at";
+  }
+  return fact.stage === "allocated" &&
+    fact.allocations.some(({ date_allocated: allocatedAt }) => isAhead(allocatedAt))
+    ? "date_allocated"
+    : null;
+};
+
 const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
 
 /**
@@ -118,8 +130,9 @@ export const recordFact = async (
   { source, now }: { readonly source: FactSource; readonly now: Date },
 ): Promise<{ readonly order: PlantingOrder; readonly recorded: RecordedFact }> => {
   const fact = plantingFact.parse(reported);
-  if (new Date(fact.occurred_at).getTime() > now.getTime() + LEAD_MS) {
-    throw new DomainError("request_invalid", `${fact.stage}: occurred_at is in the future`);
+  const futureField = findFutureField(fact, now);
+  if (futureField !== null) {
+    throw new DomainError("request_invalid", `${fact.stage}: ${futureField} is in the future`);
   }
   const digest = digestOf(fact);
   const isNew = await insertFact(transaction, {

@@ -177,15 +177,6 @@ test.serial(
   },
 );
 
-test.serial("a fact in the future is rejected, and its whole report with it", async (t) => {
-  const { setup, order, facts } = await placeOrder(t);
-  const ahead = simulatePlanted(order, new Date("2026-07-02T08:00:00.000Z"));
-  await t.throwsAsync(outcomesOf(setup, order.id, [facts.allocated, ahead]), {
-    message: "planted: occurred_at is in the future",
-  });
-  t.is((await listFacts(t.context.db, order.id)).length, 1);
-});
-
 test.serial("concurrent reports record each fact once", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   const all = [facts.verified, facts.planted, facts.allocated];
