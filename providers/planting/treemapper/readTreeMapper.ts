@@ -1,5 +1,6 @@
 import { geoCentroid } from "d3-geo";
 import { z } from "zod";
+import { name } from "../../../domain/planting/fact.ts";
 import { boundBody } from "../../boundBody.ts";
 
 /*
@@ -39,7 +40,7 @@ const project = z.object({
 });
 
 const site = z.object({
-  uid: z.string(),
+  uid: name(),
   name: z.string(),
   location,
   image: z.string().nullish(),
@@ -47,28 +48,36 @@ const site = z.object({
 
 const image = z.object({ image: z.string().nullish() });
 
-const intervention = z.object({
-  id: z.string(),
-  type: z.string(),
-  scientificName: z.string().nullish(),
-  interventionStartDate: timestamp,
-  interventionEndDate: timestamp,
-  plantProjectSite: z.string().nullish(),
-  geometry: location,
-  coordinates: z.array(image).nullish(),
-  plantedSpecies: z
-    .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
-    .nullish(),
-  sampleInterventions: z
-    .array(
-      z.object({
-        id: z.string(),
-        geometry: location,
-        coordinates: z.array(image).nullish(),
-      }),
-    )
-    .nullish(),
-});
+/** Photos are referred to by the record's id and a number. */
+const recordId = () => name().refine((id) => id.length <= 190, "must be at most 190 characters");
+
+const intervention = z
+  .object({
+    id: recordId(),
+    type: z.string(),
+    scientificName: z.string().nullish(),
+    interventionStartDate: timestamp,
+    interventionEndDate: timestamp,
+    plantProjectSite: z.string().nullish(),
+    geometry: location,
+    coordinates: z.array(image).nullish(),
+    plantedSpecies: z
+      .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
+      .nullish(),
+    sampleInterventions: z
+      .array(
+        z.object({
+          id: recordId(),
+          geometry: location,
+          coordinates: z.array(image).nullish(),
+        }),
+      )
+      .nullish(),
+  })
+  .refine(
+    ({ interventionStartDate: start, interventionEndDate: end }) => start <= end,
+    "ends before it starts",
+  );
 export type Intervention = z.output<typeof intervention>;
 
 /** A large project has some ten thousand interventions of about a kilobyte each. */
@@ -134,6 +143,28 @@ const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [numb
   return geoCentroid({ type: "MultiPoint", coordinates: corners });
 };
 
+/**
+ * Returns the records that can be read. Any other counts as absent until it is corrected, because it would stop all orders.
+ * @throws ZodError if none can be read, because the API must have changed
+ */
+const listReadable = <Schema extends z.ZodType>(
+  records: readonly unknown[],
+  schema: Schema,
+): readonly z.output<Schema>[] => {
+  const results = records.map((record) => schema.safeParse(record));
+  const readable = results.flatMap(({ data }) => (data === undefined ? [] : [data]));
+  const [first] = results;
+  if (first?.error && readable.length === 0) {
+    throw first.error;
+  }
+  return readable;
+};
+
+const isPlanting = (record: unknown): boolean => {
+  const { data } = z.object({ type: z.string() }).safeParse(record);
+  return data !== undefined && PLANTING_TYPES.has(data.type);
+};
+
 /** Reads the project of a key, its sites and its plantings. */
 export const readTreeMapper = async (
   access: TreeMapperAccess,
@@ -141,16 +172,14 @@ export const readTreeMapper = async (
 ): Promise<TreeMapperProject> => {
   const [own, sites, interventions] = await Promise.all([
     read(access, "project", project, signal),
-    read(access, "sites", z.array(site), signal),
+    read(access, "sites", z.array(z.unknown()), signal),
     read(access, "interventions", z.array(z.unknown()), signal),
   ]);
-  const plantings = interventions
-    // Other interventions (fire breaks, removals) have other fields and plant nothing.
-    .filter((each) => PLANTING_TYPES.has(z.object({ type: z.string() }).parse(each).type))
-    .map((each) => intervention.parse(each))
+  // Other interventions (fire breaks, removals) have other fields and plant nothing.
+  const plantings = listReadable(interventions.filter(isPlanting), intervention)
     .filter((each) => treesOf(each) > 0)
     .toSorted(
       (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
     );
-  return { project: own, sites, plantings };
+  return { project: own, sites: listReadable(sites, site), plantings };
 };

@@ -1,141 +1,14 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { startServer } from "../../../program/server/startServer.ts";
-import { createPlanting } from "../../../providers/planting/createPlanting.ts";
-import {
-  pollPlantingOrder,
-  placePlantingOrder,
-} from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { setUpPlanting } from "../setUpPlanting.ts";
+import { planting, SITE, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 
 const test = testWithDatabase();
-
-const KEY = "tm_test";
-const NEVER = new AbortController().signal;
-
-const SQUARE = [
-  [77.232, 28.615],
-  [77.236, 28.615],
-  [77.236, 28.619],
-  [77.232, 28.619],
-  [77.232, 28.615],
-];
-
-const PROJECT = {
-  uid: "proj_1",
-  name: "Yamuna Floodplain",
-  ecosystem: "wetland",
-  country: "IN",
-  target: 9,
-};
-
-const SITE = {
-  uid: "site_1",
-  name: "North Bank",
-  location: { type: "Polygon", coordinates: [SQUARE] },
-  status: "planting",
-  image: null,
-};
-
-const planting = (id: string, day: string, counts: readonly number[], site = "site_1") => ({
-  id,
-  type: "multi-tree-registration",
-  scientificName: null,
-  plantDate: null,
-  interventionStartDate: `${day} 05:30:00`,
-  interventionEndDate: `${day} 09:45:00`,
-  plantProjectSite: site === "" ? null : site,
-  coordinates: [{ image: "" }],
-  geometry: { type: "Polygon", coordinates: [SQUARE] },
-  plantedSpecies: counts.map((treeCount) => ({ scientificName: "Dalbergia sissoo", treeCount })),
-  sampleInterventions: [
-    {
-      id: `${id}-sample`,
-      type: "sample-tree-registration",
-      geometry: { type: "Point", coordinates: [77.2342, 28.6173] },
-      coordinates: [{ image: `https://cdn.example/${id}.jpg` }],
-    },
-  ],
-});
-
-/** A double of TreeMapper's API, by its documentation. `state` holds what it serves. */
-const startTreeMapper = async (t: ExecutionContext) => {
-  const state = {
-    project: PROJECT,
-    sites: [SITE] as readonly unknown[],
-    interventions: [] as readonly unknown[],
-    status: 200,
-  };
-  const { url, close } = await startServer(
-    (request, response) => {
-      const { status: _status, ...resources } = state;
-      const known = new Map<string, unknown>(Object.entries(resources)).get(
-        request.url?.slice(1) ?? "",
-      );
-      const status = request.headers["x-api-key"] === KEY ? state.status : 401;
-      response.statusCode = known === undefined ? 404 : status;
-      response.setHeader("Content-Type", "application/json");
-      response.end(
-        JSON.stringify({
-          statusCode: response.statusCode,
-          message: "Success",
-          error: null,
-          data: response.statusCode === 200 ? known : null,
-          code: "success",
-        }),
-      );
-    },
-    { host: "127.0.0.1", port: 0, setting: "PORT" },
-  );
-  t.teardown(() => close(1000));
-  return { state, apiBase: url };
-};
-
-const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
-  const { db } = t.context;
-  const server = await startTreeMapper(t);
-  const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
-  const deps = {
-    ...setup.deps,
-    planting: createPlanting({
-      partner: "treemapper",
-      partnerName: "Yamuna Growers",
-      treeMapper: { apiKey, apiBase: server.apiBase },
-      manual: { timeline: "allocations" },
-      simulated: {
-        timeline: "allocations",
-        durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
-      },
-    }),
-  };
-  const create = async (count: number): Promise<number> => {
-    await setup.register(count);
-    await createPlantingOrders(deps, NEVER);
-    return (await setup.orders()).at(-1)?.id ?? 0;
-  };
-  const place = (orderId: number) => placePlantingOrder(deps, orderId, NEVER);
-  return {
-    ...server,
-    setup,
-    create,
-    place,
-    order: async (count: number): Promise<number> => {
-      const id = await create(count);
-      await place(id);
-      return id;
-    },
-    poll: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
-    factsOf: async (orderId: number) =>
-      (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
-  };
-};
 
 /** Lists the trees of records that are credited to orders. */
 const credits = (t: ExecutionContext<DatabaseContext>, references: readonly string[]) =>
@@ -150,7 +23,7 @@ const credits = (t: ExecutionContext<DatabaseContext>, references: readonly stri
 test.serial(
   "an order is planted when the project has recorded all its trees since it was placed",
   async (t) => {
-    const { state, setup, order, poll, factsOf } = await start(t);
+    const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
     const id = await order(100);
     state.interventions = [
       planting("before", "2026-06-30", [500]),
@@ -184,7 +57,7 @@ test.serial(
 );
 
 test.serial("concurrent polls credit no tree to two orders", async (t) => {
-  const { state, setup, order, poll } = await start(t);
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const ids = [await order(70), await order(70), await order(70)];
   state.interventions = [planting("one", "2026-07-05", [100]), planting("two", "2026-07-06", [60])];
   setup.clock.set("2026-07-10T10:00:00.000Z");
@@ -208,7 +81,7 @@ test.serial("concurrent polls credit no tree to two orders", async (t) => {
 test.serial(
   "an order that was placed late is credited with trees planted since then",
   async (t) => {
-    const { state, setup, create, place, poll, factsOf } = await start(t);
+    const { state, setup, create, place, poll, factsOf } = await startTreeMapperPlanting(t);
     const id = await create(50);
     state.status = 503;
     await t.throwsAsync(place(id), { message: /TreeMapper returned 503/u });
@@ -229,7 +102,7 @@ test.serial(
 );
 
 test.serial("a deleted or merged record does not block an order", async (t) => {
-  const { state, setup, order, poll, factsOf } = await start(t);
+  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
   const id = await order(100);
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("deleted", "2026-07-05", [60])];
@@ -248,7 +121,7 @@ test.serial("a deleted or merged record does not block an order", async (t) => {
 test.serial(
   "a complete order that was not yet planted is credited anew when a record is deleted",
   async (t) => {
-    const { state, setup, order, poll } = await start(t);
+    const { state, setup, order, poll } = await startTreeMapperPlanting(t);
     const id = await order(100);
     setup.clock.set("2026-07-10T10:00:00.000Z");
     await claimTrees(t.context, { id, partner: "treemapper", treeCount: 100 }, [
@@ -263,7 +136,7 @@ test.serial(
 );
 
 test.serial("an order gets the trees by which its record grows", async (t) => {
-  const { state, setup, order, poll } = await start(t);
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const [first, second] = [await order(100), await order(20)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("grown", "2026-07-05", [60])];
@@ -275,7 +148,7 @@ test.serial("an order gets the trees by which its record grows", async (t) => {
 });
 
 test.serial("an order keeps only the rest of a record that shrinks", async (t) => {
-  const { state, setup, order, poll } = await start(t);
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
   const [first, second] = [await order(30), await order(50)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("shrunk", "2026-07-05", [60])];
@@ -289,7 +162,7 @@ test.serial("an order keeps only the rest of a record that shrinks", async (t) =
 test.serial(
   "unusable names and images and plantings without a location are left out",
   async (t) => {
-    const { state, setup, order, poll, factsOf } = await start(t);
+    const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
     const id = await order(30);
     state.sites = [
       { ...SITE, name: " ", image: "north-bank.jpg" },
@@ -342,14 +215,45 @@ test.serial(
 test.serial(
   "a poll fails while TreeMapper is down or rejects the key, and a later one works",
   async (t) => {
-    const { state, order, poll, factsOf } = await start(t);
+    const { state, order, poll, factsOf } = await startTreeMapperPlanting(t);
     const id = await order(5);
     state.status = 503;
     await t.throwsAsync(poll(id), { message: /TreeMapper returned 503/u });
     state.status = 200;
     await poll(id);
     t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-    const refused = await start(t, "tm_wrong");
+    const refused = await startTreeMapperPlanting(t, "tm_wrong");
     await t.throwsAsync(refused.order(5), { message: /TreeMapper returned 401/u });
   },
 );
+
+test.serial("a record that cannot be read is credited to no order, and stops none", async (t) => {
+  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
+  const id = await order(30);
+  const good = planting("good", "2026-07-05", [20]);
+  state.sites = [SITE, { ...SITE, uid: "site_2", name: null }];
+  state.interventions = [
+    null,
+    { ...good, id: "undated", interventionStartDate: null },
+    { ...good, id: "x".repeat(201) },
+    { ...good, id: "backwards", interventionStartDate: "2066-01-01 05:30:00" },
+    { ...good, id: "uncounted", plantedSpecies: [{ treeCount: "many" }] },
+    good,
+  ];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  await poll(id);
+  t.deepEqual(await credits(t, ["undated", "backwards", "uncounted", "good"]), [
+    { reference: "good", trees: 20n },
+  ]);
+  state.interventions = [...state.interventions, planting("rest", "2026-07-06", [10], "site_2")];
+  setup.clock.set("2026-07-07T10:00:00.000Z");
+  t.true((await poll(id)).isFinished);
+  t.is((await factsOf(id)).at(-1), "planted accepted");
+});
+
+test.serial("a poll fails if there are records, and none can be read", async (t) => {
+  const { state, order, poll } = await startTreeMapperPlanting(t);
+  const id = await order(30);
+  state.interventions = [{ ...planting("renamed", "2026-07-05", [30]), interventionEndDate: 0 }];
+  await t.throwsAsync(poll(id), { message: /interventionEndDate/u });
+});

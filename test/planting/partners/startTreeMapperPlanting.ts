@@ -1,0 +1,136 @@
+import type { ExecutionContext } from "ava";
+import { startServer } from "../../../program/server/startServer.ts";
+import { createPlanting } from "../../../providers/planting/createPlanting.ts";
+import {
+  pollPlantingOrder,
+  placePlantingOrder,
+} from "../../../services/planting/orders/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+
+const KEY = "tm_test";
+const NEVER = new AbortController().signal;
+
+const SQUARE = [
+  [77.232, 28.615],
+  [77.236, 28.615],
+  [77.236, 28.619],
+  [77.232, 28.619],
+  [77.232, 28.615],
+];
+
+const PROJECT = {
+  uid: "proj_1",
+  name: "Yamuna Floodplain",
+  ecosystem: "wetland",
+  country: "IN",
+  target: 9,
+};
+
+export const SITE = {
+  uid: "site_1",
+  name: "North Bank",
+  location: { type: "Polygon", coordinates: [SQUARE] },
+  status: "planting",
+  image: null,
+};
+
+/** A record of a planting with a photo. */
+export const planting = (id: string, day: string, counts: readonly number[], site = "site_1") => ({
+  id,
+  type: "multi-tree-registration",
+  scientificName: null,
+  plantDate: null,
+  interventionStartDate: `${day} 05:30:00`,
+  interventionEndDate: `${day} 09:45:00`,
+  plantProjectSite: site === "" ? null : site,
+  coordinates: [{ image: "" }],
+  geometry: { type: "Polygon", coordinates: [SQUARE] },
+  plantedSpecies: counts.map((treeCount) => ({ scientificName: "Dalbergia sissoo", treeCount })),
+  sampleInterventions: [
+    {
+      id: `${id}-sample`,
+      type: "sample-tree-registration",
+      geometry: { type: "Point", coordinates: [77.2342, 28.6173] },
+      coordinates: [{ image: `https://cdn.example/${id}.jpg` }],
+    },
+  ],
+});
+
+/** A double of TreeMapper's API, by its documentation. `state` holds what it serves. */
+const startTreeMapper = async (t: ExecutionContext) => {
+  const state = {
+    project: PROJECT,
+    sites: [SITE] as readonly unknown[],
+    interventions: [] as readonly unknown[],
+    status: 200,
+  };
+  const { url, close } = await startServer(
+    (request, response) => {
+      const { status: _status, ...resources } = state;
+      const known = new Map<string, unknown>(Object.entries(resources)).get(
+        request.url?.slice(1) ?? "",
+      );
+      const status = request.headers["x-api-key"] === KEY ? state.status : 401;
+      response.statusCode = known === undefined ? 404 : status;
+      response.setHeader("Content-Type", "application/json");
+      response.end(
+        JSON.stringify({
+          statusCode: response.statusCode,
+          message: "Success",
+          error: null,
+          data: response.statusCode === 200 ? known : null,
+          code: "success",
+        }),
+      );
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  return { state, apiBase: url };
+};
+
+/** Starts TreeMapper, and an organization whose trees are planted by a project of it. */
+export const startTreeMapperPlanting = async (
+  t: ExecutionContext<DatabaseContext>,
+  apiKey = KEY,
+) => {
+  const { db } = t.context;
+  const server = await startTreeMapper(t);
+  const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
+  const deps = {
+    ...setup.deps,
+    planting: createPlanting({
+      partner: "treemapper",
+      partnerName: "Yamuna Growers",
+      treeMapper: { apiKey, apiBase: server.apiBase },
+      manual: { timeline: "allocations" },
+      simulated: {
+        timeline: "allocations",
+        durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
+      },
+    }),
+  };
+  const create = async (count: number): Promise<number> => {
+    await setup.register(count);
+    await createPlantingOrders(deps, NEVER);
+    return (await setup.orders()).at(-1)?.id ?? 0;
+  };
+  const place = (orderId: number) => placePlantingOrder(deps, orderId, NEVER);
+  return {
+    ...server,
+    setup,
+    create,
+    place,
+    order: async (count: number): Promise<number> => {
+      const id = await create(count);
+      await place(id);
+      return id;
+    },
+    poll: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
+    factsOf: async (orderId: number) =>
+      (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
+  };
+};
