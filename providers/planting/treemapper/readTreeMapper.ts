@@ -176,7 +176,9 @@ export const readTreeMapper = async (
     read(access, "interventions", z.array(z.unknown()), signal),
   ]);
   // Other interventions (fire breaks, removals) have other fields and plant nothing.
-  const plantings = listReadable(interventions.filter(isPlanting), intervention)
+  const readable = listReadable(interventions.filter(isPlanting), intervention);
+  // A list that changes while TreeMapper reads it may have a record twice.
+  const plantings = [...new Map(readable.map((each) => [each.id, each])).values()]
     .filter((each) => treesOf(each) > 0)
     .toSorted(
       (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),

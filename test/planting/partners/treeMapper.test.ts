@@ -257,3 +257,14 @@ test.serial("a poll fails if there are records, and none can be read", async (t)
   state.interventions = [{ ...planting("renamed", "2026-07-05", [30]), interventionEndDate: 0 }];
   await t.throwsAsync(poll(id), { message: /interventionEndDate/u });
 });
+
+test.serial("a record that TreeMapper lists twice is credited once", async (t) => {
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
+  const [first, second] = [await order(30), await order(30)];
+  const twice = planting("twice", "2026-07-05", [40]);
+  state.interventions = [twice, twice];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  t.true((await poll(first)).isFinished);
+  t.false((await poll(second)).isFinished);
+  t.deepEqual(await credits(t, ["twice"]), [{ reference: "twice", trees: 40n }]);
+});
