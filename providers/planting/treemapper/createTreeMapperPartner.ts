@@ -6,6 +6,9 @@ import type { Intervention, TreeMapperAccess, TreeMapperProject } from "./readTr
 
 const MEDIA = 20;
 
+/** The most that a fact may have. */
+const ALLOCATIONS = 100;
+
 /** TreeMapper has no crews. */
 const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
 
@@ -60,16 +63,30 @@ const locate = (
   ];
 };
 
+/** Returns the first planting of each site with all trees of the site. */
+const mergeBySite = (credited: readonly Located[]): readonly Located[] => {
+  const bySite = new Map<string, Located>();
+  for (const located of credited) {
+    const { reference } = located.site;
+    const known = bySite.get(reference);
+    bySite.set(reference, known ? { ...known, trees: known.trees + located.trees } : located);
+  }
+  return [...bySite.values()];
+};
+
+/** An order with more records than allocations has one allocation for each site, so that each site gets its trees. */
 const allocatedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"allocated"> => ({
   stage: "allocated",
   occurred_at: at.toISOString(),
-  allocations: credited.slice(0, 100).map(({ planting, trees, site }) => ({
-    reference: planting.id,
-    date_allocated: planting.interventionStartDate.toISOString(),
-    trees,
-    planting_site: site,
-    crew: NO_CREW,
-  })),
+  allocations: (credited.length > ALLOCATIONS ? mergeBySite(credited) : credited)
+    .slice(0, ALLOCATIONS)
+    .map(({ planting, trees, site }) => ({
+      reference: planting.id,
+      date_allocated: planting.interventionStartDate.toISOString(),
+      trees,
+      planting_site: site,
+      crew: NO_CREW,
+    })),
 });
 
 const mediaOf = ({ planting }: Located): PlantingFactOf<"planted">["media"] =>

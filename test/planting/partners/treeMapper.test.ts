@@ -268,3 +268,26 @@ test.serial("a record that TreeMapper lists twice is credited once", async (t) =
   t.false((await poll(second)).isFinished);
   t.deepEqual(await credits(t, ["twice"]), [{ reference: "twice", trees: 40n }]);
 });
+
+test.serial(
+  "each site gets its trees, however many records an order is credited with",
+  async (t) => {
+    const { state, setup, order, poll } = await startTreeMapperPlanting(t);
+    const id = await order(150);
+    state.sites = [SITE, { ...SITE, uid: "site_2", name: "South Bank" }];
+    state.interventions = Array.from({ length: 150 }, (_, index) => ({
+      ...planting(`tree-${index}`, "2026-07-05", [], index < 110 ? "site_1" : "site_2"),
+      type: "single-tree-registration",
+    }));
+    setup.clock.set("2026-07-06T10:00:00.000Z");
+    t.true((await poll(id)).isFinished);
+    const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
+    t.deepEqual(
+      sites.map(({ name, planted }) => [name, planted]),
+      [
+        ["North Bank", 110],
+        ["South Bank", 40],
+      ],
+    );
+  },
+);
