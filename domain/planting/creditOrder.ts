@@ -21,20 +21,25 @@ export const creditOrder = (
   claims: readonly Claim[],
 ): readonly RecordedTrees[] => {
   const own = claims.filter(({ orderId }) => orderId === order.id);
-  const isOnRecord = ({ reference }: Claim): boolean =>
-    records.some((record) => record.reference === reference);
-  if (treesIn(own) >= order.treeCount && own.every(isOnRecord)) {
+  // Looked up, because a project may have tens of thousands of records, and as many claims on them.
+  const references = new Set(records.map(({ reference }) => reference));
+  if (treesIn(own) >= order.treeCount && own.every(({ reference }) => references.has(reference))) {
     // A concurrent poll may be about to report exactly these trees.
     return own.map(({ reference, trees }) => ({ reference, trees }));
   }
+  const others = new Map<string, number>();
+  for (const { reference, trees, orderId } of claims) {
+    if (orderId !== order.id) {
+      others.set(reference, (others.get(reference) ?? 0) + trees);
+    }
+  }
   const credited: RecordedTrees[] = [];
+  let missing = order.treeCount;
   for (const { reference, trees: planted } of records) {
-    const others = claims.filter(
-      (claim) => claim.reference === reference && claim.orderId !== order.id,
-    );
-    const trees = Math.min(order.treeCount - treesIn(credited), planted - treesIn(others));
+    const trees = Math.min(missing, planted - (others.get(reference) ?? 0));
     if (trees > 0) {
       credited.push({ reference, trees });
+      missing -= trees;
     }
   }
   return credited;

@@ -35,10 +35,10 @@ type Located = {
 
 /** Returns the site of a planting; nothing while TreeMapper does not know its location. */
 const locate = (
-  { project, sites }: TreeMapperProject,
+  project: TreeMapperProject["project"],
+  site: TreeMapperProject["sites"][number] | undefined,
   planting: Intervention,
 ): readonly Located[] => {
-  const site = sites.find(({ uid }) => uid === planting.plantProjectSite);
   const center = centerOf(site?.location) ?? centerOf(planting.geometry);
   if (!center) {
     return [];
@@ -137,8 +137,11 @@ export const createTreeMapperPartner = ({
     if (reached.some(({ stage }) => stage === "planted")) {
       return { facts: [], nextPollMs: null };
     }
-    const project = await readTreeMapper(access, signal);
-    const located = project.plantings.flatMap((planting) => locate(project, planting));
+    const { project, sites, plantings } = await readTreeMapper(access, signal);
+    const siteOf = new Map(sites.map((site) => [site.uid, site]));
+    const located = plantings.flatMap((planting) =>
+      locate(project, siteOf.get(planting.plantProjectSite ?? ""), planting),
+    );
     // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
     const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
     const since = located.filter(
@@ -148,8 +151,9 @@ export const createTreeMapperPartner = ({
     const claims = await claimTrees(
       since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
     );
+    const recordOf = new Map(located.map((record) => [record.planting.id, record]));
     const credited = claims.flatMap(({ reference, trees }) => {
-      const record = located.find(({ planting }) => planting.id === reference);
+      const record = recordOf.get(reference);
       return record ? [{ ...record, trees }] : [];
     });
     if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {

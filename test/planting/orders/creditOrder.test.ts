@@ -74,3 +74,26 @@ test(
   [own("a", 60), own("b", 40)],
   [record("b", 40), record("c", 30)],
 );
+
+test("crediting an order takes time in proportion to its records and claims", (t) => {
+  const size = 1000;
+  let reads = 0;
+  const counted = <Item extends object>(items: readonly Item[]): readonly Item[] =>
+    items.map(
+      (item) =>
+        new Proxy(item, {
+          get: (target, field): unknown => {
+            reads += 1;
+            return Reflect.get(target, field);
+          },
+        }),
+    );
+  const records = Array.from({ length: size }, (_, index) => record(`r${index}`, 2));
+  const claims = records.map(({ reference }) => other(reference, 1));
+  const order = { id: ORDER.id, treeCount: size };
+  const credited = creditOrder(order, counted(records), counted(claims));
+  t.is(credited.length, size);
+  const kept = counted(credited.map(({ reference, trees }) => own(reference, trees)));
+  t.deepEqual(creditOrder(order, counted(records), [...counted(claims), ...kept]), credited);
+  t.true(reads < 50 * size, `${reads} reads`);
+});
