@@ -6,7 +6,8 @@ export const processorEventsId = (deployment: string): string =>
   inDeployment(deployment, "processor-events");
 
 const { processProcessorEvents } = proxyActivities<BillingActivities>({
-  startToCloseTimeout: "10 minutes",
+  // The activity limits itself to a minute plus one event.
+  startToCloseTimeout: "2 minutes",
   heartbeatTimeout: "10 seconds",
   // The events wait in the database, and the dispatcher starts another workflow.
   retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumAttempts: 5 },

@@ -61,6 +61,13 @@ type WaitingEndpoint = {
   readonly attempts: 0;
 };
 
+/** The longest due event of the processor. Its attempts, and thus its `second`, change when it is processed. */
+type WaitingProcessorEvent = {
+  readonly id: string;
+  readonly second: number;
+  readonly attempts: number;
+};
+
 const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
   sleep(delayMs, undefined, { signal }).catch(() => undefined);
 
@@ -119,6 +126,10 @@ const createPasses = ({
   const shardBackoff = createWakeBackoff<SilentShard>(({ shard }) => `${shard}`, wakesUntilStuck);
   const endpointBackoff = createWakeBackoff<WaitingEndpoint>(
     ({ endpointId }) => endpointId,
+    wakesUntilStuck,
+  );
+  const processorEventBackoff = createWakeBackoff<WaitingProcessorEvent>(
+    ({ id }) => id,
     wakesUntilStuck,
   );
 
@@ -193,17 +204,22 @@ const createPasses = ({
     await forEachConcurrently(waiting, leadership.signal, (each) => startRefund(leadership, each));
   };
 
-  const startProcessorEvents = async (): Promise<void> => {
-    if ((await listDueProcessorEvents(db, clock.now(), 1)).length > 0) {
-      await callTemporal(() =>
-        temporal.workflow.start(processorEvents, {
+  const startProcessorEvents = async ({ signal }: Leadership): Promise<void> => {
+    const waiting = (await listDueProcessorEvents(db, clock.now(), 1)).map(
+      ({ id, attempts }): WaitingProcessorEvent => ({ id, second: attempts, attempts }),
+    );
+    await wakeDue(waiting, processorEventBackoff, {
+      signal,
+      workflowIdOf: () => processorEventsId(deployment),
+      wake: async () => {
+        await temporal.workflow.start(processorEvents, {
           workflowId: processorEventsId(deployment),
           workflowIdConflictPolicy: "USE_EXISTING",
           taskQueue,
           args: [],
-        }),
-      );
-    }
+        });
+      },
+    });
   };
 
   const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {

@@ -22,6 +22,9 @@ import { refreshSubscription } from "./refreshSubscription.ts";
 const PAGE = 100;
 const CALL_TIMEOUT_MS = 20_000;
 
+/** No event begins after this time, so that an activity ends well before it times out. */
+const BUDGET_MS = 60_000;
+
 /** An event that will not be processed any more; an operator has to find out what it means. */
 export type FailedProcessorEvent = {
   readonly id: string;
@@ -84,16 +87,20 @@ const processOne = async (
 };
 
 /**
- * Processes the due events of the processor once. Those that fail become due again later; one that never succeeds is
- * recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
+ * Processes the due events of the processor once, as far as the time budget allows. Those that fail become due again
+ * later; one that never succeeds is recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
  */
 export const processProcessorEvents = async (
   deps: ProcessorEventDependencies,
   signal: AbortSignal,
 ): Promise<void> => {
   const { db, clock } = deps;
+  const startedAtMs = performance.now();
   for (const due of await listDueProcessorEvents(db, clock.now(), PAGE)) {
     signal.throwIfAborted();
+    if (performance.now() - startedAtMs > BUDGET_MS) {
+      return;
+    }
     const nextAttemptAt = new Date(clock.now().getTime() + processingDelayMs(due.attempts + 1));
     const event = await beginProcessing(db, due, nextAttemptAt);
     if (event) {

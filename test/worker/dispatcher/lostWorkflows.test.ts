@@ -1,9 +1,11 @@
 import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
 import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { webhookEndpoint, webhookEndpointWorkflowId } from "../../../workflows/webhookEndpoint.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -78,6 +80,31 @@ test.serial(
     t.is((await first.describe()).status.name, "TERMINATED");
   },
 );
+
+test.serial("a workflow that processes no events of the processor is restarted", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const now = systemClock.now();
+  await insertProcessorEvent(
+    db,
+    { id: "evt_1", type: "customer.subscription.updated", objectId: "sub_1", createdAt: now },
+    now,
+  );
+  const workflowId = processorEventsId(await getDeploymentName({ db, clock: systemClock }));
+  const stuck = await temporal.workflow.start(processorEvents, {
+    workflowId,
+    taskQueue: "without-workers",
+  });
+
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+
+  await eventually(async () => {
+    const running = await findRunning(temporal, workflowId);
+    return running !== null && running !== stuck.firstExecutionRunId;
+  });
+  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+  t.is((await first.describe()).status.name, "TERMINATED");
+});
 
 test.serial(
   "the sender of a shard is started if it looked for usage before PostgreSQL's clock was set back",
