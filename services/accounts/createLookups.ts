@@ -3,17 +3,15 @@ const MAXIMUM_BATCH = 200;
 /** The second one starts while the first one's response is on its way. */
 const MAXIMUM_RUNNING = 2;
 
-type Waiting<Value> = {
-  readonly resolve: (value: Value | null) => void;
-  readonly reject: (error: unknown) => void;
-};
+type Waiting<Value> = PromiseWithResolvers<Value | null>;
 
 /** Returns what a name stands for; null if it is unknown. */
 export type LookUp<Value> = (name: string) => Promise<Value | null>;
 
 /**
  * Looks names up in batches: two statements run at the same time, and names that arrive meanwhile wait for the next one.
- * So made-up names, however many, use at most two connections. Concurrent lookups of one name are one lookup.
+ * So made-up names, however many, use at most two connections. Lookups of one name that wait are one lookup. One that
+ * runs is not joined: its result may be older than the request.
  * @param find returns the values of the names that exist
  */
 export const createLookups = <Value>(
@@ -21,7 +19,6 @@ export const createLookups = <Value>(
 ): LookUp<Value> => {
   /** In the order of arrival. */
   const waiting = new Map<string, Waiting<Value>>();
-  const lookups = new Map<string, Promise<Value | null>>();
   let running = 0;
 
   const read = async (batch: ReadonlyMap<string, Waiting<Value>>): Promise<void> => {
@@ -52,15 +49,13 @@ export const createLookups = <Value>(
   };
 
   return (name) => {
-    const known = lookups.get(name);
+    const known = waiting.get(name);
     if (known) {
-      return known;
+      return known.promise;
     }
-    const lookup = new Promise<Value | null>((resolve, reject) => {
-      waiting.set(name, { resolve, reject });
-    }).finally(() => lookups.delete(name));
-    lookups.set(name, lookup);
+    const lookup: Waiting<Value> = Promise.withResolvers();
+    waiting.set(name, lookup);
     startNext();
-    return lookup;
+    return lookup.promise;
   };
 };

@@ -1,4 +1,5 @@
 import test from "ava";
+import { createLookups } from "../../services/accounts/createLookups.ts";
 import { createRefreshedCache } from "../../services/accounts/createRefreshedCache.ts";
 
 /** A cache of values whose lookups the test answers, on a clock of its own. */
@@ -111,4 +112,28 @@ test("a value that cannot be read again expires, and the next reader gets the er
   const read = cache.read("key");
   lookups[2]?.answer.reject(new Error("no connection"));
   await t.throwsAsync(read, { message: "no connection" });
+});
+
+test("a reader does not join a lookup that is running, whose result may be older than the request", async (t) => {
+  const clock = { nowMs: 1 };
+  const queries: ((value: string | null) => void)[] = [];
+  const cache = createRefreshedCache(
+    createLookups(async ([name = ""]) => {
+      const answer = Promise.withResolvers<string | null>();
+      queries.push(answer.resolve);
+      const value = await answer.promise;
+      return new Map(value === null ? [] : [[name, value]]);
+    }),
+    () => clock.nowMs,
+  );
+  const early = cache.read("key");
+  clock.nowMs += 3000;
+  const late = cache.read("key");
+  t.is(queries.length, 2);
+  queries[0]?.("revoked since");
+
+  t.is(await early, "revoked since");
+  t.is(cache.find("key"), null);
+  queries[1]?.(null);
+  t.is(await late, null);
 });
