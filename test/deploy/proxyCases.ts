@@ -51,6 +51,13 @@ export const passesOn = async (
     t.is((await call("store", "/app/api/verify?customer=ann", { headers })).status, 200);
   }
 
+  const largestBatch = '{"items":[{"count":1}]}'.padEnd(1024 * 1024);
+  const recorded = await call("standalone", "/plant/trees/batch", {
+    headers: key,
+    body: largestBatch,
+  });
+  t.is(recorded.status, 200, "the largest body that the service reads");
+
   const tooLong = "x".repeat(100_000);
   const byService = await call("standalone", "/plant/trees", { headers: key, body: tooLong });
   t.is(byService.status, 413);
