@@ -76,7 +76,8 @@ const isPollingDone = (
   (!isVerificationPolled && isTimelineComplete(timeline, stage));
 
 /**
- * Polls the partner for updates of an order and records them.
+ * Polls the partner for updates of an order and records them. An order that is not placed is placed first: the workflow
+ * may have placed one of this number that a restore of the database has lost.
  * @returns `nextPollMs`: the time until the next poll; null for the configured interval
  */
 export const pollPlantingOrder = async (
@@ -85,7 +86,14 @@ export const pollPlantingOrder = async (
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {
   const { db, clock } = deps;
-  const { order, partner, partnerOrder } = await readPlantingOrder(deps, orderId);
+  const found = await readPlantingOrder(deps, orderId);
+  const isPlaced = found.order.stage !== "created";
+  if (!isPlaced) {
+    await placePlantingOrder(deps, orderId, signal);
+  }
+  const { order, partner, partnerOrder } = isPlaced
+    ? found
+    : await readPlantingOrder(deps, orderId);
   if (isPollingDone(order, partner)) {
     const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), order.revision);
     return { isFinished, nextPollMs: null };

@@ -106,6 +106,19 @@ test.serial(
   },
 );
 
+test.serial("the first poll of an order that was not placed places it", async (t) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.register(3);
+  await setup.createOrders();
+
+  // The running workflow has placed an order of this number that a restore of the database has lost.
+  await setup.pass(0);
+
+  const [order] = await setup.orders();
+  t.is(order?.stage, "funds_distributed");
+  t.is(order?.partnerReference, `simulated/${order?.publicId}`);
+});
+
 test.serial("the manual partner's orders have funds distributed only by report", async (t) => {
   const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(3);
