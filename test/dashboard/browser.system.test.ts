@@ -1,4 +1,5 @@
 import type { Browser } from "playwright-core";
+import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -194,6 +195,22 @@ test.serial("the page prints in light colors with its table and without share li
   t.false(await page.locator(".share").isVisible());
   t.true(await page.locator("caption").first().isVisible());
 });
+
+test.serial(
+  "in forced colors, the bars of the charts differ from what is behind them",
+  async (t) => {
+    const scene = await openDashboard(t);
+    await fillYear(t, scene);
+    const { page } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
+    await page.emulateMedia({ forcedColors: "active" });
+    const colors: unknown = await page.evaluate(
+      "['.bar', '.badge', '.sheet'].map((selector) => getComputedStyle(document.querySelector(selector)).backgroundColor)",
+    );
+    const [bar, badge, sheet] = z.array(z.string()).parse(colors);
+    t.not(bar, sheet);
+    t.not(badge, sheet);
+  },
+);
 
 const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>&'\u202E`;
 

@@ -89,6 +89,11 @@ const PRINT = `
 @media print{body{background:#fff;font-size:10pt}.sheet{box-shadow:none;background:#fff}.skip,.share,summary{display:none}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.chart,.whole,.part,.bar,.dot,.badge{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
 `;
 
+/** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */
+const FORCED_COLORS = `
+@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated{fill:CanvasText}}
+`;
+
 const CHART = `
 .chart{margin:0}
 .chart+.chart{margin-top:2.25rem}
@@ -169,7 +174,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
 @media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:1fr 1fr}}
 @media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}
-${PRINT}`;
+${FORCED_COLORS}${PRINT}`;
 
 export const CARD_STYLE = `${COLORS}${BASE}${LETTERS}
 body{background:var(--sheet)}
