@@ -212,6 +212,17 @@ test.serial(
   },
 );
 
+test.serial("on a small phone, the table of months shows all its columns", async (t) => {
+  const scene = await openDashboard(t);
+  await fillYear(t, scene);
+  const { page } = await visit(t, browser, scene.page, { width: 320, height: 640 });
+  await page.getByText("Show as a table").click();
+  const hidden: unknown = await page.evaluate(
+    "(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector('.scroll'))",
+  );
+  t.is(hidden, 0);
+});
+
 const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>&'\u202E`;
 
 test.serial("hostile texts are text on the page, the card and the badge", async (t) => {

@@ -151,7 +151,8 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .factors td::before{content:attr(data-label);color:var(--soft)}
 }
 .scroll{overflow-x:auto}
-.scroll th:first-child{min-width:9rem}
+.scroll tbody th{min-width:9rem;font-weight:400}
+@media (max-width:32rem){.scroll tbody th,.scroll .count{min-width:0}.scroll table{font-size:.875rem}}
 .map{width:100%;height:auto}
 .hit{fill:transparent}
 .dot{fill:var(--accent);stroke:var(--sheet);stroke-width:2}
@@ -169,7 +170,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .photos figure>a{display:block;border-radius:12px;overflow:hidden;background:var(--brand-soft)}
 .photos img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover}
 .photos figcaption{margin-top:.55rem;font-size:.9375rem;line-height:1.45}
-.share{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin-bottom:1rem}
+.share{display:flex;flex-wrap:wrap;align-items:baseline;gap:.3rem 1.1rem;margin-bottom:1rem}
 .share a{padding:.15rem 0}
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
 @media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:1fr 1fr}}
