@@ -59,7 +59,7 @@ test.serial("a new organization's page has no empty sections, and is accessible"
   t.deepEqual(problems, []);
   t.deepEqual(await auditAccessibility(page), []);
   t.deepEqual(await page.locator("h2").allInnerTexts(), ["How these numbers are calculated"]);
-  t.regex(await page.locator("main").innerText(), /Nothing is registered yet/u);
+  t.regex(await page.locator("main").innerText(), /No trees are registered at the moment/u);
 });
 
 test.serial("a visitor of an unknown page sees an accessible 404 page", async (t) => {

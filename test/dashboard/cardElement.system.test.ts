@@ -64,6 +64,16 @@ test.serial("the card element shows the numbers on a site with a strict policy",
   t.deepEqual(await auditAccessibility(page), []);
 });
 
+test.serial("the card element of an organization without trees shows its bottles", async (t) => {
+  const scene = await openDashboard(t);
+  await scene.setup.register(1, { kind: "bottle" });
+  const page = await openHost(t, scene.url, scene.page);
+  const card = page.locator("impact-card");
+  await card.locator(".number").waitFor();
+  t.is(await card.locator(".number").innerText(), "1");
+  t.is(await card.locator(".small").first().innerText(), "ocean-bound bottle rescued");
+});
+
 test.serial("without numbers, the element shows its own content", async (t) => {
   const scene = await openDashboard(t);
   for (const src of [`${scene.url}/dashboard/unknown-slug`, "javascript:alert(1)"]) {

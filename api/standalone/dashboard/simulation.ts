@@ -19,9 +19,13 @@ export const isAllSimulated = ({ sites, media }: Dashboard): boolean =>
   [...sites, ...media].every(({ partner }) => isSimulated(partner));
 
 /** Returns the label of a number of trees of which some are simulated; empty if none is. */
-export const markSimulated = (simulated: number, all: number): string => {
+const markSimulated = (simulated: number, all: number): string => {
   if (simulated === 0) {
     return "";
   }
   return simulated === all ? " (simulated)" : ` (${formatNumber(simulated)} of them simulated)`;
 };
+
+/** Returns the label of the number of planted and verified trees; empty if none is simulated. */
+export const markVerified = (dashboard: Dashboard): string =>
+  markSimulated(countSimulated(dashboard).plantedAndVerified, dashboard.trees.plantedAndVerified);

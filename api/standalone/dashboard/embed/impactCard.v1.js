@@ -17,6 +17,8 @@ const TIMEOUT_MS = 10_000;
 const COLOR = /^#[0-9a-f]{6}$/u;
 const numbers = new Intl.NumberFormat("en-US");
 
+const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD" });
+
 const create = (name, properties, ...children) => {
   const element = Object.assign(document.createElement(name), properties);
   element.append(...children);
@@ -36,6 +38,24 @@ const verifiedText = ({
     : `${text} (${numbers.format(simulated)} of them simulated)`;
 };
 
+/** Lists what there is to show, the most important first. Hidden numbers are null. */
+const listFigures = ({ trees, bottles, donations }) => {
+  const ofTrees = {
+    number: numbers.format(trees.total),
+    label: `${trees.total === 1 ? "tree" : "trees"} registered, ${verifiedText(trees)}`,
+  };
+  const others = [];
+  if (bottles?.total > 0) {
+    const label = `ocean-bound ${bottles.total === 1 ? "bottle" : "bottles"} rescued`;
+    others.push({ number: numbers.format(bottles.total), label });
+  }
+  if (donations?.count > 0) {
+    const number = dollars.format(donations.amount_cents / 100);
+    others.push({ number, label: "donated to charities" });
+  }
+  return trees.total > 0 || others.length === 0 ? [ofTrees, ...others] : others;
+};
+
 /** Returns the link if it is an http or https one, since the numbers come from elsewhere. */
 const safeUrl = (given) => {
   const url = URL.canParse(given) ? new URL(given) : null;
@@ -44,17 +64,15 @@ const safeUrl = (given) => {
 
 const renderCard = (data, url) => {
   const logo = data.logo_url === null ? null : safeUrl(data.logo_url);
+  const [headline, second] = listFigures(data);
   const lines = [
     create("p", { className: "name", textContent: data.name }),
-    create("p", { className: "number", textContent: numbers.format(data.trees.total) }),
-    create("p", {
-      className: "small",
-      textContent: `trees registered, ${verifiedText(data.trees)}`,
-    }),
+    create("p", { className: "number", textContent: headline.number }),
+    create("p", { className: "small", textContent: headline.label }),
   ];
-  if (data.bottles?.total > 0) {
-    const bottles = `${numbers.format(data.bottles.total)} ocean-bound bottles rescued`;
-    lines.push(create("p", { className: "small", textContent: bottles }));
+  if (second !== undefined) {
+    const textContent = `${second.number} ${second.label}`;
+    lines.push(create("p", { className: "small", textContent }));
   }
   const link = create("a", {
     href: url,

@@ -29,6 +29,14 @@ const LONG = 1_000_000;
 export const formatShort = (value: number): string =>
   value < LONG ? formatNumber(value) : compactNumbers.format(value);
 
+const UNITS = {
+  tree: { one: "tree", many: "trees" },
+  bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
+} as const;
+
+export const nameUnits = (kind: keyof typeof UNITS, count: number): string =>
+  count === 1 ? UNITS[kind].one : UNITS[kind].many;
+
 export const formatMeasure = (value: number): string => measures.format(value);
 
 const shortMonths = new Intl.DateTimeFormat("en-US", { month: "short", timeZone: "UTC" });

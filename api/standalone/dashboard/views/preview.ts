@@ -1,11 +1,11 @@
 import { BACKGROUNDS } from "../../../../domain/dashboard/brandColor.ts";
 import { PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
-import { countSimulated, markSimulated } from "../simulation.ts";
+import { markVerified } from "../simulation.ts";
+import { headlineOf } from "./figures.ts";
 import { formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
-import { headlineOf } from "./page/renderHero.ts";
 import { colorsOf } from "./styles.ts";
 
 /** The size that sites expect of the picture of a link. */
@@ -52,11 +52,7 @@ const explainVerified = (dashboard: Dashboard): string => {
   if (trees.total === 0 || trees.plantedAndVerified === 0) {
     return "";
   }
-  const mark = markSimulated(
-    countSimulated(dashboard).plantedAndVerified,
-    trees.plantedAndVerified,
-  );
-  return `${formatNumber(trees.plantedAndVerified)} planted and verified${mark}`;
+  return `${formatNumber(trees.plantedAndVerified)} planted and verified${markVerified(dashboard)}`;
 };
 
 /** Draws the picture that other sites show beside a link to the page. */

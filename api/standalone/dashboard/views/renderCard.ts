@@ -1,17 +1,29 @@
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
-import { formatNumber } from "./format.ts";
+import { markVerified } from "../simulation.ts";
+import { listFigures, NOTHING } from "./figures.ts";
+import type { Figure } from "./figures.ts";
+import { formatNumber, renderNumber } from "./format.ts";
+import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
-import { renderNumber } from "./format.ts";
-import { countSimulated, markSimulated } from "../simulation.ts";
 import { brandStyle, CARD_STYLE } from "./styles.ts";
+
+const renderHeadline = (dashboard: Dashboard, { kind, number, label }: Figure): Markup =>
+  html`<div>
+    ${renderNumber(number)}
+    <p>
+      ${
+        kind === "trees"
+          ? html`${label}, <b>${formatNumber(dashboard.trees.plantedAndVerified)}</b> planted and
+              verified${markVerified(dashboard)}`
+          : label
+      }
+    </p>
+  </div>`;
 
 /** Renders a small page for an iframe on another site. */
 export const renderCard = (dashboard: Dashboard, root: string): string => {
-  const { name, slug, trees, bottles, sections } = dashboard;
-  const mark = markSimulated(
-    countSimulated(dashboard).plantedAndVerified,
-    trees.plantedAndVerified,
-  );
+  const { name, slug } = dashboard;
+  const [headline, second] = listFigures(dashboard);
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -25,15 +37,9 @@ export const renderCard = (dashboard: Dashboard, root: string): string => {
       <body>
         <main>
           <h1>${name}</h1>
-          <div>
-            ${renderNumber(formatNumber(trees.total))}
-            <p>
-              trees registered, <b>${formatNumber(trees.plantedAndVerified)}</b> planted and
-              verified${mark}
-            </p>
-          </div>
+          ${headline === undefined ? html`<p>${NOTHING}</p>` : renderHeadline(dashboard, headline)}
           <p>
-            ${sections.has("bottles") ? `${formatNumber(bottles.total)} ocean-bound bottles rescued.` : null}
+            ${second === undefined ? null : `${second.number} ${second.label}.`}
             <a href="${root}/dashboard/${slug}" target="_blank" rel="noopener">See the evidence</a>
           </p>
         </main>

@@ -7,7 +7,7 @@ import type {
 import type { CertifiedCounts } from "../../../../domain/dashboard/certificate.ts";
 import { certify } from "../../../../domain/dashboard/certificate.ts";
 import { formatCents } from "../../../../domain/money.ts";
-import { formatDay, formatNumber, renderNumber } from "./format.ts";
+import { formatDay, formatNumber, nameUnits, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import {
@@ -20,14 +20,6 @@ import {
 import type { Certificate } from "./presentCertificate.ts";
 import { renderBrand } from "./renderBrand.ts";
 import { brandStyle, PAGE_STYLE } from "./styles.ts";
-
-const UNITS = {
-  tree: { one: "tree", many: "trees" },
-  bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
-} as const;
-
-const nameUnits = (kind: keyof typeof UNITS, count: number): string =>
-  count === 1 ? UNITS[kind].one : UNITS[kind].many;
 
 const renderNotice = (title: string, text: string): Markup =>
   html`<p class="notice" role="note"><strong>${title}</strong> ${text}</p>`;
@@ -132,7 +124,10 @@ const renderDonation = (item: CertifiedDonation): Markup =>
 /** A sum by itself, and within a sentence. */
 type Sum = { readonly number: string; readonly what: string; readonly inSentence: string };
 
-const sumUnits = (items: readonly CertifiedItem[], kind: keyof typeof UNITS): readonly Sum[] => {
+const sumUnits = (
+  items: readonly CertifiedItem[],
+  kind: CertifiedRegistration["kind"],
+): readonly Sum[] => {
   const counts = items.flatMap((item) => (item.kind === kind ? [item.count] : []));
   const count = counts.reduce((sum, each) => sum + each, 0);
   const [number, what] = [formatNumber(count), nameUnits(kind, count)];

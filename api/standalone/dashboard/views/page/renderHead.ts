@@ -1,11 +1,11 @@
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
-import { countSimulated, markSimulated } from "../../simulation.ts";
+import { markVerified } from "../../simulation.ts";
+import { headlineOf } from "../figures.ts";
 import { formatNumber } from "../format.ts";
 import type { Markup } from "../html.ts";
 import { html, styleElement } from "../html.ts";
 import { PREVIEW_HEIGHT, PREVIEW_WIDTH } from "../preview.ts";
 import { brandStyle, PAGE_STYLE } from "../styles.ts";
-import { headlineOf } from "./renderHero.ts";
 
 /** Says in a sentence what the page shows, for search engines and previews of the link. */
 export const describePage = (dashboard: Dashboard): string => {
@@ -14,14 +14,10 @@ export const describePage = (dashboard: Dashboard): string => {
   if (headline === null) {
     return `${name}: public impact record.`;
   }
-  const mark = markSimulated(
-    countSimulated(dashboard).plantedAndVerified,
-    trees.plantedAndVerified,
-  );
   const verified =
     trees.total === 0
       ? ""
-      : `, ${formatNumber(trees.plantedAndVerified)} of them planted and verified${mark}`;
+      : `, ${formatNumber(trees.plantedAndVerified)} of them planted and verified${markVerified(dashboard)}`;
   return `${name}: ${headline.number} ${headline.label}${verified}.`;
 };
 

@@ -1,59 +1,11 @@
-import { formatCents } from "../../../../../domain/money.ts";
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
 import { countSimulated } from "../../simulation.ts";
+import { listFigures, NOTHING } from "../figures.ts";
 import { formatMeasure, formatNumber, renderNumber } from "../format.ts";
 import type { Markup } from "../html.ts";
 import { html } from "../html.ts";
 
 const TRACK = 1000;
-
-type Headline = { readonly number: string; readonly label: string; readonly detail: string };
-
-const ofMonth = (count: number): string =>
-  count === 0 ? "None yet this month" : `${formatNumber(count)} this month`;
-
-const countedDonations = (count: number): string =>
-  `in ${formatNumber(count)} ${count === 1 ? "donation" : "donations"}`;
-
-type Figure = Headline & { readonly kind: "trees" | "bottles" | "donations" };
-
-/** Lists what there is to show, the most important first. */
-const listFigures = ({ trees, bottles, donations, sections }: Dashboard): readonly Figure[] => [
-  ...(trees.total > 0
-    ? [
-        {
-          kind: "trees",
-          number: formatNumber(trees.total),
-          label: trees.total === 1 ? "tree registered" : "trees registered",
-          detail: ofMonth(trees.month),
-        } as const,
-      ]
-    : []),
-  ...(sections.has("bottles")
-    ? [
-        {
-          kind: "bottles",
-          number: formatNumber(bottles.total),
-          label: "ocean-bound bottles rescued",
-          detail: ofMonth(bottles.month),
-        } as const,
-      ]
-    : []),
-  ...(sections.has("donations")
-    ? [
-        {
-          kind: "donations",
-          number: formatCents(donations.amountCents),
-          label: "donated to charities",
-          detail: countedDonations(donations.count),
-        } as const,
-      ]
-    : []),
-];
-
-/** Returns the one number that the page and its preview picture are about; null if nothing is registered yet. */
-export const headlineOf = (dashboard: Dashboard): Headline | null =>
-  listFigures(dashboard)[0] ?? null;
 
 const shareOf = (trees: number, total: number): number => Math.min(1, trees / total);
 
@@ -68,7 +20,7 @@ const explainVerified = ({ trees }: Dashboard, simulated: number): Markup => {
       the registered trees`;
   if (plantedAndVerified === 0) {
     return planted === 0
-      ? html`None of them is planted yet. Planting and verification take months.`
+      ? html`Not planted yet. Planting and verification take months.`
       : html`<b>${formatNumber(planted)}</b> planted so far. Verification takes months.`;
   }
   if (simulated === 0) {
@@ -113,7 +65,7 @@ export const renderHero = (dashboard: Dashboard): Markup => {
   const [headline, ...others] = listFigures(dashboard);
   if (headline === undefined) {
     return html`<section class="hero" aria-label="Impact">
-      <p class="lead">Nothing is registered yet. The first trees appear here right away.</p>
+      <p class="lead">${NOTHING} New ones appear here right away.</p>
     </section>`;
   }
   const { projected, sections } = dashboard;

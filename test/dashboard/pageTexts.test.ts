@@ -1,0 +1,106 @@
+import test from "ava";
+import { presentShield, renderBadge } from "../../api/standalone/dashboard/views/renderBadge.ts";
+import { renderCard } from "../../api/standalone/dashboard/views/renderCard.ts";
+import { renderPage } from "../../api/standalone/dashboard/views/page/renderPage.ts";
+import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../domain/dashboard/profile.ts";
+import type { HideableSection } from "../../domain/dashboard/profile.ts";
+import type { Dashboard } from "../../services/dashboard/readDashboard.ts";
+
+/*
+ * What the formats of a dashboard say about each kind of data. They are drawn without a database.
+ */
+
+const EMPTY: Dashboard = {
+  slug: "green-shop-k3v9m2qd",
+  name: "Green Shop",
+  profile: DEFAULT_PROFILE,
+  trees: { total: 0, month: 0, planted: 0, plantedAndVerified: 0 },
+  bottles: { total: 0, month: 0 },
+  donations: { count: 0, amountCents: 0 },
+  months: [],
+  sites: [],
+  media: [],
+  projected: { carbonTons: 0, areaHectares: 0 },
+  sections: new Set<HideableSection>(),
+  updatedAt: new Date("2026-05-01T10:00:00Z"),
+};
+
+const LINKS = {
+  baseUrl: "https://impact.example",
+  root: "",
+  pageUrl: "https://impact.example/dashboard/green-shop-k3v9m2qd",
+};
+
+/** Returns a dashboard with trees, bottles and cents donated, each in one record. */
+const dashboardOf = (trees: number, bottles: number, amountCents: number): Dashboard => {
+  const hasData: Partial<Record<HideableSection, boolean>> = {
+    bottles: bottles > 0,
+    donations: amountCents > 0,
+  };
+  return {
+    ...EMPTY,
+    trees: { ...EMPTY.trees, total: trees, month: trees },
+    bottles: { total: bottles, month: bottles },
+    donations: { count: amountCents > 0 ? 1 : 0, amountCents },
+    sections: new Set(HIDEABLE_SECTIONS.filter((section) => hasData[section] === true)),
+  };
+};
+
+/** Returns the words of a page, without its head. */
+const wordsOf = (markup: string): string =>
+  markup
+    .slice(Math.max(0, markup.indexOf("<body>")))
+    .replaceAll(/<[^>]*>/gu, " ")
+    .replaceAll(/\s+/gu, " ")
+    .trim();
+
+test("one tree and one bottle are named in the singular", (t) => {
+  const dashboard = dashboardOf(1, 1, 0);
+  const page = wordsOf(renderPage(dashboard, LINKS));
+  t.regex(page, /1 tree registered/u);
+  t.regex(page, /Ocean-bound bottle rescued 1 /u);
+  t.regex(page, /Not planted yet\. Planting and verification take months\./u);
+  t.regex(
+    wordsOf(renderCard(dashboard, "")),
+    /^Green Shop 1 tree registered, 0 planted and verified 1 ocean-bound bottle rescued\. /u,
+  );
+  t.regex(renderBadge(dashboard), /Green Shop: 1 tree registered, 0 planted and verified"/u);
+});
+
+test("without trees, card and badge show the bottles, and without bottles the donations", (t) => {
+  const bottles = dashboardOf(0, 20, 500);
+  t.is(
+    wordsOf(renderCard(bottles, "")),
+    "Green Shop 20 ocean-bound bottles rescued $5.00 donated to charities. See the evidence",
+  );
+  t.like(presentShield(bottles), { label: "ocean-bound bottles rescued", message: "20" });
+  const donations = dashboardOf(0, 0, 123_456);
+  t.is(
+    wordsOf(renderCard(donations, "")),
+    "Green Shop $1,234.56 donated to charities See the evidence",
+  );
+  t.like(presentShield(donations), { label: "donated to charities", message: "$1,234.56" });
+  t.regex(renderBadge(donations), /Green Shop: \$1,234\.56 donated to charities"/u);
+});
+
+test("a card without data says so, and a badge has zeros", (t) => {
+  t.is(
+    wordsOf(renderCard(EMPTY, "")),
+    "Green Shop No trees are registered at the moment. See the evidence",
+  );
+  t.like(presentShield(EMPTY), { label: "trees registered", message: "0 · 0 verified" });
+});
+
+test("a page without data claims nothing about what was refunded or is hidden", (t) => {
+  const page = wordsOf(
+    renderPage({ ...dashboardOf(0, 20, 500), sections: new Set<HideableSection>() }, LINKS),
+  );
+  t.regex(page, /No trees are registered at the moment\. New ones appear here right away\./u);
+});
+
+test("the badge has the organization's color", (t) => {
+  t.regex(
+    renderBadge({ ...EMPTY, profile: { ...DEFAULT_PROFILE, color: "#7a1fa2" } }),
+    /fill="#7a1fa2"/u,
+  );
+});
