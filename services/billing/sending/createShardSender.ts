@@ -96,7 +96,7 @@ export const createShardSender = (
   /** Streams that are left alone, with the time until when. */
   const resting = new Map<string, number>();
   /** Sealed events whose call has to wait. */
-  let sealed: readonly StoredMeterEvent[] = [];
+  let sealed: StoredMeterEvent[] = [];
   let scan: { readonly after: UsageStream | null; readonly isFirst: boolean } | null = null;
   let wake = Promise.withResolvers<void>();
 
@@ -194,38 +194,80 @@ export const createShardSender = (
     resting.set(streamKey(stream), clock.now().getTime() + REST_MS);
   };
 
-  /** Seals streams one by one after some of them have failed together, so that only those at fault wait. */
+  /** Continues with what was sealed of a stream: begins its event, or leaves the stream alone. */
+  const proceed = (
+    stream: UsageStream,
+    sealing: Sealing | undefined,
+    { started, isResumed }: { readonly started: LeaseStart; readonly isResumed: boolean },
+  ): void => {
+    switch (sealing?.kind) {
+      case "event":
+        if (sealing.startsAtMs !== null) {
+          start(sealing.event, started, sealing.startsAtMs);
+        } else if (sealing.event.state === "sealed" || isResumed) {
+          // Another sender's event that waits for its next attempt is left to it.
+          sealed.push(sealing.event);
+        }
+        break;
+      case "stripe_missing":
+        onResult(stream, STRIPE_MISSING, null);
+        rest(stream);
+        break;
+      case "wrong_processor":
+        onResult(stream, wrongProcessor(sealing.problem), null);
+        rest(stream);
+        break;
+      case "held":
+        // Nothing is sealed until an operator ends the hold. The next scan asks again.
+        scan = null;
+        behind.clear();
+        break;
+      case "none":
+      case undefined:
+        break;
+    }
+  };
+
+  /**
+   * Seals streams one by one after some of them have failed together, so that only those at fault wait. Each attempt is
+   * made while its lease is new, and even if a later stream cannot be sealed.
+   */
   const sealSeparately = async (
     streams: readonly UsageStream[],
-    started: LeaseStart,
-  ): Promise<readonly Sealing[]> => {
-    const results: Sealing[] = [];
+    resumed: ReadonlySet<UsageStream>,
+  ): Promise<void> => {
     for (const stream of streams) {
+      const started = startLease(deps);
       try {
-        results.push(...(await sealMeterEvents(deps, [stream], started)));
+        const [sealing] = await sealMeterEvents(deps, [stream], started);
+        proceed(stream, sealing, { started, isResumed: resumed.has(stream) });
       } catch (error) {
         if (!isContentError(error)) {
           throw error;
         }
         onFailure(stream, error);
         rest(stream);
-        results.push({ kind: "none" });
       }
     }
-    return results;
   };
 
   const sealAll = async (
     streams: readonly UsageStream[],
-    started: LeaseStart,
-  ): Promise<readonly Sealing[]> => {
+    resumed: ReadonlySet<UsageStream>,
+  ): Promise<void> => {
+    const started = startLease(deps);
+    let sealings: readonly Sealing[];
     try {
-      return await sealMeterEvents(deps, streams, started);
+      sealings = await sealMeterEvents(deps, streams, started);
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
-      return sealSeparately(streams, started);
+      await sealSeparately(streams, resumed);
+      return;
+    }
+    for (const [index, stream] of streams.entries()) {
+      proceed(stream, sealings[index], { started, isResumed: resumed.has(stream) });
     }
   };
 
@@ -270,42 +312,9 @@ export const createShardSender = (
     const next = await nextStreams(limit);
     const nowMs = clock.now().getTime();
     const streams = next.streams.filter((stream) => !isResting(stream, nowMs));
-    if (streams.length === 0) {
-      return;
+    if (streams.length > 0) {
+      await sealAll(streams, next.resumed);
     }
-    const started = startLease(deps);
-    const sealings = await sealAll(streams, started);
-    const events: StoredMeterEvent[] = [];
-    for (const [index, stream] of streams.entries()) {
-      const sealing = sealings[index];
-      switch (sealing?.kind) {
-        case "event":
-          if (sealing.startsAtMs !== null) {
-            start(sealing.event, started, sealing.startsAtMs);
-          } else if (sealing.event.state === "sealed" || next.resumed.has(stream)) {
-            // Another sender's event that waits for its next attempt is left to it.
-            events.push(sealing.event);
-          }
-          break;
-        case "stripe_missing":
-          onResult(stream, STRIPE_MISSING, null);
-          rest(stream);
-          break;
-        case "wrong_processor":
-          onResult(stream, wrongProcessor(sealing.problem), null);
-          rest(stream);
-          break;
-        case "held":
-          // Nothing is sealed until an operator ends the hold. The next scan asks again.
-          scan = null;
-          behind.clear();
-          break;
-        case "none":
-        case undefined:
-          break;
-      }
-    }
-    sealed = events;
   };
 
   return {

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { lockCallRate, recordReservation } from "../../../db/billing/sending/callRate.ts";
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempts.ts";
@@ -136,6 +137,84 @@ test.serial("usage for which no call to Stripe is free is sealed and not attempt
     [2, 2, 2, 2, 2],
   );
 });
+
+/**
+ * Makes the database reject the usage of one stream, so that a shard's sender seals each by itself.
+ * @returns what makes it accept the usage again
+ */
+const rejectOne = async (
+  owner: DatabasePool,
+  { organizations }: ShardSetup,
+): Promise<() => Promise<unknown>> => {
+  const accountId = organizations[0]?.stream.accountId ?? "";
+  await owner.query(sql.typeAlias("void")`
+    ALTER TABLE meter_event
+    ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(accountId)}::uuid) NOT VALID
+  `);
+  return () => owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
+};
+
+/** Returns the database, with something to do before each transaction. */
+const beforeTransactions = (db: DatabasePool, work: () => void): DatabasePool =>
+  new Proxy(db, {
+    get: (target, name) => {
+      if (name === "transaction") {
+        work();
+      }
+      return Reflect.get(target, name);
+    },
+  });
+
+test.serial("streams that are sealed one by one have leases of their own", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { organizations, deps, pass, sender } = setup;
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const acceptAll = await rejectOne(t.context.owner, setup);
+  // One lease of 15 seconds would be over after the four transactions, that of the first stream after three is not.
+  const db = beforeTransactions(deps.db, () => pass(4));
+
+  await runSender(sender(shardOf(organizations[0]?.stream.accountId ?? ""), { ...deps, db }));
+  await acceptAll();
+
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [0, 2, 2],
+  );
+  await setup.reportAll();
+});
+
+test.serial(
+  "attempts that began with the sealing of their streams are made although the next stream cannot be sealed",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, sender, sends } = setup;
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    const acceptAll = await rejectOne(t.context.owner, setup);
+    let transactions = 0;
+    const db = beforeTransactions(deps.db, () => {
+      transactions += 1;
+      // The first one is that of all streams.
+      if (transactions === 1 + organizations.length) {
+        throw new Error("no connection");
+      }
+    });
+    const shardSender = sender(shardOf(organizations[0]?.stream.accountId ?? ""), { ...deps, db });
+    shardSender.startScan();
+
+    await t.throwsAsync(shardSender.step(), { message: "no connection" });
+    await shardSender.settled();
+    await acceptAll();
+
+    t.true(sends() > 0);
+    t.deepEqual(
+      (await pendingEvents(setup)).filter(({ leasedUntil }) => leasedUntil !== null),
+      [],
+    );
+    await setup.reportAll();
+  },
+);
 
 test.serial(
   "attempts whose calls another worker reserves meanwhile are taken back, and made without waiting for a lease",
