@@ -3,7 +3,10 @@ import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import type { WebhookMessage } from "../../domain/events/webhookPayloads.ts";
+import { LEASE_MS } from "../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult, DeliveryDecision } from "../../domain/webhooks/decideDelivery.ts";
+import { isLeaseFree } from "../leases.ts";
+import type { Lease } from "../leases.ts";
 import { sql } from "../sql.ts";
 
 /** The condition of an endpoint that receives deliveries. */
@@ -11,11 +14,17 @@ const isEnabled = sql.fragment`
   webhook_endpoint.disabled_at IS NULL AND webhook_endpoint.deleted_at IS NULL
 `;
 
+/** The lease of attempts that begin at a time. */
+export const deliveryLease = (now: Date): Lease => ({
+  now,
+  until: new Date(now.getTime() + LEASE_MS),
+});
+
 /** The condition of a delivery whose attempt is due and that no worker is making. */
 const isDue = (now: Date) => sql.fragment`
   webhook_delivery.state = 'pending'
   AND webhook_delivery.due_at <= ${now.toISOString()}::timestamptz
-  AND (webhook_delivery.leased_until IS NULL OR webhook_delivery.leased_until <= ${now.toISOString()}::timestamptz)
+  AND ${isLeaseFree(sql.fragment`webhook_delivery.leased_until`, deliveryLease(now))}
 `;
 
 const dueRow = z.strictObject({ endpointId: z.uuid(), dueAt: z.date() });
@@ -79,11 +88,11 @@ export type ClaimedDelivery = Readonly<z.output<typeof claimedRow>> & WebhookMes
 export const claimDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
-  { now, until, limit }: { readonly now: Date; readonly until: Date; readonly limit: number },
+  { now, limit }: { readonly now: Date; readonly limit: number },
 ): Promise<readonly ClaimedDelivery[]> =>
   db.any(sql.type(claimedRow)`
     UPDATE webhook_delivery
-    SET leased_until = ${until.toISOString()}
+    SET leased_until = ${deliveryLease(now).until.toISOString()}
     FROM webhook_endpoint
     WHERE webhook_endpoint.id = webhook_delivery.endpoint_id
       AND ${isEnabled}

@@ -1,7 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { WEBHOOK_TYPES, webhookFieldsOf } from "../../domain/events/webhookPayloads.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
+import { isLeaseFree } from "../leases.ts";
+import { deliveryLease } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
 import { sql } from "../sql.ts";
 
@@ -82,6 +85,48 @@ export const makeDeliveryDue = async (
     SET state = 'pending', due_at = ${now.toISOString()}, earlier_attempts = attempts, leased_until = NULL
     WHERE endpoint_id = ${endpointId}
       AND event_id = ${id}
-      AND (leased_until IS NULL OR leased_until <= ${now.toISOString()}::timestamptz)
+      AND ${isLeaseFree(sql.fragment`leased_until`, deliveryLease(now))}
+  `);
+};
+
+/** So that the statement stays short. A repeated call continues. */
+const MAXIMUM_MADE_DUE = 1000;
+
+/**
+ * Makes deliveries due that wait for a time which was recorded before the clock was set back: new ones, which are due when
+ * they are recorded, and retries that wait for longer than any delay lasts. Other retries keep their time. Both are
+ * searches in indexes that find nothing otherwise.
+ */
+export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date): Promise<void> => {
+  // The clocks of two machines differ by less.
+  const future = sql.fragment`${deliveryLease(now).until.toISOString()}::timestamptz`;
+  const latestRetry = new Date(now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS).toISOString();
+  await db.query(sql.typeAlias("void")`
+    WITH early AS MATERIALIZED (
+      SELECT webhook_endpoint.id AS endpoint_id, future.event_id
+      FROM webhook_endpoint
+      CROSS JOIN LATERAL (
+        SELECT new.event_id
+        FROM webhook_delivery AS new
+        WHERE new.endpoint_id = webhook_endpoint.id
+          AND new.created_at > ${future}
+          AND new.state = 'pending'
+          AND new.attempts = new.earlier_attempts
+          AND new.due_at > ${future}
+        UNION ALL
+        SELECT retried.event_id
+        FROM webhook_delivery AS retried
+        WHERE retried.endpoint_id = webhook_endpoint.id
+          AND retried.state = 'pending'
+          AND retried.due_at > ${latestRetry}::timestamptz
+      ) AS future
+      LIMIT ${MAXIMUM_MADE_DUE}
+    )
+    UPDATE webhook_delivery
+    SET due_at = ${now.toISOString()}
+    FROM early
+    WHERE webhook_delivery.endpoint_id = early.endpoint_id
+      AND webhook_delivery.event_id = early.event_id
+      AND webhook_delivery.state = 'pending'
   `);
 };

@@ -1,7 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
+import { isLeaseFree } from "../leases.ts";
 import { sql } from "../sql.ts";
+import { deliveryLease } from "./deliveries.ts";
 
 const stateRow = z.strictObject({
   enabled: safeInteger,
@@ -59,7 +61,7 @@ export const readWebhookState = async (
         WHERE calling.endpoint_id = webhook_endpoint.id
           AND calling.state = 'pending'
           AND calling.due_at <= ${now.toISOString()}::timestamptz
-          AND calling.leased_until > ${now.toISOString()}::timestamptz
+          AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}
       )
   `);
   return {

@@ -25,6 +25,12 @@ const JITTER = 0.2;
 /** The most by which a receiver's Retry-After may multiply the scheduled delay. */
 const LONGEST_RETRY_AFTER = 2;
 
+/** The longest delay between two attempts of a delivery. */
+export const MAXIMUM_RETRY_DELAY_MS = LONGEST_RETRY_AFTER * Math.max(...RETRY_DELAYS_MS);
+
+/** An attempt takes 15 seconds at most. A worker that was killed is replaced after this time. */
+export const LEASE_MS = 30 * SECOND_MS;
+
 /** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */

@@ -25,9 +25,6 @@ import { signWebhook } from "./signWebhook.ts";
 /** How many requests an endpoint receives at the same time. */
 const MAXIMUM_IN_FLIGHT = 10;
 
-/** An attempt takes 15 seconds at most. A worker that was killed is replaced after this time. */
-const LEASE_MS = 30_000;
-
 /** No attempt begins after this time, so that an activity ends well before it times out. */
 const BUDGET_MS = 20_000;
 
@@ -137,7 +134,6 @@ export const deliverWebhooks = async (
     const now = clock.now();
     const claimed = await claimDeliveries(db, endpointId, {
       now,
-      until: new Date(now.getTime() + LEASE_MS),
       limit: MAXIMUM_IN_FLIGHT - inFlight.size,
     });
     // A deleted endpoint has none.

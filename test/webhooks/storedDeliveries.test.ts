@@ -3,8 +3,10 @@ import type { ExecutionContext } from "ava";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { recordEndpointSuccess } from "../../db/webhooks/endpoints.ts";
+import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
 import { recordEvents } from "../../services/events/recordEvent.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
+import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
@@ -20,7 +22,8 @@ import { setUpWebhooks, verify } from "./webhookScene.ts";
 
 const test = testWithDatabase();
 
-const DAY_MS = 24 * 60 * 60 * 1000;
+const HOUR_MS = 60 * 60 * 1000;
+const DAY_MS = 24 * HOUR_MS;
 
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const scene = await setUpWebhooks(t);
@@ -248,6 +251,48 @@ test("a retry begins the schedule again", async (t) => {
   await retryWebhookDelivery(deps, endpoint, id);
   t.is(await deliver(), 5000);
   t.like(await deliveries(), [{ state: "pending", attempts: 11 }]);
+});
+
+test("a lease from before the clock was set back does not delay a delivery", async (t) => {
+  const { deps, endpoint, record, receiver, deliver, pass } = await setUp(t);
+  await record("first");
+  pass(2 * HOUR_MS);
+  const arrived = Promise.withResolvers<void>();
+  receiver.respond(() => arrived.resolve());
+  const stop = new AbortController();
+  const killed = deliverWebhooks(deps, endpoint.id, stop.signal);
+  await arrived.promise;
+
+  pass(-HOUR_MS);
+  receiver.respond(answer(204));
+  await deliver();
+
+  t.is(receiver.received.length, 2);
+  stop.abort();
+  await killed;
+});
+
+test("deliveries whose time was recorded before the clock was set back become due, and planned retries do not", async (t) => {
+  const { deps, record, receiver, deliver, deliveries, pass, clock } = await setUp(t);
+  receiver.respond(answer(500));
+  // Later than the deliveries of other tests.
+  pass(1000 * DAY_MS);
+  await record("retried");
+  await deliver();
+  const planned = await deliveries();
+  pass(HOUR_MS);
+  await record("new");
+  const isDue = async () =>
+    (await deliveries()).map(({ dueAt }) => dueAt !== null && dueAt <= clock.now());
+
+  pass(-HOUR_MS);
+  await makeFutureDeliveriesDue(deps.db, clock.now());
+  t.deepEqual(await isDue(), [false, true]);
+  t.deepEqual((await deliveries())[0], planned[0]);
+
+  pass(-100 * DAY_MS);
+  await makeFutureDeliveriesDue(deps.db, clock.now());
+  t.deepEqual(await isDue(), [true, true]);
 });
 
 test("deliveries are deleted after 30 days, and those of a deleted endpoint with it", async (t) => {

@@ -13,6 +13,7 @@ import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations
 import type { TroubledStream } from "../../db/billing/sending/usageShards.ts";
 import { listShardStatuses, listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
 import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { secondOf, SHARD_NUMBERS, streamKey } from "../../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
@@ -44,6 +45,8 @@ const PASS_INTERVAL_MS = 1000;
 const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
 const REFUNDS_PER_PASS = 200;
+/** How often the dispatcher looks for deliveries from before the clock was set back. */
+const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
 /** A shard's sender polls for usage every second, and pauses for three seconds after an error. */
 const SILENT_AFTER_SECONDS = 5;
@@ -222,7 +225,13 @@ const createPasses = ({
     });
   };
 
+  let checkedTimesAtMs = Number.NEGATIVE_INFINITY;
+
   const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
+    if (performance.now() - checkedTimesAtMs >= CHECK_TIMES_INTERVAL_MS) {
+      await makeFutureDeliveriesDue(db, clock.now());
+      checkedTimesAtMs = performance.now();
+    }
     const waiting = (await listDueEndpoints(db, clock.now())).map(
       ({ endpointId, dueAt }): WaitingEndpoint => ({
         endpointId,

@@ -60,6 +60,16 @@ test.serial(
   },
 );
 
+test.serial("a delivery from before the clock was set back is soon made", async (t) => {
+  const { db, temporal, clock, pass, workflowId } = await setUpDueDelivery(t);
+  pass(-HOUR_MS);
+
+  await startDispatcher(t, { db, temporal, clock });
+
+  await eventually(async () => (await findRunning(temporal, workflowId)) !== null);
+  t.pass();
+});
+
 test.serial(
   "a workflow that makes no deliveries however often it is woken is restarted",
   async (t) => {
