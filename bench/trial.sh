@@ -2,7 +2,7 @@
 # Builds the production shape on this machine by the commands of docs/servers.md, docs/operations.md and
 # docs/deployment.md, and breaks it: PostgreSQL with a synchronous standby and an archive, Temporal on PostgreSQL,
 # PgBouncer and HAProxy before two APIs, two workers, doubles of Stripe and of a charity provider. It prints what it saw.
-# At the end every request that a client was told of is compared with the database, and every second with Stripe.
+# At the end it compares every successful request with the database, and every second with Stripe.
 #
 #   bench/trial.sh              everything; about five minutes
 #   LOAD_SECONDS=120            how long the clients register
