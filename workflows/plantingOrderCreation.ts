@@ -1,4 +1,5 @@
 import {
+  continueAsNew,
   ParentClosePolicy,
   proxyActivities,
   startChild,
@@ -19,8 +20,8 @@ const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });
 
-/** Keeps the history small; the next run starts the remaining orders. */
-const PAGES = 20;
+/** Keeps the history small. */
+const PAGES_PER_RUN = 20;
 
 const startOrder = async (deployment: string, orderId: number): Promise<void> => {
   try {
@@ -39,10 +40,17 @@ const startOrder = async (deployment: string, orderId: number): Promise<void> =>
   }
 };
 
-/** Creates planting orders of registered trees, and starts a workflow for each new order and each order whose workflow is lost. */
-export const plantingOrderCreation = async (deployment: string): Promise<void> => {
+/**
+ * Creates planting orders of registered trees, and starts a workflow for each new order and each order whose workflow is
+ * lost. They are many on a day of many accounts, and when Temporal's database is lost.
+ * @param pagesPerRun the pages of orders after which it continues as new
+ */
+export const plantingOrderCreation = async (
+  deployment: string,
+  pagesPerRun = PAGES_PER_RUN,
+): Promise<void> => {
   await createPlantingOrders();
-  for (let page = 0; page < PAGES; page += 1) {
+  for (let page = 0; page < pagesPerRun; page += 1) {
     const orderIds = await listOrdersToStart();
     if (orderIds.length === 0) {
       return;
@@ -50,4 +58,5 @@ export const plantingOrderCreation = async (deployment: string): Promise<void> =
     await Promise.all(orderIds.map((orderId) => startOrder(deployment, orderId)));
     await markOrdersStarted(orderIds);
   }
+  await continueAsNew<typeof plantingOrderCreation>(deployment, pagesPerRun);
 };

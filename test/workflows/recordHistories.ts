@@ -81,6 +81,29 @@ const runDonation = async (client: Client): Promise<WorkflowHandle> => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
+/** Starts orders, and returns the first run. */
+const createOrders = (
+  orderIds: readonly number[],
+  args: Parameters<typeof plantingOrderCreation>,
+): Recording => ({
+  activities: {
+    createPlantingOrders: inOrder(() => ({ orders: orderIds.length })),
+    listOrdersToStart: inOrder(...[orderIds, []].map((page) => () => page)),
+    markOrdersStarted: inOrder<undefined>(() => undefined),
+    placePlantingOrder: inOrder<undefined>(() => undefined),
+    pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
+  },
+  run: async (client) => {
+    const workflowId = "planting-order-creation-recorded";
+    const run = await client.workflow.start(plantingOrderCreation, {
+      ...options(workflowId),
+      args,
+    });
+    await run.result();
+    return client.workflow.getHandle(workflowId, run.firstExecutionRunId);
+  },
+});
+
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "usage-sender-woken-again": {
     activities: {
@@ -166,26 +189,8 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "planting-order-creation-two-orders": {
-    activities: {
-      createPlantingOrders: inOrder(() => ({ orders: 2 })),
-      listOrdersToStart: inOrder<readonly number[]>(
-        () => [1, 2],
-        () => [],
-      ),
-      markOrdersStarted: inOrder<undefined>(() => undefined),
-      placePlantingOrder: inOrder<undefined>(() => undefined),
-      pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
-    },
-    run: async (client) => {
-      const handle = await client.workflow.start(plantingOrderCreation, {
-        ...options("planting-order-creation-recorded"),
-        args: [DEPLOYMENT],
-      });
-      await handle.result();
-      return handle;
-    },
-  },
+  "planting-order-creation-two-orders": createOrders([1, 2], [DEPLOYMENT]),
+  "planting-order-creation-continued": createOrders([1], [DEPLOYMENT, 1]),
   "donation-confirmed": {
     activities: {
       validateCharity: inOrder<CharityValidation>(() => ({

@@ -1,0 +1,24 @@
+import test from "ava";
+import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
+import { startWorker } from "./startWorker.ts";
+
+test("one run starts the workflows of all waiting orders, however many they are", async (t) => {
+  const pages = [[1, 2], [3, 4], [5, 6], [7]];
+  const started: (readonly number[])[] = [];
+  const client = await startWorker(t, {
+    createPlantingOrders: () => Promise.resolve({ orders: 0 }),
+    listOrdersToStart: () => Promise.resolve(pages[started.length] ?? []),
+    markOrdersStarted: (orderIds: readonly number[]) => {
+      started.push(orderIds);
+      return Promise.resolve();
+    },
+    placePlantingOrder: () => Promise.resolve(),
+    pollPlantingOrder: () => Promise.resolve({ isFinished: true, nextPollMs: 0 }),
+  });
+  await client.workflow.execute(plantingOrderCreation, {
+    workflowId: "creation",
+    taskQueue: "test",
+    args: ["test", 2],
+  });
+  t.deepEqual(started, pages);
+});
