@@ -144,8 +144,8 @@ const correctOrder = async (
         await storeProgress(transaction, before, order);
         await recordMilestone(transaction, before, order, now);
         await reopenPlantingOrder(transaction, orderId);
-        if (before.plantedAt !== null) {
-          // The summary must not show withdrawn planting for the rest of its 30 days.
+        if (before.plantedAt !== null || order.plantedAt !== null) {
+          // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days.
           await lockSummary(transaction);
           await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
         }

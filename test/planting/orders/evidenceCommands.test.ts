@@ -300,3 +300,21 @@ test.serial(
     );
   },
 );
+
+test.serial(
+  "the summary counts planted trees again with the next request after a withdrawal is undone",
+  async (t) => {
+    const [stage, other] = [await placeOrder(t), await placeOrder(t)];
+    for (const { setup, order, reports } of [stage, other]) {
+      const { allocated, planted } = reports;
+      await recordPlantingFacts(setup.deps, order.id, [allocated, planted], "operator");
+    }
+    const fact = await stage.numberOf("planted");
+    t.is((await stage.run(["withdraw", fact, "--reason", "another site"])).exitCode, 0);
+    const { trees_planted: withoutOrder } = (await stage.readSummary()).summary;
+
+    t.is((await stage.run(["reinstate", fact, "--reason", "it was right"])).exitCode, 0);
+
+    t.is((await stage.readSummary()).summary.trees_planted, withoutOrder + 10);
+  },
+);
