@@ -150,7 +150,8 @@ const correctOrder = async (
           await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
         }
       }
-      if (changes.length > 0 || order !== before) {
+      // A replacement that only waits changes neither other facts nor the order, yet it is stored.
+      if (changes.length > 0 || order !== before || replacement.length > 0) {
         await recordAction(
           transaction,
           actor,

@@ -318,3 +318,23 @@ test.serial(
     t.is((await stage.readSummary()).summary.trees_planted, withoutOrder + 10);
   },
 );
+
+test.serial("facts that replace an already withdrawn one are in the audit log", async (t) => {
+  const stage = await placeOrder(t);
+  const { allocated, planted } = stage.reports;
+  await recordPlantingFacts(stage.setup.deps, stage.order.id, [allocated], "operator");
+  const args = ["withdraw", await stage.numberOf("allocated"), "--reason", "another order's"];
+  t.is((await stage.run(args)).exitCode, 0);
+  const replacement = JSON.stringify({ order: stage.order.publicId, facts: [planted] });
+
+  t.is((await stage.run([...args, "--replacement", "-"], replacement)).exitCode, 0);
+
+  t.is((await stage.facts()).at(-1), "planted waiting");
+  const listed = await runImpact(
+    ["audit", "list", "--action", "evidence.withdraw", "--limit", "1", "--json"],
+    { env: { DATABASE_URL: t.context.databaseUrl } },
+  );
+  t.like(readJson(listed), [
+    { details: { replacement: [{ stage: "planted", outcome: "waiting", reason: null }] } },
+  ]);
+});
