@@ -82,21 +82,13 @@ const applyAllocated = async (
 
 const storeMedia = async (
   transaction: DatabaseTransactionConnection,
-  order: PlantingOrder,
-  takenAt: Date,
+  { id: orderId, accountId, mode }: PlantingOrder,
+  { site, takenAt }: { readonly site: SiteShare | undefined; readonly takenAt: Date },
   media: readonly PlantingMedia[],
 ): Promise<void> => {
-  const [site] = order.siteShares;
   if (site && media.length > 0) {
-    const { id: orderId, accountId, mode } = order;
-    await insertMedia(transaction, {
-      orderId,
-      accountId,
-      mode,
-      siteId: site.siteId,
-      takenAt,
-      media,
-    });
+    const { siteId } = site;
+    await insertMedia(transaction, { orderId, accountId, mode, siteId, takenAt, media });
   }
 };
 
@@ -109,7 +101,8 @@ const applyPlanted = async (
   await storeMedia(
     transaction,
     order,
-    at,
+    // A report of planted trees does not name their site.
+    { site: order.siteShares[0], takenAt: at },
     fact.media.map(({ thumbnail_url: thumbnailUrl, reference: _reference, ...media }) => ({
       ...media,
       thumbnailUrl,
@@ -140,14 +133,15 @@ const applyVerified = async (
 ): Promise<Applied> => {
   const at = new Date(fact.occurred_at);
   const share = await shareOf(transaction, order, fact.planting_site, 1);
-  const located: PlantingOrder = {
-    ...order,
-    siteShares: order.siteShares.length > 0 ? order.siteShares : [share],
-  };
+  const siteShares = order.siteShares.length > 0 ? order.siteShares : [share];
   await storeMedia(
     transaction,
-    located,
-    at,
+    order,
+    // No trees count at a site without an allocation, so photos of it belong to the first site that has one.
+    {
+      site: siteShares.find(({ siteId }) => siteId === share.siteId) ?? siteShares[0],
+      takenAt: at,
+    },
     fact.photos.map((url) => ({
       type: "photo",
       url,
@@ -163,7 +157,10 @@ const applyVerified = async (
     fieldUpdateId: await idOf("field_update", fact.field_update_reference),
     plantingSessionId: await idOf("planting_session", fact.planting_session_reference),
   });
-  return { order: { ...located, plantedAt: order.plantedAt ?? at, verifiedAt: at }, evidence };
+  return {
+    order: { ...order, siteShares, plantedAt: order.plantedAt ?? at, verifiedAt: at },
+    evidence,
+  };
 };
 
 /**
