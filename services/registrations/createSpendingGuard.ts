@@ -15,9 +15,10 @@ import {
   requireTestSpace,
 } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, OutageError } from "../../domain/errors.ts";
 import { createTestQuota } from "../accounts/createTestQuota.ts";
 import { createWritesInFlight } from "./createWritesInFlight.ts";
+import type { WriteInFlight } from "./createWritesInFlight.ts";
 
 /** How often this process stores its counts and reads those of other processes. */
 const STORE_INTERVAL_MS = 2000;
@@ -71,7 +72,8 @@ export type SpendingGuard = {
     attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
   /**
-   * Runs a write that has no units, such as a refund, if the account may store another record in its mode.
+   * Runs a write that has no units, such as a refund, if the account may store another record in its mode. If it fails
+   * while an earlier one with its idempotency key is in flight, it gets what that one records.
    * @throws DomainError test_quota_reached, and what `write` throws
    */
   readonly write: <Result extends { readonly replayed: boolean }>(
@@ -301,34 +303,66 @@ export const createSpendingGuard = ({
     }
   };
 
-  /** Runs a write of one record. */
-  const runOne = async <Result extends { readonly replayed: boolean }>(
+  /** Runs a write that others with its idempotency key can wait for. */
+  const runTracked = async <Result>(
     caller: LimitedCaller,
-    units: { readonly field: string; readonly count: number | null },
-    { idempotencyKey, write, findOriginal }: WriteAttempt<Result>,
+    idempotencyKey: string | null,
+    write: (own: WriteInFlight) => Promise<Result>,
   ): Promise<Result> => {
     const own = inFlight.begin(caller, idempotencyKey === null ? [] : [idempotencyKey]);
     try {
-      const limits = limitsOf(defaults[caller.mode], caller.limits);
-      let excess = findExcess(caller, limits, units, readUse(caller));
-      if (excess !== null) {
-        await inFlight.awaitEarlier(own);
-        excess = findExcess(caller, limits, units, readUse(caller));
-      }
-      if (excess !== null) {
-        testQuota.noteRejection(caller);
-        const original = await findOriginal();
-        if (original === null) {
-          throw excess;
-        }
-        return original;
-      }
-      const reserved = { newUnits: units.count ?? 0, newRecords: 1 };
-      return await runReserved(caller, reserved, write, ({ replayed }) =>
-        replayed ? NOTHING : reserved,
-      );
+      return await write(own);
     } finally {
       inFlight.end(own);
+    }
+  };
+
+  /** Runs a write of one record, if the limits allow it. */
+  const runOne = async <Result extends { readonly replayed: boolean }>(
+    caller: LimitedCaller,
+    own: WriteInFlight,
+    units: { readonly field: string; readonly count: number | null },
+    { write, findOriginal }: WriteAttempt<Result>,
+  ): Promise<Result> => {
+    const limits = limitsOf(defaults[caller.mode], caller.limits);
+    let excess = findExcess(caller, limits, units, readUse(caller));
+    if (excess !== null) {
+      await inFlight.awaitEarlier(own);
+      excess = findExcess(caller, limits, units, readUse(caller));
+    }
+    if (excess !== null) {
+      testQuota.noteRejection(caller);
+      const original = await findOriginal();
+      if (original === null) {
+        throw excess;
+      }
+      return original;
+    }
+    const reserved = { newUnits: units.count ?? 0, newRecords: 1 };
+    return runReserved(caller, reserved, write, ({ replayed }) => (replayed ? NOTHING : reserved));
+  };
+
+  /** Runs a write. If it fails, it gets what an earlier one with its key has recorded meanwhile. */
+  const writeOrFindOriginal = async <Result>(
+    own: WriteInFlight,
+    { idempotencyKey, write, findOriginal }: WriteAttempt<Result>,
+  ): Promise<Result> => {
+    try {
+      return await write();
+    } catch (error) {
+      // A full queue is no time for queries, and its error asks for another retry.
+      const isFinal =
+        (error instanceof DomainError && error.code !== "queue_full") ||
+        error instanceof OutageError;
+      if (idempotencyKey === null || !isFinal) {
+        throw error;
+      }
+      await inFlight.awaitEarlier(own);
+      const original = await findOriginal();
+      if (original === null) {
+        throw error;
+      }
+      return original;
     }
   };
 
@@ -341,12 +375,16 @@ export const createSpendingGuard = ({
   timer.unref();
 
   return {
-    register: runOne,
+    register: (caller, units, attempt) =>
+      runTracked(caller, attempt.idempotencyKey, (own) => runOne(caller, own, units, attempt)),
     write: (caller, attempt) =>
-      // With production keys, only units are limited.
-      caller.mode === "live"
-        ? attempt.write()
-        : runOne(caller, { field: "count", count: null }, attempt),
+      runTracked(caller, attempt.idempotencyKey, (own) => {
+        const write = () => writeOrFindOriginal(own, attempt);
+        // With production keys, only units are limited.
+        return caller.mode === "live"
+          ? write()
+          : runOne(caller, own, { field: "count", count: null }, { ...attempt, write });
+      }),
     writeBatch: async (caller, items, { findKnownKeys, write }) => {
       const keys = items.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
       const own = inFlight.begin(caller, keys);

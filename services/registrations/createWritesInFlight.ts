@@ -1,6 +1,7 @@
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 
-type WriteInFlight = {
+/** A write that has begun and not ended. */
+export type WriteInFlight = {
   readonly owner: AccountMode;
   readonly keys: readonly string[];
   /** Resolves when the write has ended, whatever its result is. Null until another write waits for it. */

@@ -1,7 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { AccountLimits } from "../../domain/accounts/limits.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, OutageError } from "../../domain/errors.ts";
 import type {
   SpendingGuard,
   WriteAttempt,
@@ -124,6 +125,8 @@ const setUp = async (
     },
     plant: (given: Record<string, unknown>) =>
       call("POST", "/plant/trees", { key, body: { count: 3, ...given } }),
+    donate: (given: Record<string, unknown>) =>
+      call("POST", "/charities/donate", { key, body: given }),
     readSums: () => readAccountSums(db, accountId),
   };
 };
@@ -286,6 +289,61 @@ test("a single retry of a batch's item that is being written is a replay", async
   t.is(replay.status, 200);
   t.is(replay.headers.get("Idempotent-Replayed"), "true");
 });
+
+test("a donation's retry that fails returns what the first request records meanwhile", async (t) => {
+  const { sendHeld, send, write, request, donate } = await setUp(t, {
+    ...SINGLE["a donation at the limit of test data"],
+    limits: {},
+  });
+  const first = await sendHeld(request);
+  const retry = await send(() => donate({ ...GIFT, ein: "000000000" }));
+  write();
+  const [original, replay] = await Promise.all([first.response, retry.response]);
+
+  t.deepEqual([original.status, replay.status], [200, 200]);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.deepEqual(replay.body, original.body);
+});
+
+/** Begins a write, and then one with the same key that fails. */
+const failRetry = async (t: ExecutionContext<DatabaseContext>, mode: Mode) => {
+  const guard = createTestGuard(t, { db: t.context.db });
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const caller = { accountId, mode, limits: null };
+  const gate = Promise.withResolvers<null>();
+  let original: { replayed: boolean } | null = null;
+  const begin = (write: () => Promise<{ replayed: boolean }>) =>
+    guard.write(caller, {
+      idempotencyKey: "order-1",
+      write,
+      findOriginal: () => Promise.resolve(original),
+    });
+  const first = begin(async () => {
+    await gate.promise;
+    original = { replayed: true };
+    return { replayed: false };
+  });
+  const retry = begin(() => Promise.reject(new OutageError("of the retry")));
+  return { gate, first, retry };
+};
+
+for (const mode of ["live", "test"] as const) {
+  test(`a write in ${mode} mode that fails waits for what the first request records`, async (t) => {
+    const { gate, first, retry } = await failRetry(t, mode);
+    gate.resolve(null);
+
+    t.deepEqual(await first, { replayed: false });
+    t.deepEqual(await retry, { replayed: true });
+  });
+
+  test(`a write in ${mode} mode fails with its own error if the first request fails`, async (t) => {
+    const { gate, first, retry } = await failRetry(t, mode);
+    gate.reject(new OutageError("of the first request"));
+
+    await t.throwsAsync(first, { message: "of the first request" });
+    await t.throwsAsync(retry, { message: "of the retry" });
+  });
+}
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { guard, sendHeld, send, lookups, write } = createHoldingGuard(t, { countPerDay: 5 });
