@@ -36,8 +36,12 @@ const REFUND_TEXTS: Readonly<Record<NonNullable<TreeEvidence["fullRefund"]>, str
     "The trees were registered, and refunded in full after they were ordered. They no longer count for the account.",
 };
 
-const ORDERED_ELSEWHERE =
-  "The trees were registered in an earlier system, which arranged their planting.";
+const ORDERED_ELSEWHERE = {
+  registered: "The trees were registered in an earlier system, which arranged their planting.",
+  refunded:
+    "The trees were registered in an earlier system, which arranged their planting, and refunded in full. They no longer count for the account.",
+  pending: "There is no evidence of this here.",
+} as const;
 
 const describe = (
   event: MilestoneEvent,
@@ -45,11 +49,12 @@ const describe = (
   { fullRefund, isOrderedElsewhere, importedFrom }: TreeEvidence,
 ): string => {
   const [, completed, pending] = TEXTS[event];
+  if (isOrderedElsewhere) {
+    const registered = fullRefund ? "refunded" : "registered";
+    return ORDERED_ELSEWHERE[event === "registered" ? registered : "pending"];
+  }
   if (event === "registered" && fullRefund) {
     return REFUND_TEXTS[fullRefund];
-  }
-  if (event === "registered" && isOrderedElsewhere) {
-    return ORDERED_ELSEWHERE;
   }
   if (isCompleted) {
     return importedFrom === null || event === "registered"

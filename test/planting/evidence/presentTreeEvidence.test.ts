@@ -79,6 +79,16 @@ const refundOf = (refundedCount: number) => {
   return { refunded, refunded_count };
 };
 
+test("evidence of trees that an earlier system has ordered does not say that they were not ordered", (t) => {
+  const pending = Array.from({ length: 3 }, () => "There is no evidence of this here.");
+  const arranged = "The trees were registered in an earlier system, which arranged their planting";
+  t.deepEqual(descriptions({ isOrderedElsewhere: true }), [`${arranged}.`, ...pending]);
+  t.deepEqual(descriptions({ isOrderedElsewhere: true, refundedCount: 5 }), [
+    `${arranged}, and refunded in full. They no longer count for the account.`,
+    ...pending,
+  ]);
+});
+
 test("evidence says how many trees are refunded, and whether that was before their order", (t) => {
   const usual = descriptions({});
   const notOrdered = "The trees were refunded and are not ordered.";
