@@ -7,10 +7,12 @@ import { plantingFact } from "../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { sql } from "../sql.ts";
 
+const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
+
 const factRow = z.strictObject({
   id: z.bigint().transform(Number),
   stage: z.enum(PLANTING_STAGES),
-  state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
+  state: z.enum(STATES),
   reason: z.string().nullable(),
   source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
@@ -26,18 +28,34 @@ export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 export type FactSource = StoredFact["source"];
 
-/** Lists all facts of an order as they were received. */
+const columns = sql.fragment`
+  id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
+  received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
+`;
+
+/** Lists the facts of an order as they were received, all or those in some states. */
 export const listFacts = (
   db: CommonQueryMethods,
   orderId: number,
+  states: readonly StoredFact["state"][] = STATES,
 ): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
-    SELECT
-      id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
-      received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
+    SELECT ${columns}
     FROM planting_fact
-    WHERE order_id = ${orderId}
+    WHERE order_id = ${orderId} AND state = ANY(${sql.array(states, "text")})
     ORDER BY id
+  `);
+
+/** Finds the fact of an order with a stage and a digest. */
+export const findFact = (
+  db: CommonQueryMethods,
+  orderId: number,
+  fact: { readonly stage: PlantingStage; readonly digest: string },
+): Promise<StoredFact | null> =>
+  db.maybeOne(sql.type(factRow)`
+    SELECT ${columns}
+    FROM planting_fact
+    WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
   `);
 
 /** Returns the order of a fact. */

@@ -34,8 +34,7 @@ const readPlantingOrder = async (
       `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
     );
   }
-  const facts = await listFacts(db, orderId);
-  const reached = facts.filter(({ state }) => state === "accepted");
+  const reached = await listFacts(db, orderId, ["accepted"]);
   return { order, partner, partnerOrder: { ...order, reached } };
 };
 

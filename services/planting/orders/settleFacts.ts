@@ -1,7 +1,13 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
 import type { FactSource, StoredFact } from "../../../db/planting/facts.ts";
-import { acceptFact, contradictFact, insertFact, listFacts } from "../../../db/planting/facts.ts";
+import {
+  acceptFact,
+  contradictFact,
+  findFact,
+  insertFact,
+  listFacts,
+} from "../../../db/planting/facts.ts";
 import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
 import { addToTally } from "../../../db/planting/tallies.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -58,7 +64,8 @@ export const settleFacts = async (
 ): Promise<PlantingOrder> => {
   let order = before;
   for (;;) {
-    const facts = await listFacts(transaction, order.id);
+    // Nothing depends on contradictions, of which a partner that never reports the same may send any number.
+    const facts = await listFacts(transaction, order.id, ["accepted", "waiting"]);
     const reached = facts.filter(({ state }) => state === "accepted");
     const decided = facts
       .filter(({ state }) => state === "waiting")
@@ -145,9 +152,7 @@ export const recordFact = async (
     receivedAt: now,
   });
   const settled = isNew ? await settleFacts(transaction, order) : order;
-  const stored = (await listFacts(transaction, order.id)).find(
-    (candidate) => candidate.stage === fact.stage && candidate.digest === digest,
-  );
+  const stored = await findFact(transaction, order.id, { stage: fact.stage, digest });
   if (!stored) {
     throw new Error(`The fact ${fact.stage} of ${order.publicId} is recorded, yet not found.`);
   }

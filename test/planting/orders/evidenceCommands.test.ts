@@ -338,3 +338,21 @@ test.serial("facts that replace an already withdrawn one are in the audit log", 
     { details: { replacement: [{ stage: "planted", outcome: "waiting", reason: null }] } },
   ]);
 });
+
+test.serial("reports and polls of an order do not read its contradictions", async (t) => {
+  const { setup, order, reports } = await placeOrder(t);
+  const { allocated, planted } = reports;
+  const other = { ...allocated, occurred_at: "2026-05-11T08:00:00.000Z" };
+  await recordPlantingFacts(setup.deps, order.id, [allocated, other], "callback");
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE planting_fact
+    SET content = '{}'
+    WHERE order_id = ${order.id} AND state = 'contradiction'
+  `);
+
+  const recorded = await recordPlantingFacts(setup.deps, order.id, [planted], "callback");
+  const poll = await pollPlantingOrder(setup.deps, order.id, new AbortController().signal);
+
+  t.deepEqual(recorded, [{ stage: "planted", outcome: "accepted", reason: null }]);
+  t.true(poll.isFinished);
+});
