@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -50,7 +50,7 @@ export const recordLedgerUsage = async (
 export const sumLedgerUsage = async (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,
-  span: { readonly start: number; readonly end: number },
+  span: Span,
 ): Promise<number> => {
   const quantity = await db.oneFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
     SELECT coalesce(sum(quantity), 0)::bigint AS quantity

@@ -1,15 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { sql } from "../sql.ts";
 import { foldedSeconds } from "./folding/foldedUsage.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
-
-/** A half-open span of unix seconds. */
-type Span = { readonly start: number; readonly end: number };
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
 

@@ -1,6 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
@@ -11,7 +11,7 @@ import { FAILED, UNFINISHED } from "./meterEvents.ts";
 export const listUnsettledSeconds = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
-  { start, end }: { readonly start: number; readonly end: number },
+  { start, end }: Span,
 ): Promise<ReadonlySet<number>> => {
   const ofSpan = sql.fragment`
     account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second >= ${start} AND second < ${end}

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
@@ -168,7 +168,7 @@ export type UnsealedQuantity = Readonly<z.output<typeof unsealedQuantityRow>>;
  */
 export const sumUnsealedUsage = (
   db: CommonQueryMethods,
-  span: { readonly start: number; readonly end: number },
+  span: Span,
   accountIds: readonly string[] | null,
 ): Promise<readonly UnsealedQuantity[]> =>
   db.any(sql.type(unsealedQuantityRow)`

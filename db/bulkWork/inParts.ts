@@ -1,8 +1,6 @@
 import { nextSize } from "../../domain/bulkWork.ts";
+import type { Span } from "../../domain/billing/usage.ts";
 import type { BulkPace } from "./createBulkPace.ts";
-
-/** A half-open span of unix seconds. */
-type Span = { readonly start: number; readonly end: number };
 
 /**
  * Reads a span: whole, or in short steps as long as bulk work yields to what clients record.

@@ -56,8 +56,11 @@ export const ACCEPTED_AGE_MS: Readonly<Record<ProcessorName, number | null>> = {
   ledger: null,
 };
 
-/** Returns the minute of a second, as a half-open span of unix seconds: the resolution of the processor's sums. */
-export const minuteOf = (second: number): { readonly start: number; readonly end: number } => {
+/** A half-open span of unix seconds. */
+export type Span = { readonly start: number; readonly end: number };
+
+/** Returns the minute of a second: the resolution of the processor's sums. */
+export const minuteOf = (second: number): Span => {
   const start = second - (second % 60);
   return { start, end: start + 60 };
 };

@@ -3,7 +3,7 @@ import type { Period } from "../../domain/billing/billingCycle.ts";
 import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
 import type { RejectionReport } from "../../domain/billing/processorEvents.ts";
 import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
-import type { ProcessorName } from "../../domain/billing/usage.ts";
+import type { ProcessorName, Span } from "../../domain/billing/usage.ts";
 
 /** The account that usage belongs to, and its ids at the processor. */
 export type BillingCustomer = {
@@ -61,7 +61,7 @@ export type BillingProcessor = {
   readonly sumUsage: (
     customer: BillingCustomer,
     meter: Kind,
-    span: { readonly start: number; readonly end: number },
+    span: Span,
     signal: AbortSignal,
   ) => Promise<number>;
   /**

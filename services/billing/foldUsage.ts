@@ -24,7 +24,7 @@ import {
   requireSettledAge,
 } from "../../domain/billing/foldUsage.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -57,9 +57,6 @@ export type FoldProgress = {
   readonly allStreams: number;
   readonly facts: number;
 };
-
-/** A half-open span of unix seconds. */
-type Span = { readonly start: number; readonly end: number };
 
 /**
  * After a restore or failover, events that count as delivered may be missing at the processor.

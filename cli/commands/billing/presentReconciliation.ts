@@ -7,6 +7,7 @@ import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 /** A compared stream. Its differences have ids if they are stored. */
 export type ComparedStream = ReportedStream & {
@@ -195,11 +196,7 @@ export const printReconciliation = (io: Io, streams: readonly ComparedStream[]):
 };
 
 /** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */
-export const sayCompared = (
-  io: Io,
-  { start, end }: { readonly start: number; readonly end: number },
-  separatedAt: Date | null,
-): void => {
+export const sayCompared = (io: Io, { start, end }: Span, separatedAt: Date | null): void => {
   say(io, `Compared from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}.`);
   if (separatedAt !== null && separatedAt > timeOf(start)) {
     say(

@@ -1,12 +1,12 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { Span } from "../../../services/billing/reconciliation/findDifferences.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,

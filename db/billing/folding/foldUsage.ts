@@ -1,12 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { kindColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedOfStream } from "./foldedUsage.ts";
 import { eventsOf, foldable, hoursOf } from "./foldableSeconds.ts";
-import type { Span } from "./foldableSeconds.ts";
 
 const streamRow = z.strictObject({
   accountId: z.uuid(),

@@ -1,10 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { sql } from "../../sql.ts";
 import { foldedOfStream } from "./foldedUsage.ts";
-
-/** A half-open span of unix seconds. */
-export type Span = { readonly start: number; readonly end: number };
 
 export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken => sql.fragment`
   meter_event.account_id = ${accountId} AND meter_event.mode = ${mode} AND meter_event.meter = ${meter}

@@ -1,15 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { processorColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 
 /*
  * How queries read folded usage. Its units were delivered, so it counts beside the meter events and facts that are left.
  */
-
-/** A half-open span of unix seconds. */
-type Span = { readonly start: number; readonly end: number };
 
 /** The start of the hour that contains a second. */
 const hourOf = (second: FragmentSqlToken): FragmentSqlToken =>

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 const acknowledgedRow = z.strictObject({
   processor: processorColumn,
@@ -25,7 +26,7 @@ export const customerOf = ({
 /** Lists what was acknowledged in a half-open span of unix seconds. */
 export const listAcknowledgedDrift = (
   db: CommonQueryMethods,
-  span: { readonly start: number; readonly end: number },
+  span: Span,
 ): Promise<readonly AcknowledgedDrift[]> =>
   db.any(sql.type(acknowledgedRow)`
     SELECT processor, mode, meter, customer, minute, units

@@ -4,6 +4,7 @@ import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { reportedStreamColumns } from "./reportedStreams.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 const reconciliationRow = z.strictObject({
   id: z.uuid(),
@@ -47,7 +48,7 @@ export const insertReconciliation = async (
   }: {
     readonly id: string;
     readonly isComplete: boolean;
-    readonly span: { readonly start: number; readonly end: number };
+    readonly span: Span;
     readonly startedAt: Date;
   },
 ): Promise<StoredReconciliation> => {

@@ -10,9 +10,7 @@ import {
 import { sql } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
-
-/** A half-open span of unix seconds. */
-type Span = { readonly start: number; readonly end: number };
+import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
   processor: processorColumn,

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedSeconds, lastSequenceOf } from "../folding/foldedUsage.ts";
@@ -25,7 +26,7 @@ export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 export const readMinuteUsage = (
   db: CommonQueryMethods,
   stream: ReportedStream,
-  span: { readonly start: number; readonly end: number },
+  span: Span,
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`
     SELECT

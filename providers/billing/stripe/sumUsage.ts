@@ -1,4 +1,5 @@
 import type { Stripe } from "stripe";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 const MINUTE_SECONDS = 60;
 
@@ -9,7 +10,7 @@ export const sumUsage = async (
     meterId,
     customerId,
   }: { readonly stripe: Stripe; readonly meterId: string; readonly customerId: string },
-  { start, end }: { readonly start: number; readonly end: number },
+  { start, end }: Span,
 ): Promise<number> => {
   if (start % MINUTE_SECONDS !== 0 || end % MINUTE_SECONDS !== 0) {
     throw new Error(`The span ${start} to ${end} does not consist of whole minutes.`);

@@ -1,12 +1,10 @@
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { MinuteSums } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 export const MINUTE = 60;
 export const HOUR = 60 * MINUTE;
 export const DAY = 24 * HOUR;
-
-/** A half-open span of unix seconds. Both ends are whole minutes. */
-export type Span = { readonly start: number; readonly end: number };
 
 /** A minute in which the processor's sum differs from what was delivered. `minute` is its first unix second. */
 export type Difference = {
@@ -57,7 +55,7 @@ export type Sums = {
   readonly readTheirs: (part: Span) => Promise<number>;
 };
 
-/** Finds the minutes that differ by comparing days, then the hours of differing days, then their minutes. */
+/** Finds the differing minutes of a span of whole minutes: compares days, then the hours of differing days, then minutes. */
 export async function* findDifferences(
   span: Span,
   sums: Sums,

@@ -19,6 +19,7 @@ import {
   sumMeterEventsByMinute,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
@@ -26,7 +27,7 @@ import {
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
-import type { Difference, Span, Sums } from "./findDifferences.ts";
+import type { Difference, Sums } from "./findDifferences.ts";
 import { acknowledgedIn, DAY, findDifferences, MINUTE, sumIn } from "./findDifferences.ts";
 import { runConcurrently } from "./runConcurrently.ts";
 import { sumStreams, sumUnsealed } from "./sumOwnUsage.ts";

@@ -8,10 +8,10 @@ import {
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
-import type { Span } from "./findDifferences.ts";
 
 export type ReconciliationPoll = {
   /** All compared streams. Later polls compare only those that drifted in the poll before. */

@@ -22,13 +22,13 @@ import type { HandSettlement } from "../../../domain/billing/decideHandSettlemen
 import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { Span } from "./findDifferences.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { defaultSpan } from "./reconcileUsage.ts";
 import { runConcurrently } from "./runConcurrently.ts";

@@ -13,7 +13,7 @@ import type { UnsealedQuantity } from "../../../db/billing/usageFacts.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { inGroups, inParts } from "../../../db/bulkWork/inParts.ts";
 import { HOUR } from "./findDifferences.ts";
-import type { Span } from "./findDifferences.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 /**
  * Sums the usage that is in no meter event.
