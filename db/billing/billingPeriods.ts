@@ -94,9 +94,28 @@ export const saveBillingPeriod = async (
 };
 
 /**
- * Returns whether the billing period of a second, in an account's current subscription, ended before a time, as far as the
- * stored periods show.
+ * Returns the condition that the billing period of a second ended before a time, as far as the stored periods show: the
+ * period of the current subscription of the query's `account`.
  */
+export const isOfEndedPeriod = (
+  meter: FragmentSqlToken,
+  second: FragmentSqlToken,
+  before: Date,
+): FragmentSqlToken => sql.fragment`
+  EXISTS (
+    SELECT
+    FROM billing_period
+    WHERE billing_period.account_id = account.id
+      AND billing_period.meter = ${meter}
+      AND billing_period.subscription_id = account.stripe_subscription_id
+      AND (
+        (ends_at <= ${before.toISOString()} AND to_timestamp(${second}) < ends_at)
+        OR (starts_at <= ${before.toISOString()} AND to_timestamp(${second}) < starts_at)
+      )
+  )
+`;
+
+/** Returns whether the billing period of an account's second ended before a time; see `isOfEndedPeriod`. */
 export const hasPeriodEnded = (
   db: CommonQueryMethods,
   {
@@ -109,12 +128,6 @@ export const hasPeriodEnded = (
   db.exists(sql.typeAlias("void")`
     SELECT
     FROM account
-    JOIN billing_period ON billing_period.account_id = account.id
     WHERE account.id = ${accountId}
-      AND billing_period.meter = ${meter}
-      AND billing_period.subscription_id = account.stripe_subscription_id
-      AND (
-        (ends_at <= ${before.toISOString()} AND to_timestamp(${second}::bigint) < ends_at)
-        OR (starts_at <= ${before.toISOString()} AND to_timestamp(${second}::bigint) < starts_at)
-      )
+      AND ${isOfEndedPeriod(sql.fragment`${meter}`, sql.fragment`${second}::bigint`, before)}
   `);

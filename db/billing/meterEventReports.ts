@@ -4,6 +4,7 @@ import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { sql } from "../sql.ts";
+import { isOfEndedPeriod } from "./billingPeriods.ts";
 import { foldedSeconds } from "./folding/foldedUsage.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
@@ -129,10 +130,7 @@ export const countLateMeterEvents = async (db: CommonQueryMethods): Promise<numb
     `),
   );
 
-/**
- * Returns those of the meter events whose billing period ended before a time, as far as the mirrored periods show; the
- * mirrored period may itself have ended. Only live usage on Stripe has billing periods.
- */
+/** Lists those of the meter events whose billing period ended before a time. Only live usage at Stripe has periods. */
 export const listMeterEventIdsOfEndedPeriods = (
   db: CommonQueryMethods,
   meterEventIds: readonly bigint[],
@@ -145,17 +143,7 @@ export const listMeterEventIdsOfEndedPeriods = (
     WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
       AND meter_event.mode = 'live'
       AND meter_event.processor = 'stripe'
-      AND EXISTS (
-        SELECT
-        FROM billing_period
-        WHERE billing_period.account_id = account.id
-          AND billing_period.meter = meter_event.meter
-          AND billing_period.subscription_id = account.stripe_subscription_id
-          AND (
-            (ends_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < ends_at)
-            OR (starts_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < starts_at)
-          )
-      )
+      AND ${isOfEndedPeriod(sql.fragment`meter_event.meter`, sql.fragment`meter_event.second`, before)}
     ORDER BY meter_event.id
   `);
 
