@@ -5,8 +5,8 @@ import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
-import { foldedSeconds } from "./folding/foldedUsage.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
+import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -163,43 +163,10 @@ export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
 
 export const sumOtherEvents = (
   db: CommonQueryMethods,
-  { id, accountId, mode, meter, processor, customerId }: StoredMeterEvent,
+  { id, accountId, ...event }: StoredMeterEvent,
   span: Span,
 ): Promise<OtherEvents> =>
   db.one(sql.type(otherEventsRow)`
-    SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
-      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
-      coalesce(bool_or(state = 'sending'), false) AS "isSending",
-      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
-    FROM (
-      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
-      FROM (
-        ${foldedSeconds(
-          sql.fragment`
-            ${
-              customerId === null
-                ? sql.fragment`folded_usage.account_id = ${accountId} AND folded_usage.customer_id = ''`
-                : sql.fragment`folded_usage.customer_id = ${customerId}`
-            }
-            AND folded_usage.mode = ${mode}
-            AND folded_usage.meter = ${meter}
-            AND folded_usage.processor = ${processor}
-          `,
-          span,
-        )}
-      ) AS folded
-    ) AS folded
-    LEFT JOIN meter_event ON ${
-      customerId === null
-        ? sql.fragment`account_id = ${accountId} AND customer_id IS NULL`
-        : sql.fragment`customer_id = ${customerId}`
-    }
-      AND mode = ${mode}
-      AND meter = ${meter}
-      AND processor = ${processor}
-      AND second >= ${span.start}
-      AND second < ${span.end}
-      AND id <> ${id}
-    GROUP BY folded.units
+    SELECT ${deliveryColumns}, coalesce(bool_or(state = 'sending'), false) AS "isSending"
+    ${eventsOfStream({ ...event, accountIds: [accountId] }, span, sql.fragment`id <> ${id}`)}
   `);

@@ -205,10 +205,13 @@ export const listStripeStreams = (
     ORDER BY "accountName", customer_id, meter
   `);
 
+/** What identifies the rows of a stream. */
+type StreamRows = Omit<ReportedStream, "accountName">;
+
 /** Through the customer's index, or else the account's. */
 const rowsOfStream =
   (table: "meter_event" | "folded_usage", noCustomer: FragmentSqlToken) =>
-  ({ processor, mode, meter, customerId, accountIds }: ReportedStream): FragmentSqlToken => {
+  ({ processor, mode, meter, customerId, accountIds }: StreamRows): FragmentSqlToken => {
     const row = sql.identifier([table]);
     return sql.fragment`
       ${row}.processor = ${processor}
@@ -222,8 +225,33 @@ const rowsOfStream =
     `;
   };
 
-export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
-export const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
+const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
+const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
+
+/**
+ * The units delivered, the time of the last delivery, and a version that changes whenever an event does, of a query whose
+ * tail is `eventsOfStream`. Folded events count as delivered long ago.
+ */
+export const deliveryColumns = sql.fragment`
+  coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
+  max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+  concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
+`;
+
+/** The meter events of a stream in a span, and the units of folded ones, as the tail of a SELECT that returns one row. */
+export const eventsOfStream = (
+  stream: StreamRows,
+  span: Span,
+  condition = sql.fragment`true`,
+): FragmentSqlToken => sql.fragment`
+  FROM (
+    SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
+    FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
+  ) AS folded
+  LEFT JOIN meter_event
+    ON ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end} AND ${condition}
+  GROUP BY folded.units
+`;
 
 const minuteSumsRow = z.strictObject({
   minute: sum,

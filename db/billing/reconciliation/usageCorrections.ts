@@ -4,10 +4,10 @@ import type { HandSettlement } from "../../../domain/billing/decideHandSettlemen
 import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
-import { foldedSeconds, lastSequenceOf } from "../folding/foldedUsage.ts";
+import { lastSequenceOf } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
-import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
+import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
 
 const minuteRow = z.strictObject({
   delivered: safeInteger,
@@ -30,8 +30,7 @@ export const readMinuteUsage = (
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`
     SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
-      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+      ${deliveryColumns},
       coalesce(
         bool_or(
           state IN (${UNFINISHED}) OR state = 'blocked' OR (state IN (${FAILED}) AND outcome_unknown)
@@ -46,14 +45,8 @@ export const readMinuteUsage = (
           AND meter_event_id IS NULL
           AND second >= ${span.start}
           AND second < ${span.end}
-      ) AS "isUnsettled",
-      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
-    FROM (
-      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
-      FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
-    ) AS folded
-    LEFT JOIN meter_event ON ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
-    GROUP BY folded.units
+      ) AS "isUnsettled"
+    ${eventsOfStream(stream, span)}
   `);
 
 /** Units that the processor has and that no registration or refund explains. */
