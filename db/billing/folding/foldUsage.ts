@@ -4,8 +4,8 @@ import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { kindColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
-import { foldedOfStream } from "./foldedUsage.ts";
-import { eventsOf, foldable, hoursOf } from "./foldableSeconds.ts";
+import { foldedOfStream, overlaps } from "./foldedUsage.ts";
+import { eventsOf, foldable } from "./foldableSeconds.ts";
 
 const streamRow = z.strictObject({
   accountId: z.uuid(),
@@ -150,7 +150,7 @@ export const foldSeconds = (
       CROSS JOIN LATERAL unnest(seconds, registered_units, refunded_units) AS earlier (place, registered, refunded)
       WHERE ${foldedOfStream(stream)}
         -- Without it the planner may read all hours of the stream, before it knows how many there are.
-        AND ${hoursOf(span)}
+        AND ${overlaps(span)}
         AND (hour, processor, customer_id) IN (SELECT second - second % 3600, processor, customer_id FROM added)
     ),
     summed AS (
@@ -228,5 +228,5 @@ export const sumFoldedHours = (
       SELECT sum(unit.registered) AS registered, sum(unit.refunded) AS refunded
       FROM unnest(registered_units, refunded_units) AS unit (registered, refunded)
     ) AS by_second
-    WHERE ${foldedOfStream(stream)} AND ${hoursOf(span)}
+    WHERE ${foldedOfStream(stream)} AND ${overlaps(span)}
   `);

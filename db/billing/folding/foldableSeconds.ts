@@ -1,14 +1,11 @@
 import type { FragmentSqlToken } from "slonik";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { sql } from "../../sql.ts";
-import { foldedOfStream } from "./foldedUsage.ts";
+import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 
 export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken => sql.fragment`
   meter_event.account_id = ${accountId} AND meter_event.mode = ${mode} AND meter_event.meter = ${meter}
 `;
-
-export const hoursOf = ({ start, end }: Span): FragmentSqlToken =>
-  sql.fragment`hour > ${start}::bigint - 3600 AND hour < ${end}::bigint`;
 
 /**
  * Defines the query `foldable`: the seconds of a span that may be folded, with the ids of their meter events and the sums
@@ -97,7 +94,7 @@ export const foldable = (
       SELECT hour + place AS second, processor, customer_id
       FROM folded_usage
       CROSS JOIN LATERAL unnest(seconds) AS place
-      WHERE ${foldedOfStream(stream)} AND ${hoursOf(span)}
+      WHERE ${foldedOfStream(stream)} AND ${overlaps(span)}
     ),
     foldable AS MATERIALIZED (
       SELECT plain_second.*, billed.facts, billed.registered, billed.refunded

@@ -12,7 +12,8 @@ import { sql } from "../../sql.ts";
 const hourOf = (second: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`((${second}) - (${second}) % 3600)`;
 
-const overlaps = ({ start, end }: Span): FragmentSqlToken =>
+/** The condition that a row of `folded_usage` has an hour with seconds of a span. */
+export const overlaps = ({ start, end }: Span): FragmentSqlToken =>
   sql.fragment`folded_usage.hour > ${start}::bigint - 3600 AND folded_usage.hour < ${end}::bigint`;
 
 /** The condition that a row of `folded_usage` belongs to a stream. */
