@@ -11,6 +11,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { getMeterEvent } from "./getMeterEvent.ts";
 import { checkDelivery } from "./sending/checkDelivery.ts";
 
 const CHECK_TIMEOUT_MS = 20_000;
@@ -37,10 +38,7 @@ export const reopenUsage = async (
   meterEventId: bigint,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): Promise<{ readonly quantity: number }> => {
-  const event = await findMeterEvent(db, meterEventId);
-  if (!event) {
-    throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
-  }
+  const event = await getMeterEvent(db, meterEventId);
   requireDelivered(event);
   requireNoHandSettlement(event);
   if (!(await hasFacts(db, meterEventId))) {

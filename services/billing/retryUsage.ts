@@ -17,6 +17,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { getMeterEvent } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "./recordUsageEvent.ts";
 import { checkDelivery } from "./sending/checkDelivery.ts";
 
@@ -70,10 +71,7 @@ export const retryUsage = async (
   assumed: AssumedOutcome | null = null,
 ): Promise<"waiting" | "delivered"> => {
   const { db, clock, actor } = deps;
-  const event = await findMeterEvent(db, meterEventId);
-  if (!event) {
-    throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
-  }
+  const event = await getMeterEvent(db, meterEventId);
   requireNoHandSettlement(event);
   const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {

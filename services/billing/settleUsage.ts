@@ -1,12 +1,11 @@
 import type { DatabasePool } from "slonik";
-import { findMeterEvent, recordHandSettlement } from "../../db/billing/meterEvents.ts";
-import { lockStream } from "../../db/billing/streams.ts";
+import { recordHandSettlement } from "../../db/billing/meterEvents.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { lockMeterEvent } from "./getMeterEvent.ts";
 
 /**
  * Records that an operator has settled a meter event by hand, with an invoice item or a credit note, so that it counts
@@ -21,12 +20,7 @@ export const settleUsage = (
   reason: string,
 ): Promise<{ readonly replayed: boolean }> =>
   db.transaction(async (transaction) => {
-    const found = await findMeterEvent(transaction, meterEventId);
-    if (!found) {
-      throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
-    }
-    await lockStream(transaction, found);
-    const event = (await findMeterEvent(transaction, meterEventId)) ?? found;
+    const event = await lockMeterEvent(transaction, meterEventId);
     const state = decideHandSettlement(event, settlement);
     if (state !== "settled") {
       const now = clock.now();

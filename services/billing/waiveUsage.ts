@@ -1,13 +1,12 @@
 import type { DatabasePool } from "slonik";
-import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
-import { lockStream } from "../../db/billing/streams.ts";
+import { moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { sumSentRefunds } from "../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { requireWaivable } from "../../domain/billing/requireWaivable.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { lockMeterEvent } from "./getMeterEvent.ts";
 
 /**
  * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
@@ -22,12 +21,7 @@ export const waiveUsage = (
   reason: string,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
-    const found = await findMeterEvent(transaction, meterEventId);
-    if (!found) {
-      throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
-    }
-    await lockStream(transaction, found);
-    const event = (await findMeterEvent(transaction, meterEventId)) ?? found;
+    const event = await lockMeterEvent(transaction, meterEventId);
     requireWaivable(event, await sumSentRefunds(transaction, meterEventId));
     await moveSettledEvent(transaction, meterEventId, {
       state: "waived",
