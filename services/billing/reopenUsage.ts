@@ -11,10 +11,8 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { checkMeterEvent } from "./checkMeterEvent.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
-import { checkDelivery } from "./sending/checkDelivery.ts";
-
-const CHECK_TIMEOUT_MS = 20_000;
 
 /**
  * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
@@ -24,12 +22,7 @@ const CHECK_TIMEOUT_MS = 20_000;
  * show that it is missing, or it was changed concurrently
  */
 export const reopenUsage = async (
-  {
-    db,
-    clock,
-    billing,
-    actor,
-  }: {
+  deps: {
     readonly db: DatabasePool;
     readonly clock: Clock;
     readonly billing: Billing;
@@ -38,6 +31,7 @@ export const reopenUsage = async (
   meterEventId: bigint,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): Promise<{ readonly quantity: number }> => {
+  const { db, clock, actor } = deps;
   const event = await getMeterEvent(db, meterEventId);
   requireDelivered(event);
   requireNoHandSettlement(event);
@@ -47,17 +41,7 @@ export const reopenUsage = async (
       `meter event ${meterEventId}: its facts were sealed again in a later event`,
     );
   }
-  const processor = billing.findProcessor(event.processor, event.mode);
-  if (!processor) {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${meterEventId}: ${event.processor} is not configured, so its usage cannot be checked`,
-    );
-  }
-  const { outcome, othersVersion } = await checkDelivery(processor, db, event, {
-    now: clock.now(),
-    signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
-  });
+  const { outcome, othersVersion } = await checkMeterEvent(deps, event);
   const state = decideReopenAfterCheck(event, outcome);
   const { quantity } = event;
   if (isDryRun) {

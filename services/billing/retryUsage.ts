@@ -17,11 +17,9 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { checkMeterEvent } from "./checkMeterEvent.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "./recordUsageEvent.ts";
-import { checkDelivery } from "./sending/checkDelivery.ts";
-
-const CHECK_TIMEOUT_MS = 20_000;
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -34,7 +32,7 @@ type Dependencies = {
 type Decision = Retried & { readonly othersVersion: string | null };
 
 const decide = async (
-  { db, clock, billing }: Dependencies,
+  deps: Dependencies,
   event: StoredMeterEvent,
   assumed: AssumedOutcome | null,
 ): Promise<Decision> => {
@@ -42,17 +40,7 @@ const decide = async (
   if (decision !== "check") {
     return { ...decision, othersVersion: null };
   }
-  const processor = billing.findProcessor(event.processor, event.mode);
-  if (!processor) {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${event.id}: ${event.processor} is not configured, so its usage cannot be checked`,
-    );
-  }
-  const { outcome, othersVersion } = await checkDelivery(processor, db, event, {
-    now: clock.now(),
-    signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
-  });
+  const { outcome, othersVersion } = await checkMeterEvent(deps, event);
   return { ...decideRetryAfterCheck(event, outcome), othersVersion };
 };
 
