@@ -23,6 +23,19 @@ export const customerOf = ({
   accountIds,
 }: Pick<ReportedStream, "customerId" | "accountIds">): string => customerId ?? accountIds[0];
 
+/** Returns those of the acknowledgements that are of a stream. */
+export const acknowledgedOf = (
+  acknowledged: readonly AcknowledgedDrift[],
+  stream: ReportedStream,
+): readonly AcknowledgedDrift[] =>
+  acknowledged.filter(
+    ({ processor, mode, meter, customer }) =>
+      processor === stream.processor &&
+      mode === stream.mode &&
+      meter === stream.meter &&
+      customer === customerOf(stream),
+  );
+
 /** Lists what was acknowledged in a half-open span of unix seconds. */
 export const listAcknowledgedDrift = (
   db: CommonQueryMethods,

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
-  customerOf,
+  acknowledgedOf,
   listAcknowledgedDrift,
 } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
@@ -119,7 +119,8 @@ const ownSpanOf = (
   return { start: Math.min(end, Math.max(start, firstMinute)), end };
 };
 
-const createUsageReader = (
+/** Returns a function that reads the processor's sum of a stream in a part of a span. */
+export const createUsageReader = (
   processor: BillingProcessor | null,
   stream: ReportedStream,
   signal: AbortSignal,
@@ -276,13 +277,7 @@ export const reconcileUsage = async (
           stream.accountIds.includes(id) && mode === stream.mode && meter === stream.meter,
       )
       .reduce((sum, { quantity }) => sum + quantity, 0),
-    acknowledged: acknowledged.filter(
-      ({ processor, mode, meter, customer }) =>
-        processor === stream.processor &&
-        mode === stream.mode &&
-        meter === stream.meter &&
-        customer === customerOf(stream),
-    ),
+    acknowledged: acknowledgedOf(acknowledged, stream),
   }));
   const streams = await runConcurrently(
     comparisons,

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import {
-  customerOf,
+  acknowledgedOf,
   listAcknowledgedDrift,
 } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
@@ -30,7 +30,7 @@ import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
-import { defaultSpan } from "./reconcileUsage.ts";
+import { createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { runConcurrently } from "./runConcurrently.ts";
 
 type Dependencies = {
@@ -247,21 +247,10 @@ export const settleFailover = async (
   const corrections = await runConcurrently(
     streams,
     async (stream) => {
-      const customer = {
-        accountId: stream.accountIds[0],
-        customerId: stream.customerId,
-        subscriptionId: null,
-      };
       const comparison: Comparison = {
         stream,
-        acknowledged: acknowledged.filter(
-          ({ processor: name, mode, meter, customer: id }) =>
-            name === stream.processor &&
-            mode === stream.mode &&
-            meter === stream.meter &&
-            id === customerOf(stream),
-        ),
-        readTheirs: (part) => processor.sumUsage(customer, stream.meter, part, signal),
+        acknowledged: acknowledgedOf(acknowledged, stream),
+        readTheirs: createUsageReader(processor, stream, signal),
       };
       const proposed: ProposedCorrection[] = [];
       try {
