@@ -5,35 +5,21 @@ import type { CharityProvider } from "../../providers/charities/provider.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmRemotely, findLocalCharity } from "./confirmCharity.ts";
 import { newId } from "../newId.ts";
+import { runConcurrently } from "../runConcurrently.ts";
 
 /** As many calls of a remote provider as single donations of a key may cause in a second. */
 const MAXIMUM_VALIDATIONS = 20;
 
 /** How many are open at a time. */
-const PARALLEL_VALIDATIONS = 5;
+const CONCURRENT_VALIDATIONS = 5;
 
-const PARALLEL_LOOKUPS = 4;
+const CONCURRENT_LOOKUPS = 4;
 
 const unconfirmed = (why: string): DomainError =>
   new DomainError("charity_unconfirmed", `the charity is not confirmed: ${why}; try again`);
 
 const NOT_REACHED = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
 const FAILED = "its provider could not validate it";
-
-/** Calls a function for each item, with a few calls at a time. */
-const forEachInParallel = async <Item>(
-  items: readonly Item[],
-  parallel: number,
-  run: (item: Item) => Promise<void>,
-): Promise<void> => {
-  const waiting = items.values();
-  const runNext = async (): Promise<void> => {
-    for (const item of waiting) {
-      await run(item);
-    }
-  };
-  await Promise.all(Array.from({ length: parallel }, runNext));
-};
 
 const asOutcome = (error: unknown): DomainError => {
   if (error instanceof DomainError) {
@@ -87,18 +73,24 @@ export const createCharityConfirmer = (
       ([key]) => !outcomes.has(key),
     );
     const unknown = new Set<string>();
-    await forEachInParallel(named, PARALLEL_LOOKUPS, async ([key, ids]) => {
-      const found = await findLocalCharity(provider, ids).catch(asOutcome);
-      if (found) {
-        outcomes.set(key, found);
-      } else {
-        unknown.add(key);
-      }
-    });
+    await runConcurrently(
+      named,
+      async ([key, ids]) => {
+        const found = await findLocalCharity(provider, ids).catch(asOutcome);
+        if (found) {
+          outcomes.set(key, found);
+        } else {
+          unknown.add(key);
+        }
+      },
+      { concurrency: CONCURRENT_LOOKUPS },
+    );
     const remote = named.filter(([key]) => unknown.has(key));
     const reached = remote.slice(0, MAXIMUM_VALIDATIONS - validations);
     validations += reached.length;
-    await forEachInParallel(reached, PARALLEL_VALIDATIONS, ([key, ids]) => validate(key, ids));
+    await runConcurrently(reached, ([key, ids]) => validate(key, ids), {
+      concurrency: CONCURRENT_VALIDATIONS,
+    });
     for (const [key] of remote.slice(reached.length)) {
       outcomes.set(key, unconfirmed(hasFailed ? FAILED : NOT_REACHED));
     }

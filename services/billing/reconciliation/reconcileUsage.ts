@@ -28,8 +28,8 @@ import {
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
+import { runConcurrently } from "../../runConcurrently.ts";
 import { acknowledgedIn, DAY, findDifferences, MINUTE, sumIn } from "./findDifferences.ts";
-import { runConcurrently } from "./runConcurrently.ts";
 import { sumStreams, sumUnsealed } from "./sumOwnUsage.ts";
 
 /** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
@@ -61,6 +61,9 @@ export type StreamReport = ReportedStream & {
 
 /** Enough to see what is wrong. Each difference costs calls to the processor. */
 const MAXIMUM_DIFFERENCES = 20;
+
+/** Of the processor's sums, far below its rate limits. */
+export const CONCURRENT_READS = 4;
 
 const listDifferences = async (span: Span, sums: Sums): Promise<readonly Difference[]> => {
   const found: Difference[] = [];
@@ -282,7 +285,7 @@ export const reconcileUsage = async (
   const streams = await runConcurrently(
     comparisons,
     (comparison) => compareStream(deps, comparison, signal),
-    signal,
+    { concurrency: CONCURRENT_READS, signal },
   );
   return { streams };
 };

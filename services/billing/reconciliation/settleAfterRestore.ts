@@ -37,7 +37,8 @@ import {
 import { recordAction } from "../../accounts/recordAction.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import { runConcurrently } from "./runConcurrently.ts";
+import { runConcurrently } from "../../runConcurrently.ts";
+import { CONCURRENT_READS } from "./reconcileUsage.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -342,7 +343,7 @@ export const settleAfterRestore = async (
       }
       return compared;
     },
-    signal,
+    { concurrency: CONCURRENT_READS, signal },
   );
   if (!options.isDryRun) {
     await db.transaction(async (transaction) => {

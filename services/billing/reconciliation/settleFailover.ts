@@ -29,9 +29,9 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { runConcurrently } from "../../runConcurrently.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
-import { createUsageReader, defaultSpan } from "./reconcileUsage.ts";
-import { runConcurrently } from "./runConcurrently.ts";
+import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -268,7 +268,7 @@ export const settleFailover = async (
       }
       return proposed;
     },
-    signal,
+    { concurrency: CONCURRENT_READS, signal },
   );
   return { span, corrections: corrections.flat(), unreadable };
 };
