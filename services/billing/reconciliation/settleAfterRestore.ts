@@ -37,6 +37,7 @@ import {
 import { recordAction } from "../../accounts/recordAction.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { runAndRollBack } from "../../runAndRollBack.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
 
@@ -185,16 +186,6 @@ const blockStream = async (
   }
 };
 
-/** Ends a transaction without its changes. */
-class DryRun extends Error {
-  override readonly name = "DryRun";
-  readonly events: readonly StoredMeterEvent[];
-  constructor(events: readonly StoredMeterEvent[]) {
-    super("nothing was changed");
-    this.events = events;
-  }
-}
-
 /** Blocks the usage in doubt, stream by stream, and returns its events. A dry run takes everything back. */
 const blockUsageInDoubt = async (
   deps: Dependencies,
@@ -204,26 +195,18 @@ const blockUsageInDoubt = async (
   const { db } = deps;
   const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
   const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
-  if (!isDryRun) {
-    for (const stream of streams) {
-      await db.transaction((transaction) => blockStream(deps, transaction, stream, span));
-    }
-    return listBlockedEventsSettledAt(db, heldAt);
-  }
-  try {
-    await db.transaction(async (transaction) => {
+  if (isDryRun) {
+    return runAndRollBack(db, async (transaction) => {
       for (const stream of streams) {
         await blockStream(deps, transaction, stream, span);
       }
-      throw new DryRun(await listBlockedEventsSettledAt(transaction, heldAt));
+      return listBlockedEventsSettledAt(transaction, heldAt);
     });
-  } catch (error) {
-    if (error instanceof DryRun) {
-      return error.events;
-    }
-    throw error;
   }
-  return [];
+  for (const stream of streams) {
+    await db.transaction((transaction) => blockStream(deps, transaction, stream, span));
+  }
+  return listBlockedEventsSettledAt(db, heldAt);
 };
 
 const record = (

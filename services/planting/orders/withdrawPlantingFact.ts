@@ -21,6 +21,7 @@ import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
+import { runAndRollBack } from "../../runAndRollBack.ts";
 import { recordMilestone } from "./recordMilestone.ts";
 import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
 
@@ -46,17 +47,6 @@ export type CorrectedOrder = {
   /** The outcomes of the replacement's facts. */
   readonly replacement: readonly RecordedFact[];
 };
-
-/** Carries the result of a dry run out of the transaction, which its error rolls back. */
-class DryRun extends Error {
-  override readonly name = "DryRun";
-  readonly result: CorrectedOrder;
-
-  constructor(result: CorrectedOrder) {
-    super("The transaction of a dry run is rolled back.");
-    this.result = result;
-  }
-}
 
 const getFact = (facts: readonly StoredFact[], factId: number): StoredFact => {
   const fact = facts.find(({ id }) => id === factId);
@@ -124,64 +114,54 @@ const correctOrder = async (
   if (orderId === null) {
     throw new DomainError("record_not_found", `fact ${factId} not found`);
   }
-  const result = await db
-    .transaction(async (transaction) => {
-      const before = await lockPlantingOrder(transaction, orderId);
-      if (!before) {
-        throw new DomainError("record_not_found", "failed to find planting order");
-      }
-      const now = clock.now();
-      const factsBefore = await listFacts(transaction, orderId);
-      const fact = getFact(factsBefore, factId);
-      const { order, replacement } = await correction.run(transaction, before, fact, now);
-      const changes = (await listFacts(transaction, orderId)).flatMap((after) => {
-        const state = factsBefore.find(({ id }) => id === after.id)?.state;
-        return state === undefined || state === after.state
-          ? []
-          : [{ fact: after.id, stage: after.stage, before: state, after: after.state }];
-      });
-      if (order !== before) {
-        await storeProgress(transaction, before, order);
-        await recordMilestone(transaction, before, order, now);
-        await reopenPlantingOrder(transaction, orderId);
-        if (before.plantedAt !== null || order.plantedAt !== null) {
-          // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days.
-          await lockSummary(transaction);
-          await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
-        }
-      }
-      // A replacement that only waits changes neither other facts nor the order, yet it is stored.
-      if (changes.length > 0 || order !== before || replacement.length > 0) {
-        await recordAction(
-          transaction,
-          actor,
-          {
-            action: correction.action,
-            accountId: before.accountId,
-            subject: String(orderId),
-            details: { fact: factId, stage: fact.stage, changes, replacement },
-          },
-          now,
-        );
-      }
-      const corrected: CorrectedOrder = {
-        order: before.publicId,
-        stageBefore: before.stage,
-        stageAfter: order.stage,
-        changes,
-        replacement,
-      };
-      if (isDryRun) {
-        throw new DryRun(corrected);
-      }
-      return corrected;
-    })
-    .catch((error: unknown) => {
-      if (error instanceof DryRun) {
-        return error.result;
-      }
-      throw error;
+  const correct = async (transaction: DatabaseTransactionConnection): Promise<CorrectedOrder> => {
+    const before = await lockPlantingOrder(transaction, orderId);
+    if (!before) {
+      throw new DomainError("record_not_found", "failed to find planting order");
+    }
+    const now = clock.now();
+    const factsBefore = await listFacts(transaction, orderId);
+    const fact = getFact(factsBefore, factId);
+    const { order, replacement } = await correction.run(transaction, before, fact, now);
+    const changes = (await listFacts(transaction, orderId)).flatMap((after) => {
+      const state = factsBefore.find(({ id }) => id === after.id)?.state;
+      return state === undefined || state === after.state
+        ? []
+        : [{ fact: after.id, stage: after.stage, before: state, after: after.state }];
     });
+    if (order !== before) {
+      await storeProgress(transaction, before, order);
+      await recordMilestone(transaction, before, order, now);
+      await reopenPlantingOrder(transaction, orderId);
+      if (before.plantedAt !== null || order.plantedAt !== null) {
+        // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days.
+        await lockSummary(transaction);
+        await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
+      }
+    }
+    // A replacement that only waits changes neither other facts nor the order, yet it is stored.
+    if (changes.length > 0 || order !== before || replacement.length > 0) {
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: correction.action,
+          accountId: before.accountId,
+          subject: String(orderId),
+          details: { fact: factId, stage: fact.stage, changes, replacement },
+        },
+        now,
+      );
+    }
+    return {
+      order: before.publicId,
+      stageBefore: before.stage,
+      stageAfter: order.stage,
+      changes,
+      replacement,
+    };
+  };
+  const result = await (isDryRun ? runAndRollBack(db, correct) : db.transaction(correct));
   if (!isDryRun) {
     await wakeOrder(orderId);
   }
