@@ -3,11 +3,9 @@ import { deleteProcessedEvents } from "../../db/billing/processorEvents/processo
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { deleteInBatches } from "../deleteInBatches.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-
-/** Short statements, so that neither locks nor replication wait for one of them. */
-const BATCH_SIZE = 1000;
 
 /** Usage that is reported later has a trace of its own. */
 const TRACE_CONTEXT_DAYS = 1;
@@ -16,22 +14,6 @@ const TRACE_CONTEXT_DAYS = 1;
 export type Retention = {
   readonly processorEventDays: number;
   readonly reconciliationDays: number;
-};
-
-/** Repeats a deletion until nothing is left, and returns the number of deleted rows. */
-const deleteInBatches = async (
-  deleteBatch: (limit: number) => Promise<number>,
-  signal: AbortSignal,
-): Promise<number> => {
-  let total = 0;
-  for (;;) {
-    signal.throwIfAborted();
-    const deleted = await deleteBatch(BATCH_SIZE);
-    if (deleted === 0) {
-      return total;
-    }
-    total += deleted;
-  }
 };
 
 /**

@@ -14,6 +14,7 @@ import {
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
+import { deleteInBatches } from "../deleteInBatches.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
 /** Deleting this many takes tens of milliseconds; the account's test writes wait for the transaction. */
@@ -131,13 +132,14 @@ export const deleteOldTestRegistrations = async (
   for (const owner of await listTestOwners(db)) {
     registrations += await deleteOwnersRegistrations(db, owner, until, { batchSize, signal });
     if (owner.kind === "tree") {
-      for (let deleted = BATCH_ORDERS; deleted === BATCH_ORDERS;) {
-        signal.throwIfAborted();
-        deleted = await db.transaction((transaction) =>
-          deleteEmptyTestOrders(transaction, owner.accountId, BATCH_ORDERS),
-        );
-        plantingOrders += deleted;
-      }
+      plantingOrders += await deleteInBatches(
+        (limit) =>
+          db.transaction((transaction) =>
+            deleteEmptyTestOrders(transaction, owner.accountId, limit),
+          ),
+        signal,
+        BATCH_ORDERS,
+      );
     }
   }
   return { registrations, plantingOrders };

@@ -2,10 +2,8 @@ import type { DatabasePool } from "slonik";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { deleteInBatches } from "../deleteInBatches.ts";
 import { keptSince } from "../events/readFeed.ts";
-
-/** Short statements, so that neither locks nor replication wait for one of them. */
-const BATCH_SIZE = 1000;
 
 /** Longer than any transaction that records an event for the endpoint. */
 const DELETED_ENDPOINT_MS = 24 * 60 * 60 * 1000;
@@ -20,15 +18,10 @@ export const deleteOldDeliveries = async (
   signal: AbortSignal,
 ): Promise<number> => {
   const now = clock.now();
-  let total = 0;
-  for (;;) {
-    signal.throwIfAborted();
-    const deleted = await deleteDeliveriesBefore(db, keptSince(now), BATCH_SIZE);
-    if (deleted === 0) {
-      break;
-    }
-    total += deleted;
-  }
+  const deleted = await deleteInBatches(
+    (limit) => deleteDeliveriesBefore(db, keptSince(now), limit),
+    signal,
+  );
   await deleteEndpointsBefore(db, new Date(now.getTime() - DELETED_ENDPOINT_MS));
-  return total;
+  return deleted;
 };

@@ -5,14 +5,20 @@ import {
   listTestDonors,
   lockOldTestDonations,
 } from "../../../db/charities/oldTestDonations.ts";
+import { deleteInBatches } from "../../deleteInBatches.ts";
 
 /** Short transactions, because the account's test donations wait for the totals. */
 const BATCH_DONATIONS = 50;
 
 /** Deletes a batch of an account's donations and returns their number. */
-const deleteBatch = (db: DatabasePool, accountId: string, before: Date): Promise<number> =>
+const deleteBatch = (
+  db: DatabasePool,
+  accountId: string,
+  before: Date,
+  limit: number,
+): Promise<number> =>
   db.transaction(async (transaction) => {
-    const donations = await lockOldTestDonations(transaction, accountId, before, BATCH_DONATIONS);
+    const donations = await lockOldTestDonations(transaction, accountId, before, limit);
     // All at once, because a change of several months locks the all-time total last.
     await changeDonationTotals(
       transaction,
@@ -39,11 +45,11 @@ export const deleteOldTestDonations = async (
 ): Promise<number> => {
   let total = 0;
   for (const accountId of await listTestDonors(db)) {
-    for (let deleted = BATCH_DONATIONS; deleted === BATCH_DONATIONS;) {
-      signal.throwIfAborted();
-      deleted = await deleteBatch(db, accountId, before);
-      total += deleted;
-    }
+    total += await deleteInBatches(
+      (limit) => deleteBatch(db, accountId, before, limit),
+      signal,
+      BATCH_DONATIONS,
+    );
   }
   return total;
 };
