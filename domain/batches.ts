@@ -3,8 +3,11 @@ import { DomainError } from "./errors.ts";
 /** The most items of one batch. */
 export const MAXIMUM_ITEMS = 1000;
 
-/** What became of an item of a batch: its result, or why it was rejected. */
+/** The result of an item of a batch, or why it was rejected. */
 export type Outcome<Done> = Done | DomainError;
+
+export const isAccepted = <Done>(outcome: Outcome<Done>): outcome is Done =>
+  !(outcome instanceof DomainError);
 
 const MESSAGES_SHOWN = 20;
 

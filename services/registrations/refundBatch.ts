@@ -13,7 +13,7 @@ import type {
 } from "../../db/registrations/refundBatches.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { countBack, requireAll } from "../../domain/batches.ts";
+import { countBack, isAccepted, requireAll } from "../../domain/batches.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -63,11 +63,8 @@ class KeyConflictError extends Error {}
 
 const MAXIMUM_ATTEMPTS = 5;
 
-const isRequest = (item: Outcome<RefundRequest>): item is RefundRequest =>
-  !(item instanceof DomainError);
-
 const keysOf = (items: readonly Outcome<RefundRequest>[]): readonly string[] =>
-  items.flatMap((item) => (isRequest(item) ? (item.idempotencyKey ?? []) : []));
+  items.flatMap((item) => (isAccepted(item) ? (item.idempotencyKey ?? []) : []));
 
 const readWindow = async (deps: RefundBatchDependencies, owner: Owner): Promise<Window> => {
   const { accountId, mode, kind } = owner;
@@ -217,7 +214,7 @@ const refundAll = (
     const ids = await listOwnIds(
       transaction,
       owner,
-      items.filter(isRequest).map(({ id }) => id),
+      items.filter(isAccepted).map(({ id }) => id),
     );
     const locked = new Map(
       (await lockRegistrations(transaction, [...new Set(ids.values())])).map((each) => [
@@ -235,13 +232,11 @@ const refundAll = (
     const known = await listRefundsByKeys(transaction, owner, keysOf(items));
     const now = clock.now();
     const decide = createDecider(owner, registrations, known, window && { ...window, now });
-    const outcomes = items.map((item) => (isRequest(item) ? asOutcome(() => decide(item)) : item));
+    const outcomes = items.map((item) => (isAccepted(item) ? asOutcome(() => decide(item)) : item));
     if (isAtomic) {
       requireAll(outcomes);
     }
-    const decisions = outcomes.filter(
-      (outcome): outcome is Decision => !(outcome instanceof DomainError) && !outcome.replayed,
-    );
+    const decisions = outcomes.filter(isAccepted).filter(({ replayed }) => !replayed);
     if (decisions.length > 0) {
       await recordRefunds(transaction, owner, decisions, now);
     }
@@ -286,13 +281,13 @@ export const refundBatch = async (
       ),
     );
   const knownKeys = await findKnownKeys();
-  const requests = items.filter(isRequest);
+  const requests = items.filter(isAccepted);
   const isReplay = requests.every(
     ({ idempotencyKey }) => idempotencyKey !== null && knownKeys.has(idempotencyKey),
   );
   // Outside the transaction, since it may call the processor. A replay does not depend on it.
   const window = isReplay ? null : await readWindow(deps, owner);
-  const places = items.flatMap((item, index) => (isRequest(item) ? index : []));
+  const places = items.flatMap((item, index) => (isAccepted(item) ? index : []));
   const { outcomes } = await deps.guard.writeBatch(
     caller,
     requests.map(({ idempotencyKey }) => ({ count: null, idempotencyKey })),

@@ -4,7 +4,7 @@ import { listKnownKeys } from "../../db/registrations/registrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { findSuspension } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { requireAll } from "../../domain/batches.ts";
+import { isAccepted, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { NewRegistration, Owner } from "../../domain/registrations/registrations.ts";
@@ -20,9 +20,6 @@ export type RegisterBatchDependencies = {
 
 /** The registration of a batch at an index. */
 type Item = { readonly index: number; readonly entry: NewRegistration };
-
-const isItem = (item: Outcome<NewRegistration>): item is NewRegistration =>
-  !(item instanceof DomainError);
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ entry: { idempotencyKey } }) => idempotencyKey ?? []);
@@ -105,7 +102,7 @@ export const registerBatch = async (
   items: readonly Outcome<NewRegistration>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<WrittenItem>[]> => {
-  const rejected: (DomainError | null)[] = items.map((item) => (isItem(item) ? null : item));
+  const rejected: (DomainError | null)[] = items.map((item) => (isAccepted(item) ? null : item));
   const check = (): void => {
     if (isAtomic) {
       requireAll(rejected);
@@ -113,7 +110,7 @@ export const registerBatch = async (
   };
   check();
   const entries = items.flatMap((entry, index): readonly Item[] =>
-    isItem(entry) ? [{ index, entry }] : [],
+    isAccepted(entry) ? [{ index, entry }] : [],
   );
   const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
     new Set(await listKnownKeys(deps.db, owner, keysOf(entries)));

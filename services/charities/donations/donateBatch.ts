@@ -3,7 +3,7 @@ import { insertDonations, listKnownDonationKeys } from "../../../db/charities/do
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
-import { countBack, requireAll } from "../../../domain/batches.ts";
+import { countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -37,9 +37,6 @@ type AcceptedItem = Item & { readonly charity: ConfirmedCharity };
 
 /** A donation that can be recorded, and its index. */
 type Entry = { readonly index: number; readonly donation: Donation };
-
-const isRequest = (item: Outcome<DonationRequest>): item is DonationRequest =>
-  !(item instanceof DomainError);
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
@@ -174,14 +171,14 @@ export const donateBatch = async (
   isAtomic: boolean,
 ): Promise<readonly Outcome<DonatedItem>[]> => {
   const owner = { accountId: caller.accountId, mode: caller.mode };
-  const rejected: (DomainError | null)[] = given.map((item) => (isRequest(item) ? null : item));
+  const rejected: (DomainError | null)[] = given.map((item) => (isAccepted(item) ? null : item));
   const check = (): void => {
     if (isAtomic) {
       requireAll(rejected);
     }
   };
   check();
-  const items = given.flatMap((request, index) => (isRequest(request) ? { index, request } : []));
+  const items = given.flatMap((request, index) => (isAccepted(request) ? { index, request } : []));
   const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
     new Set(await listKnownDonationKeys(deps.db, owner, keysOf(items)));
 

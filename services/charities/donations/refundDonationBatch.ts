@@ -8,9 +8,8 @@ import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
-import { countBack, requireAll } from "../../../domain/batches.ts";
+import { countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 import { donationData } from "./donationData.ts";
 import { donationNotFound, recordDonationRefunds, refundKeyIsTaken } from "./refundDonation.ts";
@@ -30,9 +29,6 @@ type Decision = {
   readonly donation: LockedDonation;
   readonly replayed: boolean;
 };
-
-const isRequest = (item: Outcome<DonationRefundRequest>): item is DonationRefundRequest =>
-  !(item instanceof DomainError);
 
 /** Locks the donations that the items name. */
 const lockNamed = async (
@@ -81,7 +77,7 @@ const decideAll = (
 ): readonly Outcome<Decision>[] => {
   const refunded = new Set<string>();
   return items.map((request): Outcome<Decision> => {
-    if (!isRequest(request)) {
+    if (!isAccepted(request)) {
       return request;
     }
     const donation = donations.get(request.id);
@@ -132,16 +128,14 @@ export const refundDonationBatch = async (
   }
   return db.transaction(async (transaction) => {
     const now = clock.now();
-    const requests = items.filter(isRequest);
+    const requests = items.filter(isAccepted);
     const donations = await lockNamed(transaction, owner, requests);
     const keys = await claimKeys(transaction, owner, requests, donations);
     const outcomes = decideAll(items, donations, keys);
     if (isAtomic) {
       requireAll(outcomes);
     }
-    const decisions = outcomes.filter(
-      (outcome): outcome is Decision => !(outcome instanceof DomainError) && !outcome.replayed,
-    );
+    const decisions = outcomes.filter(isAccepted).filter(({ replayed }) => !replayed);
     if (decisions.length > 0) {
       await recordRefunds(transaction, owner, decisions, now);
     }
