@@ -4,13 +4,12 @@ import {
   listKnownBalanceEntries,
 } from "../../db/history/importedBalance.ts";
 import type { KnownBalanceEntry } from "../../db/history/importedBalance.ts";
-import { lockBalances } from "../../db/stores/balances.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import { balanceAfter, differencesOf } from "../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { lockBalance } from "../stores/balance/lockBalance.ts";
 
 /** The outcome of one line of a ledger. */
 type BalanceOutcome =
@@ -85,10 +84,7 @@ export const createLedgerImport = (
       }
       const entries = lines.map(({ balanceEntry }) => balanceEntry);
       return connection.transaction(async (transaction) => {
-        const [balance] = await lockBalances(transaction, [storeId]);
-        if (!balance) {
-          throw new DomainError("record_not_found", `store ${storeId} not found`);
-        }
+        const balance = await lockBalance(transaction, storeId);
         const known = await listKnownBalanceEntries(transaction, storeId, entries);
         const { outcomes, accepted, balanceCents } = decideAll(
           lines,

@@ -1,10 +1,9 @@
 import type { DatabasePool } from "slonik";
-import { lockBalances } from "../../../db/stores/balances.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { addToBalance } from "./addToBalance.ts";
+import { lockBalance } from "./lockBalance.ts";
 
 /**
  * Corrects a store's balance by an amount that may be negative.
@@ -21,10 +20,7 @@ export const adjustBalance = (
   }: { readonly storeId: string; readonly amountCents: number; readonly reason: string },
 ): Promise<number> =>
   db.transaction(async (transaction) => {
-    const [balance] = await lockBalances(transaction, [storeId]);
-    if (!balance) {
-      throw new DomainError("record_not_found", `store ${storeId} not found`);
-    }
+    const balance = await lockBalance(transaction, storeId);
     const entry = { kind: "adjustment", amountCents, reference: null, note: reason } as const;
     const now = clock.now();
     const balanceCents = await addToBalance(transaction, balance, entry, now);

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { findBalanceEntryByReference, lockBalances } from "../../../db/stores/balances.ts";
+import { findBalanceEntryByReference } from "../../../db/stores/balances.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -7,6 +7,7 @@ import { formatCents } from "../../../domain/money.ts";
 import { defaultTopUpReference } from "../../../domain/stores/stores.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { addToBalance } from "./addToBalance.ts";
+import { lockBalance } from "./lockBalance.ts";
 
 export type ToppedUp = {
   readonly balanceCents: number;
@@ -37,10 +38,7 @@ export const topUpStore = (
   },
 ): Promise<ToppedUp> =>
   db.transaction(async (transaction) => {
-    const [balance] = await lockBalances(transaction, [storeId]);
-    if (!balance) {
-      throw new DomainError("record_not_found", `store ${storeId} not found`);
-    }
+    const balance = await lockBalance(transaction, storeId);
     const now = clock.now();
     const reference = given ?? defaultTopUpReference(now, amountCents);
     const known = await findBalanceEntryByReference(transaction, storeId, reference);
