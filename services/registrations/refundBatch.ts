@@ -14,7 +14,7 @@ import type {
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { countBack, isAccepted, requireAll } from "../../domain/batches.ts";
-import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
@@ -22,11 +22,11 @@ import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./createSpendingGuard.ts";
+import { readRefundWindow } from "./readRefundWindow.ts";
 import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";
 import { newId } from "../newId.ts";
@@ -65,12 +65,6 @@ const MAXIMUM_ATTEMPTS = 5;
 
 const keysOf = (items: readonly Outcome<RefundRequest>[]): readonly string[] =>
   items.flatMap((item) => (isAccepted(item) ? (item.idempotencyKey ?? []) : []));
-
-const readWindow = async (deps: RefundBatchDependencies, owner: Owner): Promise<Window> => {
-  const { accountId, mode, kind } = owner;
-  const { cycle, processor } = await resolveBillingCycle(deps, accountId, mode, kind);
-  return { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[processor] };
-};
 
 /** Decides the items in their order, as if each were a call of its own. */
 const createDecider = (
@@ -285,8 +279,8 @@ export const refundBatch = async (
   const isReplay = requests.every(
     ({ idempotencyKey }) => idempotencyKey !== null && knownKeys.has(idempotencyKey),
   );
-  // Outside the transaction, since it may call the processor. A replay does not depend on it.
-  const window = isReplay ? null : await readWindow(deps, owner);
+  // A replay does not depend on the processor.
+  const window = isReplay ? null : await readRefundWindow(deps, owner);
   const places = items.flatMap((item, index) => (isAccepted(item) ? index : []));
   const { outcomes } = await deps.guard.writeBatch(
     caller,

@@ -15,13 +15,13 @@ import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
-import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
-import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { newId } from "../newId.ts";
+import { readRefundWindow } from "./readRefundWindow.ts";
 
 export type Refunded = {
   /** The registration after the refund; in a replay, as it is now. */
@@ -116,20 +116,12 @@ export const refundRegistration = async (
   if (!known) {
     throw refundNotFound(owner);
   }
-  if (idempotencyKey !== null) {
-    // Before the billing cycle is read from the processor: a replay does not depend on it.
-    const earlier = await findEarlierRefund(db, owner, known, request, clock.now());
-    if (earlier) {
-      return earlier;
-    }
+  // Before the billing cycle is read from the processor: a replay does not depend on it.
+  const replay = await findEarlierRefund(db, owner, known, request, clock.now());
+  if (replay) {
+    return replay;
   }
-  // Outside the transaction, since it may call the processor.
-  const { cycle, processor } = await resolveBillingCycle(
-    deps,
-    owner.accountId,
-    owner.mode,
-    owner.kind,
-  );
+  const window = await readRefundWindow(deps, owner);
   return db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, owner, request.id);
     if (!found) {
@@ -143,8 +135,7 @@ export const refundRegistration = async (
       return earlier;
     }
     const count = decideRefund({ ...registration, kind: owner.kind, hasUsage }, request.count, {
-      cycle,
-      acceptedAgeMs: ACCEPTED_AGE_MS[processor],
+      ...window,
       now,
     });
     const refundId = newId();

@@ -3,13 +3,12 @@ import type { DatabasePool } from "slonik";
 import type { AccountRegistration } from "../../db/registrations/registrations.ts";
 import { findRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
-import { ACCEPTED_AGE_MS } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { getRegistrationId } from "../registrations/getRegistrationId.ts";
+import { readRefundWindow } from "../registrations/readRefundWindow.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
 
@@ -45,13 +44,11 @@ const checkRefund = async (
   registration: AccountRegistration,
   count: number | null,
 ): Promise<number> => {
-  const { accountId, mode, kind, id } = registration;
-  const { cycle, processor } = await resolveBillingCycle(deps, accountId, mode, kind);
+  const window = await readRefundWindow(deps, registration);
   return deps.db.transaction(async (transaction) => {
-    const found = await lockRegistration(transaction, { accountId, mode, kind }, id);
+    const found = await lockRegistration(transaction, registration, registration.id);
     return decideRefund({ ...registration, hasUsage: found?.hasUsage === true }, count, {
-      cycle,
-      acceptedAgeMs: ACCEPTED_AGE_MS[processor],
+      ...window,
       now: deps.clock.now(),
     });
   });
