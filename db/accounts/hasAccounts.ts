@@ -7,6 +7,6 @@ export const hasAccounts = async (db: CommonQueryMethods): Promise<boolean> =>
   (await db.oneFirst(sql.type(z.strictObject({ isMigrated: z.boolean() }))`
     SELECT to_regclass('account') IS NOT NULL AS "isMigrated"
   `)) &&
-  db.oneFirst(sql.type(z.strictObject({ exists: z.boolean() }))`
-    SELECT EXISTS (SELECT FROM account) AS "exists"
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM account
   `);

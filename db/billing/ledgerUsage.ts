@@ -66,8 +66,8 @@ export const sumLedgerUsage = async (
 
 /** Returns whether the ledger has ever recorded live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ found: z.boolean() }))`
-    SELECT EXISTS (SELECT FROM ledger_usage WHERE mode = 'live') AS found
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM ledger_usage WHERE mode = 'live'
   `);
 
 /** Reverses the usage of a delivered meter event, under a separate identifier. */

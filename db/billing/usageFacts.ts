@@ -73,8 +73,8 @@ export const releaseFacts = async (
 
 /** Returns whether an event has its facts. One that the processor has in part has released them to a later event. */
 export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ exist: z.boolean() }))`
-    SELECT EXISTS (SELECT FROM usage_fact WHERE meter_event_id = ${meterEventId}) AS exist
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM usage_fact WHERE meter_event_id = ${meterEventId}
   `);
 
 /**

@@ -226,10 +226,8 @@ export const hasEventsBetween = (
   after: FeedPosition,
   before: bigint,
 ): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ exists: z.boolean() }))`
-    SELECT EXISTS (
-      ${selectAfter(owner, types, after, { before: sql.fragment`${String(before)}::xid8`, limit: 1 })}
-    ) AS "exists"
+  db.exists(sql.typeAlias("void")`
+    ${selectAfter(owner, types, after, { before: sql.fragment`${String(before)}::xid8`, limit: 1 })}
   `);
 
 const stateRow = z.strictObject({
