@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
@@ -111,24 +112,20 @@ export const listFailedMeterEventIds = async (
   `);
 };
 
-export const countFailedMeterEvents = async (db: CommonQueryMethods): Promise<number> =>
-  Number(
-    await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
-      SELECT count(*) AS failed
-      FROM meter_event
-      WHERE state IN (${FAILED})
-    `),
-  );
+export const countFailedMeterEvents = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ failed: safeInteger }))`
+    SELECT count(*) AS failed
+    FROM meter_event
+    WHERE state IN (${FAILED})
+  `);
 
 /** Counts the events that were delivered after their billing period ended and are not settled by hand. */
-export const countLateMeterEvents = async (db: CommonQueryMethods): Promise<number> =>
-  Number(
-    await db.oneFirst(sql.type(z.strictObject({ late: z.bigint() }))`
-      SELECT count(*) AS late
-      FROM meter_event
-      WHERE ${STATE_CONDITIONS.late}
-    `),
-  );
+export const countLateMeterEvents = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ late: safeInteger }))`
+    SELECT count(*) AS late
+    FROM meter_event
+    WHERE ${STATE_CONDITIONS.late}
+  `);
 
 /** Lists those of the meter events whose billing period ended before a time. Only live usage at Stripe has periods. */
 export const listMeterEventIdsOfEndedPeriods = (

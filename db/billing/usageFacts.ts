@@ -208,7 +208,7 @@ export const listFactsOfRegistration = (
     ORDER BY id
   `);
 
-const oldestRow = z.strictObject({ second: z.bigint().transform(Number).nullable() });
+const oldestRow = z.strictObject({ second: safeInteger.nullable() });
 
 /** Returns the unix second of the oldest usage that is not reported yet, or null. */
 export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<number | null> =>

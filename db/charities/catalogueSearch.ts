@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Ein } from "../../domain/charities/charities.ts";
 import type { NameSet, WordGroups } from "../../domain/charities/wordGroups.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import type { CatalogueCharity } from "./charities.ts";
 import { catalogueCharityColumns, catalogueCharityRow } from "./charities.ts";
@@ -134,17 +135,15 @@ const ordering = ({ name }: CatalogueQuery, order: SearchOrder): FragmentSqlToke
 };
 
 /** Returns the number of matches, or the limit if there are more. */
-export const countCharities = async (
+export const countCharities = (
   db: CommonQueryMethods,
   query: CatalogueQuery,
   limit: number,
-): Promise<number> => {
-  const { count } = await db.one(sql.type(z.strictObject({ count: z.bigint() }))`
+): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
     SELECT count(*) AS count
     FROM (${selectMatches(query, limit)}) AS charity
   `);
-  return Number(count);
-};
 
 type Page = { readonly offset: number; readonly limit: number };
 
@@ -163,8 +162,8 @@ export const listCharities = (
   `);
 
 const rankedRow = catalogueCharityRow.extend({
-  total: z.bigint().transform(Number),
-  totalOfFirstSet: z.bigint().transform(Number),
+  total: safeInteger,
+  totalOfFirstSet: safeInteger,
 });
 
 /**

@@ -1,13 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /** A file, identified by its content and the date of the extract. */
 export type ImportedFile = { readonly sha256: string; readonly extractedOn: string };
 
 const progressRow = z.strictObject({
-  linesDone: z.bigint().transform(Number),
+  linesDone: safeInteger,
   isFinished: z.boolean(),
 });
 

@@ -3,23 +3,29 @@ import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { asTotalError } from "../registrations/totals.ts";
 
-const totalsRow = z.strictObject({
-  allCount: z.bigint(),
-  allCents: z.bigint(),
-  monthCount: z.bigint(),
-  monthCents: z.bigint(),
-});
+const totalsRow = z
+  .strictObject({
+    allCount: safeInteger,
+    allCents: safeInteger,
+    monthCount: safeInteger,
+    monthCents: safeInteger,
+  })
+  .transform(({ allCount, allCents, monthCount, monthCents }) => ({
+    all: { count: allCount, amountCents: allCents },
+    month: { count: monthCount, amountCents: monthCents },
+  }));
 
 /** Returns the all-time totals and those of the UTC month that contains `time`. */
-export const readDonationTotals = async (
+export const readDonationTotals = (
   db: CommonQueryMethods,
   owner: AccountMode,
   time: Date,
-): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> => {
-  const row = await db.one(sql.type(totalsRow)`
+): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> =>
+  db.one(sql.type(totalsRow)`
     SELECT
       coalesce(max(count) FILTER (WHERE period = 'all'), 0)::bigint AS "allCount",
       coalesce(max(amount_cents) FILTER (WHERE period = 'all'), 0)::bigint AS "allCents",
@@ -28,11 +34,6 @@ export const readDonationTotals = async (
     FROM donation_total
     WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(time)})
   `);
-  return {
-    all: { count: Number(row.allCount), amountCents: Number(row.allCents) },
-    month: { count: Number(row.monthCount), amountCents: Number(row.monthCents) },
-  };
-};
 
 type TotaledDonation = { readonly createdAt: Date; readonly amountCents: number };
 

@@ -43,7 +43,7 @@ export const donationColumns = sql.fragment`
   donation.refunded_at IS NOT NULL AS refunded
 `;
 
-const recordedRow = z.strictObject({ totalCount: z.bigint().transform(Number).nullable() });
+const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
 
 /**
  * Inserts a donation with its totals and events, in one statement. Waits for a concurrent call with its idempotency key.
@@ -261,18 +261,16 @@ export const listDonationsAfter = (
     ORDER BY donation.created_at DESC, donation.id DESC
   `);
 
-export const countDonations = async (
+export const countDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: DonationFilter,
-): Promise<number> => {
-  const { count } = await db.one(sql.type(z.strictObject({ count: safeInteger }))`
+): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
     SELECT count(*) AS count
     FROM donation
     WHERE ${conditions(owner, filter)}
   `);
-  return count;
-};
 
 const detailsRow = donationRow.extend({
   accountId: z.uuid(),

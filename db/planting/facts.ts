@@ -5,12 +5,13 @@ import { PLANTING_STAGES } from "../../domain/planting/order.ts";
 import type { PlantingStage } from "../../domain/planting/order.ts";
 import { plantingFact } from "../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
 
 const factRow = z.strictObject({
-  id: z.bigint().transform(Number),
+  id: safeInteger,
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(STATES),
   reason: z.string().nullable(),

@@ -25,15 +25,11 @@ export const asTotalError = (
       )
     : error;
 
-const totalsRow = z.strictObject({ all: z.bigint(), month: z.bigint() });
+const totalsRow = z.strictObject({ all: safeInteger, month: safeInteger });
 
 /** Returns the owner's all-time total and that of the time's month. */
-export const readTotals = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  time: Date,
-): Promise<Totals> => {
-  const { all, month } = await db.one(sql.type(totalsRow)`
+export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
+  db.one(sql.type(totalsRow)`
     SELECT
       coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
       coalesce(max(total) FILTER (WHERE period <> 'all'), 0)::bigint AS month
@@ -43,8 +39,6 @@ export const readTotals = async (
       AND kind = ${owner.kind}
       AND period IN ('all', ${monthOf(time)})
   `);
-  return { all: Number(all), month: Number(month) };
-};
 
 /** Subtracts refunded units from the all-time total and from the months in which they were registered. */
 export const subtractFromTotals = async (

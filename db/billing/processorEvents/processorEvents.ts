@@ -8,6 +8,7 @@ import type {
   ProcessorEvent,
   ProcessorEventState,
 } from "../../../domain/billing/processorEvents.ts";
+import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 
 /**
@@ -206,11 +207,9 @@ export const resolveFailedEvent = async (
   `);
 };
 
-export const countFailedProcessorEvents = async (db: CommonQueryMethods): Promise<number> =>
-  Number(
-    await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
-      SELECT count(*) AS failed
-      FROM processor_event
-      WHERE state = 'failed'
-    `),
-  );
+export const countFailedProcessorEvents = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ failed: safeInteger }))`
+    SELECT count(*) AS failed
+    FROM processor_event
+    WHERE state = 'failed'
+  `);

@@ -1,14 +1,13 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { streamColumns } from "../../columns.ts";
+import { safeInteger, streamColumns } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 
-const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempts: z.int() });
+const streamRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
 
 /** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
-export type WaitingStream = UsageStream & { readonly second: number; readonly attempts: number };
+export type WaitingStream = Readonly<z.output<typeof streamRow>>;
 
 /**
  * Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. It steps through
@@ -38,10 +37,8 @@ export const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sq
   )`;
 
 /** Lists every stream with unsealed facts or an unfinished event. */
-export const listWaitingStreams = async (
-  db: CommonQueryMethods,
-): Promise<readonly WaitingStream[]> => {
-  const rows = await db.any(sql.type(streamRow)`
+export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+  db.any(sql.type(streamRow)`
     WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
     SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
     FROM (
@@ -52,11 +49,3 @@ export const listWaitingStreams = async (
     GROUP BY account_id, mode, meter
     ORDER BY second
   `);
-  return rows.map(({ accountId, mode, meter, second, attempts }) => ({
-    accountId,
-    mode,
-    meter,
-    second: Number(second),
-    attempts,
-  }));
-};
