@@ -50,7 +50,7 @@ export const traceBatches =
   };
 
 /** Waits for an entry to be written, and links the request's span to that of its batch. */
-export const linkBatch = async <Result>(
+const linkBatch = async <Result>(
   tracing: Tracing,
   { trace }: TracedEntry,
   written: Promise<Result>,
@@ -60,6 +60,19 @@ export const linkBatch = async <Result>(
     tracing.link(trace.batch);
   }
   return result;
+};
+
+/** Submits an entry. If tracing is on, the request's span is linked to that of the entry's batch. */
+export const submitTraced = <Entry extends object, Result>(
+  tracing: Tracing | undefined,
+  submit: (entry: Entry & TracedEntry) => Promise<Result>,
+  entry: Entry,
+): Promise<Result> => {
+  if (tracing === undefined) {
+    return submit(entry);
+  }
+  const traced = { ...entry, ...traceOfRequest(tracing) };
+  return linkBatch(tracing, traced, submit(traced));
 };
 
 /** Returns work that belongs to the request that asked for it, although it runs in another one's turn. */

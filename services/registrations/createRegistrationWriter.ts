@@ -16,7 +16,7 @@ import type {
 import type { Tracing } from "../../domain/tracing.ts";
 import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
-import { linkBatch, traceBatches, traceJob, traceOfRequest } from "../traceBatches.ts";
+import { submitTraced, traceBatches, traceJob, traceOfRequest } from "../traceBatches.ts";
 import type { TracedEntry } from "../traceBatches.ts";
 import { rememberRequests } from "./rememberRequests.ts";
 import { newId } from "../newId.ts";
@@ -238,15 +238,8 @@ export const createRegistrationWriter = ({
     tracing === undefined
       ? queue.runApart
       : (accountId, size, work) => queue.runApart(accountId, size, traceJob(tracing, size, work));
-  const registerTraced = (entry: NewRegistration, to: Tracing): Promise<Registered> => {
-    const traced = { ...entry, id: newId(), ...traceOfRequest(to) };
-    return linkBatch(to, traced, queue.submit(traced));
-  };
   return {
-    register: (entry) =>
-      tracing === undefined
-        ? queue.submit({ ...entry, id: newId() })
-        : registerTraced(entry, tracing),
+    register: (entry) => submitTraced(tracing, queue.submit, { ...entry, id: newId() }),
     registerTogether: (owner, entries) =>
       runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
     runApart,

@@ -25,7 +25,7 @@ import { decideStoreWrites, responseKey } from "../../../domain/stores/storeWrit
 import type { Tracing } from "../../../domain/tracing.ts";
 import type { BatchObserver } from "../../createGroupCommit.ts";
 import { createGroupCommit } from "../../createGroupCommit.ts";
-import { linkBatch, traceBatches, traceOfRequest } from "../../traceBatches.ts";
+import { submitTraced, traceBatches } from "../../traceBatches.ts";
 import type { TracedEntry } from "../../traceBatches.ts";
 import { reportDecisions } from "../balance/reportBalance.ts";
 import { createBusyStores } from "../createBusyStores.ts";
@@ -228,15 +228,10 @@ export const createStoreRegistrationWriter = ({
     observeBatch,
     maximumWaiting,
   });
-  const submitTraced = (registration: NewStoreRegistration, to: Tracing): Promise<Outcome> => {
-    const traced = { ...registration, id: newId(), ...traceOfRequest(to) };
-    return linkBatch(to, traced, queue.submit(traced));
-  };
   return {
     register: async (registration) => {
-      const decision = await (tracing === undefined
-        ? queue.submit({ ...registration, id: newId() })
-        : submitTraced(registration, tracing));
+      const entry = { ...registration, id: newId() };
+      const decision = await submitTraced(tracing, queue.submit, entry);
       switch (decision.kind) {
         case "rejected":
           throw decision.error;
