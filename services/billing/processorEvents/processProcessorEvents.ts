@@ -76,6 +76,8 @@ const processOne = async (
       settledAt: clock.now(),
     });
   } catch (error) {
+    // A worker that stops says nothing about the event. Another attempt follows.
+    signal.throwIfAborted();
     const reason = error instanceof Error ? error.message : String(error);
     if (!(error instanceof ProcessorEventUnreadableError) && !isGivenUp(receivedAt, clock.now())) {
       await recordProcessingError(db, id, reason);

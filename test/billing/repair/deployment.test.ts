@@ -307,3 +307,34 @@ test.serial("a failed event is retried, and discarded, and then counts no more",
   t.is(await countFailedProcessorEvents(deps.db), 0);
   t.is((await run("retry-event", "evt_none")).exitCode, 3);
 });
+
+test.serial(
+  "an event whose last attempt a stopping worker interrupts has not failed",
+  async (t) => {
+    const { deps, pass } = await setUpBilling(t);
+    const now = deps.clock.now();
+    const type = "v1.billing.meter.error_report_triggered";
+    await insertProcessorEvent(deps.db, { id: "evt_8", type, objectId: null, createdAt: now }, now);
+    pass(8 * 24 * 60 * 60);
+    const stop = new AbortController();
+    const stripe = deps.billing.findProcessor("stripe", "live");
+    const billing: Billing = {
+      ...deps.billing,
+      findProcessor: () =>
+        stripe && {
+          ...stripe,
+          readRejectionReport: (id, signal) => {
+            stop.abort();
+            return stripe.readRejectionReport(id, signal);
+          },
+        },
+    };
+    const observers = { observeRejection: () => undefined, observeFailedEvent: () => undefined };
+
+    await t.throwsAsync(processProcessorEvents({ ...deps, billing, ...observers }, stop.signal), {
+      name: "AbortError",
+    });
+
+    t.is(await countFailedProcessorEvents(deps.db), 0);
+  },
+);
