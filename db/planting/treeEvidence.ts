@@ -109,6 +109,8 @@ const cachedTreeRow = z.strictObject({
   /** Null if the caller knows this version. */
   body: z.string().nullable(),
   storedAt: z.date(),
+  timeline: timelineColumn,
+  stage: orderStageColumn,
   isFinished: z.boolean(),
   partner: z.string(),
 });
@@ -134,6 +136,8 @@ export const listCachedTrees = (
       cached_response.version,
       CASE WHEN cached_response.version IS DISTINCT FROM given.known_version THEN cached_response.body END AS body,
       cached_response.stored_at AS "storedAt",
+      planting_order.timeline,
+      planting_order.stage,
       planting_order.finished_at IS NOT NULL AS "isFinished",
       planting_order.partner
     FROM json_to_recordset(${JSON.stringify(
@@ -152,7 +156,7 @@ export const listCachedTrees = (
       LIMIT 1
     ) AS registration
     CROSS JOIN LATERAL (
-      SELECT partner, finished_at, revision
+      SELECT partner, timeline, stage, finished_at, revision
       FROM planting_order
       WHERE planting_order.id = registration.planting_order_id
       LIMIT 1

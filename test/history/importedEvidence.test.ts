@@ -199,16 +199,15 @@ const withoutTexts = (shown: Fields) => {
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const scene = await setUpImport(t);
   const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const get = (id: string) => call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd });
   return {
     ...scene,
     importEvidence: (...lines: readonly (string | Fields)[]) =>
       scene.importText(linesOf(...lines), "--source", "old.example"),
-    read: async (id: string) =>
-      (await call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd })).body,
+    read: async (id: string) => (await get(id)).body,
+    cacheControl: async (id: string) => (await get(id)).headers.get("Cache-Control"),
     shows: async (given: Fields) => {
-      const { body } = await call("GET", `/evidence/tree/${String(given["tree_id"])}`, {
-        key: scene.apiKeyProd,
-      });
+      const { body } = await get(String(given["tree_id"]));
       const { imported_from: source, simulated, refunded, refunded_count, ...shown } = body;
       t.deepEqual(
         { source, simulated, refunded, refunded_count },
@@ -360,4 +359,20 @@ test("evidence that proves nothing here is rejected by name", async (t) => {
   }
   const unnamed = await importText(linesOf(plantedRecord("a", 31)));
   t.regex(unnamed.stderr, /evidence needs --source/u);
+});
+
+test("clients may cache imported evidence once its timeline is complete", async (t) => {
+  const { importEvidence, cacheControl, id: org } = await setUp(t);
+  await importEvidence(tree("a"), tree("bb"), allocatedRecord("a", 31), plantedRecord("bb", 31));
+  const ownIds = await t.context.db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${org} ORDER BY imported_id DESC
+  `);
+
+  // The text is rendered first, and then read from the cache by either id.
+  for (const id of ["bb", "bb", ownIds[0] ?? ""]) {
+    t.is(await cacheControl(id), "private, max-age=2592000");
+  }
+  for (const id of ["a", "a", ownIds[1] ?? ""]) {
+    t.is(await cacheControl(id), "private, no-cache");
+  }
 });

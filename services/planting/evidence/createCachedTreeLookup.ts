@@ -4,6 +4,7 @@ import type { CachedTree } from "../../../db/planting/treeEvidence.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import { isUuid } from "../../../domain/fields.ts";
 import { isSimulated } from "../../../domain/planting/order.ts";
+import { isExpectedToStay } from "../../../domain/planting/timeline.ts";
 import { createBatchedLookup } from "../../createBatchedLookup.ts";
 import type { EvidenceDependencies } from "./cacheEvidence.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
@@ -19,7 +20,6 @@ export type CachedTreeLookup = {
 
 type KnownTree = {
   readonly version: string;
-  readonly isFinished: boolean;
   readonly response: TreeEvidenceResponse;
 };
 
@@ -46,9 +46,10 @@ export const createCachedTreeLookup = ({
 
   /** Returns null if the text has been evicted meanwhile. */
   const resolve = (key: string, tree: CachedTree): TreeEvidenceResponse | null => {
-    const { version, isFinished } = tree;
+    const { version } = tree;
+    const isComplete = isExpectedToStay(tree);
     const earlier = known.get(key);
-    if (earlier?.version === version && earlier.isFinished === isFinished) {
+    if (earlier?.version === version && earlier.response.isComplete === isComplete) {
       return earlier.response;
     }
     const body = tree.body ?? earlier?.response.body;
@@ -58,10 +59,10 @@ export const createCachedTreeLookup = ({
     const response = {
       body,
       storedAt: tree.storedAt,
-      isComplete: isFinished,
+      isComplete,
       isSimulated: isSimulated(tree.partner),
     };
-    known.set(key, { version, isFinished, response });
+    known.set(key, { version, response });
     return response;
   };
 

@@ -13,7 +13,11 @@ import type {
   ReachedStages,
   TreeEvidence,
 } from "../../../domain/planting/timeline.ts";
-import { buildTreeEvidence, NOTHING_REACHED } from "../../../domain/planting/timeline.ts";
+import {
+  buildTreeEvidence,
+  isExpectedToStay,
+  NOTHING_REACHED,
+} from "../../../domain/planting/timeline.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { simulateEvidence } from "../../../providers/planting/simulated/simulateEvidence.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
@@ -21,7 +25,7 @@ import { cacheEvidence } from "./cacheEvidence.ts";
 
 /** The rendered evidence: the same text from every process for 30 days or until the next milestone. */
 export type TreeEvidenceResponse = CachedResponse & {
-  /** Whether the order is no longer polled, so that the text is expected to stay. */
+  /** Whether the text is expected to stay, because the order is no longer polled and its timeline is complete. */
   readonly isComplete: boolean;
   readonly isSimulated: boolean;
 };
@@ -103,7 +107,8 @@ export const readTreeEvidence = async (
 ): Promise<TreeEvidenceResponse> => {
   const baseUrl = deps.publicBaseUrl();
   const tree = await getEvidenceTree(deps, selection, baseUrl);
-  const { isFinished: isComplete, orderId, cached } = tree;
+  const { orderId, cached } = tree;
+  const isComplete = isExpectedToStay(tree);
   if (cached) {
     return { ...cached, isComplete, isSimulated: isSimulated(tree.partner ?? "") };
   }
