@@ -1,3 +1,4 @@
+import { DomainError } from "./errors.ts";
 import { isUuid, text } from "./fields.ts";
 
 /*
@@ -23,3 +24,25 @@ export const shownIdOf = ({
   /** Null if the record was created here. */
   readonly importedId: string | null;
 }): string => imported ?? id;
+
+/**
+ * Returns the id of the only record that an operator names by its id or by the id that it was imported with.
+ * @param found the ids of the records that have the given one
+ * @throws DomainError record_not_found, or request_invalid if several accounts have imported such an id
+ */
+export const requireOneRecord = (
+  kind: "registration" | "donation",
+  given: string,
+  [id, ...others]: readonly string[],
+): string => {
+  if (id === undefined) {
+    throw new DomainError("record_not_found", `${kind} ${given} not found`);
+  }
+  if (others.length > 0) {
+    throw new DomainError(
+      "request_invalid",
+      `${others.length + 1} imported ${kind}s have the id ${given}; \`impact find\` shows their internal ids`,
+    );
+  }
+  return id;
+};

@@ -1,21 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { listDonationIds } from "../../../db/charities/donations.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { requireOneRecord } from "../../../domain/recordIds.ts";
 
 /**
  * Returns the id of the donation that an operator names by its id or by the id that it was imported with.
  * @throws DomainError record_not_found, or request_invalid if several accounts have imported such an id
  */
-export const getDonationId = async (db: CommonQueryMethods, given: string): Promise<string> => {
-  const [id, ...others] = await listDonationIds(db, given);
-  if (id === undefined) {
-    throw new DomainError("record_not_found", `donation ${given} not found`);
-  }
-  if (others.length > 0) {
-    throw new DomainError(
-      "request_invalid",
-      `${others.length + 1} imported donations have the id ${given}; \`impact find\` shows their internal ids`,
-    );
-  }
-  return id;
-};
+export const getDonationId = async (db: CommonQueryMethods, given: string): Promise<string> =>
+  requireOneRecord("donation", given, await listDonationIds(db, given));
