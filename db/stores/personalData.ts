@@ -48,6 +48,14 @@ export type RecordPosition = Readonly<z.output<typeof positionRow>>;
 const blankedRow = z.strictObject({ blanked: safeInteger, last: positionRow.nullable() });
 type Blanked = Readonly<z.output<typeof blankedRow>>;
 
+/** The last of the chosen records, which the next page follows. */
+const lastChosen = sql.fragment`(
+  SELECT json_build_object('id', id, 'createdAt', created_at::text)
+  FROM chosen
+  ORDER BY created_at DESC, id DESC
+  LIMIT 1
+)`;
+
 /** Blanks chosen registrations, the reasons of their refunds, and the responses that were stored with them. */
 const blankRegistrations = (
   transaction: DatabaseTransactionConnection,
@@ -96,12 +104,7 @@ const blankRegistrations = (
     )
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
-      (
-        SELECT json_build_object('id', id, 'createdAt', created_at::text)
-        FROM chosen
-        ORDER BY created_at DESC, id DESC
-        LIMIT 1
-      ) AS last
+      ${lastChosen} AS last
   `);
 
 /** Blanks chosen donations and the reasons of their refunds. */
@@ -132,12 +135,7 @@ const blankDonations = (
     )
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
-      (
-        SELECT json_build_object('id', id, 'createdAt', created_at::text)
-        FROM chosen
-        ORDER BY created_at DESC, id DESC
-        LIMIT 1
-      ) AS last
+      ${lastChosen} AS last
   `);
 
 const choose = (
