@@ -169,7 +169,7 @@ export const grantPrivileges = async (
   // One query without parameters is one transaction, so no session sees a table between REVOKE and GRANT.
   await client.query(
     [
-      // Databases that were created before PostgreSQL 15 let everybody create tables.
+      // In databases that were created before PostgreSQL 15, every role may create tables.
       `REVOKE CREATE ON SCHEMA ${escapeIdentifier(session.schema)} FROM PUBLIC`,
       ...(separateApp === null ? [] : appStatements(session, separateApp.name, tables)),
       ...(reader === null ? [] : readerStatements(session, reader.name, tables)),

@@ -6,7 +6,7 @@ export type Lease = { readonly now: Date; readonly until: Date };
 
 /**
  * Returns the condition that a row's lease is free. A lease that would last more than twice the length of a new one was
- * taken before the clock was set back, so it is ignored; the clocks of two machines differ by less.
+ * acquired before the clock was set back, so it is ignored; the clocks of two machines differ by less.
  */
 export const isLeaseFree = (
   leasedUntil: FragmentSqlToken,

@@ -76,8 +76,8 @@ const requireOwner = async (client: Client): Promise<void> => {
 const LOCK_POLL_MS = 500;
 
 /**
- * Waits until no other migrator works; the lock ends with the connection. It asks again and again: a waiting statement
- * would hold a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
+ * Waits until no other migrator works; the lock ends with the connection. It polls, because a waiting statement would hold
+ * a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
  */
 const becomeOnlyMigrator = async ({ client, pause }: Connected): Promise<void> => {
   for (;;) {

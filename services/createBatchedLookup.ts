@@ -2,7 +2,7 @@ import { setImmediate as afterReading } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
 import { runForAll } from "../db/connections/connectionShares.ts";
 
-/** Returns what a key stands for; null if it is unknown. */
+/** Returns the value of a key; null if the key is unknown. */
 export type BatchedLookup<Value> = (key: string) => Promise<Value | null>;
 
 /** Keys are short, so they take a few megabytes at most. */

@@ -16,8 +16,8 @@ export const traceOfRequest = (tracing: Tracing): TracedEntry => {
 };
 
 /**
- * Returns a writer of batches that records a span for each batch. A batch of one request belongs to the request's trace. That of
- * several has a trace of its own with links to them, and they get links to it: none of them causes it alone.
+ * Returns a writer of batches that records a span for each batch. A batch of one request belongs to the request's trace. A
+ * batch of several has a separate trace with links to them, and they get links to it: none of them causes it alone.
  * @param onWritten called after a batch, outside of any trace
  */
 export const traceBatches =

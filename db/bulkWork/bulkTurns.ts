@@ -47,8 +47,7 @@ export const readLatestRecords = (db: CommonQueryMethods): Promise<LatestRecords
   `);
 
 /**
- * Reserves the next turn of bulk work for so many milliseconds. Turns follow each other, so that the bulk work of all
- * processes takes turns. The database's clock decides; a turn far in the future means that the clock was set back.
+ * Reserves the next turn of bulk work. The turns of all processes follow each other. The database's clock decides; a turn far in the future means that the clock was set back.
  * @returns how long to wait for the turn's beginning, and what clients have recorded last
  */
 export const reserveBulkTurn = (

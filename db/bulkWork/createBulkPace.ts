@@ -24,7 +24,7 @@ export type BulkPace = {
   readonly restedMs: () => number;
 };
 
-/** How soon bulk work notices that clients record. A look takes a fifth of a millisecond. */
+/** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
 const LOOK_INTERVAL_MS = 250;
 
 /** Expected of the first step. */

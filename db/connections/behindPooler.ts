@@ -19,7 +19,7 @@ class LostStatementError extends Error {
 }
 
 /**
- * Returns what wraps the clients of a pool, so that they keep nothing in their sessions, which the pooler may change after
+ * Returns a wrapper of a pool's clients, so that they store nothing in their sessions, which the pooler may change after
  * each transaction. Unless the role or the database has limits that suffice, each transaction sets its own, and a single
  * statement becomes a transaction.
  *

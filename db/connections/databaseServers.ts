@@ -56,7 +56,10 @@ const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
 export const connectTimeoutOf = ({ list }: DatabaseServers, timeoutMs: number): number =>
   list.length > 1 ? Math.min(timeoutMs, CONNECT_TIMEOUT_OF_SEVERAL_MS) : timeoutMs;
 
-/** What a session answers that accepts no writes, as the result of `SHOW transaction_read_only`. */
+/**
+ * @param result of `SHOW transaction_read_only`
+ * @throws ReadOnlyServerError
+ */
 export const requireWritable = (result: unknown): void => {
   if (result !== "off") {
     throw new ReadOnlyServerError();

@@ -18,7 +18,7 @@ export class PoolerError extends Error {
 
 /** PostgreSQL's code for a prepared statement that does not exist. */
 const UNKNOWN_STATEMENT = "26000";
-/** The server may be busy, but one that does not respond must not hold up the connection to another. */
+/** The server may be busy, but one that does not respond must not delay the connection to another. */
 const RESPONSE_TIMEOUT_MS = 10_000;
 /** A pooler with a single connection lets the first session of the inspection wait while the second one has it. */
 const WAIT_MS = 2000;
@@ -82,7 +82,7 @@ const requireTransactions = async (client: Client): Promise<void> => {
 /**
  * Executes a named statement until it is on another connection than the one on which it was prepared. Meanwhile another
  * session is in a transaction: usually on the first connection, but other programs may get that before. If the statement
- * stays where it is, as in session mode, the answer is false, which is always safe.
+ * stays where it is, as in session mode, the result is false, which is always safe.
  */
 const inspectStatements = async (client: Client, config: ClientConfig): Promise<boolean> => {
   const statement = {

@@ -62,8 +62,8 @@ export const insertEvents = async (
 };
 
 /**
- * Deletes events that are older than a time and of transactions before a given one, except the newest of them of each account, mode and type: it shows
- * whether a reader has missed any.
+ * Deletes events that are older than a time and of transactions before a given one. The newest of them of each account,
+ * mode and type stays, because it shows whether a reader has missed any.
  * @returns how many were deleted
  */
 export const deleteEventsBefore = async (

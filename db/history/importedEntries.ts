@@ -52,7 +52,7 @@ const difference = (column: string): FragmentSqlToken => sql.fragment`
  * Lists the records of a table that have the ids or keys of a batch.
  * @param owned the condition that a record belongs to the owner and has the kind of an entry
  * @param columns the fields that only this table has
- * @param refund the difference by refunds: null, or `refund` if the entry has more of them, or why it cannot be applied
+ * @param refund the difference by refunds: null, or `further` if the entry has more of them, or why it cannot be applied
  */
 export const listKnown = (
   db: CommonQueryMethods,

@@ -12,6 +12,9 @@ export const summaryKey = (countsSimulated: boolean): string =>
   countsSimulated ? "summary/simulated" : "summary";
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
 
+/** Returns the key of the registration of a query, as `treeKey` does. */
+export const treeKeyColumn = sql.fragment`'tree/' || registration.id`;
+
 /** Locks the summary until the transaction ends, so that a summary of withdrawn facts is never cached. */
 export const lockSummary = async (transaction: DatabaseTransactionConnection): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
@@ -19,8 +22,6 @@ export const lockSummary = async (transaction: DatabaseTransactionConnection): P
     FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
   `);
 };
-/** Returns the key of the registration of a query, as `treeKey` does. */
-export const treeKeyColumn = sql.fragment`'tree/' || registration.id`;
 
 /**
  * Finds a valid response.
@@ -73,10 +74,13 @@ export const storeCachedResponse = (
     RETURNING body, stored_at AS "storedAt"
   `);
 
-/** @returns the number of deleted responses */
+/**
+ * Deletes cached responses.
+ * @param keys null for all
+ * @returns the number of deleted responses
+ */
 export const deleteCachedResponses = async (
   db: CommonQueryMethods,
-  /** Null deletes all. */
   keys: readonly string[] | null,
 ): Promise<number> => {
   const { rowCount } = await db.query(

@@ -6,7 +6,7 @@ import type { Migration } from "./readMigrations.ts";
 
 /** How a migration waits for locks that other sessions hold. */
 export type LockWaits = {
-  /** How long a statement waits. Everybody who needs the table waits behind it. */
+  /** How long a statement waits. Every session that needs the table waits behind it. */
   readonly lockTimeoutMs: number;
   /** How long the others may work before the next attempt. */
   readonly pauseMs: number;
@@ -15,7 +15,7 @@ export type LockWaits = {
   readonly onWait: (message: string) => void;
 };
 
-/** Clients wait at most a second at a time. Two minutes cover most transactions; who blocks longer needs a look. */
+/** Clients wait at most a second at a time. Two minutes cover most transactions; an operator should check what blocks for longer. */
 export const LOCK_WAITS: LockWaits = {
   lockTimeoutMs: 1000,
   pauseMs: 3000,

@@ -5,7 +5,7 @@ const MAXIMUM_RUNNING = 2;
 
 type Waiting<Value> = PromiseWithResolvers<Value | null>;
 
-/** Returns what a name stands for; null if it is unknown. */
+/** Returns the value of a name; null if the name is unknown. */
 export type LookUp<Value> = (name: string) => Promise<Value | null>;
 
 /**

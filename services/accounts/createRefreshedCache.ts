@@ -24,7 +24,7 @@ export type RefreshedCache<Value> = {
 };
 
 /**
- * Caches what requests need again and again for 2.5 seconds. Values that are in use are read again before they expire,
+ * Caches what many requests need for 2.5 seconds. Values that are in use are read again before they expire,
  * many in one statement. So with thousands of active accounts, hardly a request waits for a statement of its own.
  * @param nowMs a monotonic clock, so that setting the system clock back does not prolong the cache
  */

@@ -65,7 +65,7 @@ const searchFailed = (cause: unknown): OutageError =>
 
 /**
  * Finds a charity in the built-in catalogue or among the stored details; that needs only the database.
- * @returns null if only the provider can tell
+ * @returns null if only the provider knows
  * @throws DomainError charity_not_found, or request_invalid if the ids disagree
  * @throws OutageError
  */

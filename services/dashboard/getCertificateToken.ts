@@ -14,7 +14,7 @@ import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboa
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { DomainError } from "../../domain/errors.ts";
 
-/** 128 random bits, which nobody can guess. */
+/** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
 
 const newToken = (): string => randomBytes(TOKEN_BYTES).toString("base64url");

@@ -1,7 +1,7 @@
 import type { LineKind } from "../../domain/history/importedRecords.ts";
 import type { ImportLine, Rejection } from "./importLine.ts";
 
-/** What became of the lines of one kind. */
+/** The outcomes of the lines of one kind. */
 type KindSummary = {
   readonly new: number;
   /** Recorded already with the same content. */

@@ -44,13 +44,13 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
       return;
     }
     next = items.next();
-    // If the consumer fails, nobody awaits the item that is being read.
+    // If the consumer fails, its error is the one to report: the item that is being read is never awaited.
     next.catch(() => undefined);
     yield value;
   }
 }
 
-/** Counts what became of lines that are no records. */
+/** Counts the outcomes of lines that are not records. */
 const settle = async <Line extends ImportLine>(
   report: Report,
   kind: LineKind,

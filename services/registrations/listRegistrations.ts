@@ -31,7 +31,7 @@ export const STARTING_AFTER_UNKNOWN =
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
   readonly startingAfter: string | null;
-  /** How many registrations are shown; null for all. One more is read, which tells whether more follow. */
+  /** How many registrations are shown; null for all. One more is read, to find out whether more follow. */
   readonly limit: number | null;
 };
 
@@ -82,8 +82,9 @@ async function* readPages(
 
 /**
  * Lists an owner's registrations, newest first, with the owner's totals, which ignore the filter. Each page is the JSON of
- * its objects, separated by commas; a page in which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
- * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
+ * its objects, separated by commas; a page in which the filter matches nothing is empty. Memory use is constant, and no
+ * connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
+ * registrations, also with a filter that few of them match.
  * @param startingAfter the id of the registration that the list follows; null for all
  * @throws DomainError request_invalid if the owner has no such registration
  */

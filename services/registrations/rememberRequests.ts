@@ -4,8 +4,8 @@ import type { Tracing } from "../../domain/tracing.ts";
 import type { TracedEntry } from "../traceBatches.ts";
 
 /**
- * Records which requests made registrations, so that the traces go on when the usage is reported. It runs beside the requests; if
- * it fails, only the traces end.
+ * Records which requests made registrations, so that the traces continue when the usage is reported. It runs beside the
+ * requests; if it fails, only the traces end.
  */
 export const rememberRequests = (
   { db, tracing }: { readonly db: CommonQueryMethods; readonly tracing: Tracing },

@@ -61,7 +61,7 @@ const merge = <Record extends Identified>(
   );
 };
 
-/** Looks for records of one kind in every way in which the text may mean one. */
+/** Finds records of one kind by every field that the text may name. */
 const findHits = async <Record extends Identified>(
   db: CommonQueryMethods,
   lookups: RecordLookups<Record>,

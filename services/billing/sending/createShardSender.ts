@@ -23,7 +23,7 @@ import { lowerStripeCallRate, reserveStripeCalls } from "./shareCallRate.ts";
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
 const MAXIMUM_RUNNING = 500;
 
-/** So that a busy shard does not look for usage after each single event. */
+/** So that a busy shard does not scan after each event. */
 const ROOM_FOR_MORE = MAXIMUM_RUNNING / 4;
 
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
@@ -55,7 +55,7 @@ export type ShardObservers = {
 };
 
 export type ShardSender = {
-  /** Makes the sender look for usage in all streams of its shard, unless it is still doing that. */
+  /** Makes the sender scan all streams of its shard for usage, unless a scan is in progress. */
   readonly startScan: () => void;
   /** Seals and begins to send what is ready, as far as there is room. Does not wait for the processor. */
   readonly step: () => Promise<void>;
@@ -218,7 +218,7 @@ export const createShardSender = (
         rest(stream);
         break;
       case "held":
-        // Nothing is sealed until an operator ends the hold. The next scan asks again.
+        // Nothing is sealed until an operator ends the hold. The next scan checks again.
         scan = null;
         behind.clear();
         break;

@@ -11,7 +11,7 @@ const RUN_MS = 60_000;
 const SECOND_MS = 1000;
 
 /**
- * Reports the usage of a shard's streams for a minute: it looks for usage every second, when the facts of another second
+ * Reports the usage of a shard's streams for a minute. It scans for usage every second, when the facts of another second
  * may be sealed.
  * @param stop no more usage is sealed once it is aborted; calls in flight are finished
  * @param signal aborts calls in flight

@@ -6,8 +6,8 @@ import type { Tracing } from "../../../domain/tracing.ts";
 const MAXIMUM_LINKS = 32;
 
 /**
- * Records a span for the sending of a meter event, if tracing is on. The event of one request belongs to the request's trace. That
- * of several has a trace of its own with links to them.
+ * Records a span for the sending of a meter event, if tracing is on. The event of one request belongs to the request's
+ * trace. The event of several has a separate trace with links to them.
  */
 export const traceSending = async <Result>(
   { db, tracing }: { readonly db: CommonQueryMethods; readonly tracing?: Tracing | undefined },

@@ -73,7 +73,7 @@ const replay = async (
   });
 };
 
-/** Decides the contradictions of an order again, the latest report first, because the fact that they contradicted may be gone. */
+/** Decides an order's contradictions again, the latest first: the fact that they contradicted may be withdrawn. */
 const reconsiderContradictions = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,

@@ -47,7 +47,7 @@ export type StoreRegistrationWriter = {
 
 type Entry = StoreRegistrationWrite & CustomerDetails & TracedEntry;
 type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
-/** What became of a write. */
+/** The outcome of a write. */
 type Outcome = Exclude<StoreWriteDecision<Entry>, Accepted> | Pick<Accepted, "kind" | "write">;
 
 const keysOf = (batch: readonly Entry[]) =>
@@ -193,7 +193,7 @@ export const createStoreRegistrationWriter = ({
     return batch.map((write) => decided.get(write) ?? busyStores.write(write.accountId, write));
   };
 
-  /** Decides the rest of a batch of which writes are recorded: the batch must not be repeated, so an error is the rest's alone. */
+  /** Decides the rest of a batch of which some writes are recorded. An error is only the rest's: the batch is not repeated. */
   const decideRest = async (
     rest: readonly Entry[],
   ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
