@@ -240,12 +240,10 @@ const createActions = (
         },
       },
       handle: async ({ ctx, caller, body: { revoke_previous: revokesPrevious = false } }) => {
-        const { id } = await find(ctx, caller);
-        const rotated = await rotateWebhookSecret(deps, await find(ctx, caller), {
-          revokesPrevious,
-        });
+        const endpoint = await find(ctx, caller);
+        const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
         return {
-          id,
+          id: endpoint.id,
           secret: rotated.secret,
           previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
         };
