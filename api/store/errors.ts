@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
-import { LIMIT_MUST_BE } from "./pagination.ts";
+import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
 
 export const errorBody = z
   .strictObject({

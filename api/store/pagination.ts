@@ -1,13 +1,10 @@
 import { z } from "zod";
+import { limitUpTo } from "../http/lists/listPages.ts";
 
 const DEFAULT_LIMIT = 20;
 const MAXIMUM_LIMIT = 100;
-export const LIMIT_MUST_BE = "must be an integer of at least 1";
 
-export const limitParameter = z
-  .string({ error: LIMIT_MUST_BE })
-  .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
-  .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
+export const limitParameter = limitUpTo(MAXIMUM_LIMIT)
   .default(DEFAULT_LIMIT)
   .meta({
     description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,

@@ -19,7 +19,7 @@ import { pathParameter } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
-import { pageLimit, setNextLink } from "../http/lists/listPages.ts";
+import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { TYPES_EXAMPLE } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";
@@ -32,7 +32,6 @@ type Dependencies = {
 };
 
 const TAG = "webhooks";
-const DEFAULT_LIMIT = 100;
 
 const STATE_MUST_BE = `must be one of ${DELIVERY_STATES.join(", ")}`;
 const SINCE_MUST_BE = `must be a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
@@ -128,9 +127,7 @@ const listQuery = queryObject({
     .enum(DELIVERY_STATES, { error: STATE_MUST_BE })
     .optional()
     .meta({ description: "Only deliveries in this state.", examples: ["failed"] }),
-  limit: pageLimit().meta({
-    description: `The most deliveries of the response, ${DEFAULT_LIMIT} if it is omitted. More than 1000 is read as 1000.`,
-  }),
+  limit: defaultedLimit("deliveries"),
   starting_after: z
     .string()
     .optional()

@@ -8,19 +8,28 @@ import type { ApiContext } from "../apiContext.ts";
  */
 
 const MAXIMUM_LIMIT = 1000;
-const LIMIT_MUST_BE = "must be an integer of at least 1";
+/** Of lists that are always sent in pages, for requests without a limit. */
+export const DEFAULT_LIMIT = 100;
+export const LIMIT_MUST_BE = "must be an integer of at least 1";
 
 /** A page ends early if its rows have more bytes than this, because they are held in memory. */
 const PAGE_BYTES = 768 * 1024;
 
-/** The most records of a page; more is read as the maximum. */
-export const pageLimit = () =>
+/** The most records of a page; more than the maximum is read as the maximum. */
+export const limitUpTo = (maximum: number) =>
   z
     .string({ error: LIMIT_MUST_BE })
     .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
     .meta({ examples: ["100"] })
-    .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
-    .optional();
+    .transform((given) => Math.min(Number(given), maximum));
+
+const pageLimit = () => limitUpTo(MAXIMUM_LIMIT).optional();
+
+/** The parameter `limit` of a list that is always sent in pages. */
+export const defaultedLimit = (items: string) =>
+  pageLimit().meta({
+    description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+  });
 
 /** The parameters of a list that has pages. */
 export const pageParameters = {

@@ -7,12 +7,10 @@ import { presentEvent } from "../../../program/exports/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { pageLimit, setNextLink } from "../../http/lists/listPages.ts";
+import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
-
-const DEFAULT_LIMIT = 100;
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 
@@ -40,9 +38,7 @@ const query = queryObject({
     .meta({
       description: `Only events of these types, with commas between them: ${EVENT_TYPES.join(", ")}.`,
     }),
-  limit: pageLimit().meta({
-    description: `The most events of the response, ${DEFAULT_LIMIT} if it is omitted. More than 1000 is read as 1000.`,
-  }),
+  limit: defaultedLimit("events"),
   starting_after: z
     .string()
     .meta({
