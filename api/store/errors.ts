@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
+import { queryError } from "../http/queryError.ts";
 
 export const errorBody = z
   .strictObject({
@@ -83,11 +84,7 @@ export const BUDGET_ERROR: ErrorResponse = {
   example: "top-up balance exhausted: $5.00 needed, $1.20 left",
 };
 
-export const QUERY_ERROR: ErrorResponse = {
-  code: "request_invalid",
-  when: "A query parameter is unknown, repeated or malformed; the message names it.",
-  example: `limit: ${LIMIT_MUST_BE}`,
-};
+export const QUERY_ERROR = queryError(`limit: ${LIMIT_MUST_BE}`);
 
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",

@@ -19,6 +19,7 @@ import { pathParameter } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { queryError } from "../http/queryError.ts";
 import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { TYPES_EXAMPLE } from "./schemas.ts";
@@ -172,15 +173,7 @@ export const deliveryEndpoints = (
                 Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
               },
             }),
-        errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is unknown, repeated or malformed; the message names it.",
-            example: `state: ${STATE_MUST_BE}`,
-          },
-          keyError,
-          notFoundError,
-        ],
+        errors: [queryError(`state: ${STATE_MUST_BE}`), keyError, notFoundError],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { deliveries: [example], has_more: false } },

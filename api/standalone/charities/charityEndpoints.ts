@@ -12,6 +12,7 @@ import {
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { queryError } from "../../http/queryError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
 import type { DonationDependencies } from "./donationEndpoints.ts";
@@ -32,11 +33,7 @@ const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
         "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
       responseHeaders: CHARITY_SEARCH_HEADERS,
       errors: [
-        {
-          code: "request_invalid",
-          when: "A query parameter is unknown, repeated or malformed; the message names it.",
-          example: "page_size: must be an integer from 1 to 20",
-        },
+        queryError("page_size: must be an integer from 1 to 20"),
         KEY_ERROR,
         RATE_ERROR,
         CHARITY_SEARCH_ERROR,

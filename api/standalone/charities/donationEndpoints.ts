@@ -12,6 +12,7 @@ import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { startOfDay, startOfNextDay } from "../../http/lists/days.ts";
 import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { queryError } from "../../http/queryError.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../program/exports/presentRows.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
@@ -132,11 +133,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
           Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
         },
         errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is unknown, repeated or malformed; the message names it.",
-            example: "start_date: must be a calendar date in the form YYYY-MM-DD",
-          },
+          queryError("start_date: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
           RATE_ERROR,
           READ_ERROR,

@@ -7,6 +7,7 @@ import { presentEvent } from "../../../program/exports/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { queryError } from "../../http/queryError.ts";
 import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -162,11 +163,7 @@ export const eventEndpoints = ({ db, clock, publicBaseUrl }: Dependencies): read
         Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
       },
       errors: [
-        {
-          code: "request_invalid",
-          when: "A query parameter is unknown, repeated or malformed; the message names it.",
-          example: `types: ${TYPES_MUST_BE}`,
-        },
+        queryError(`types: ${TYPES_MUST_BE}`),
         KEY_ERROR,
         {
           code: "event_gone",

@@ -30,6 +30,7 @@ import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/
 import { inChunks } from "../../../program/exports/inChunks.ts";
 import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/lists/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { queryError } from "../../http/queryError.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";
 import {
@@ -191,11 +192,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         exportColumns: REGISTRATION_COLUMNS,
         responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is unknown, repeated or malformed; the message names it.",
-            example: "created_at: must be a calendar date in the form YYYY-MM-DD",
-          },
+          queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
           LISTS_ERROR,
           BUSY_ERROR,

@@ -15,6 +15,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import { isRange, startOfDay, startOfNextDay } from "../../http/lists/days.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { queryError } from "../../http/queryError.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/exports.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
 import {
@@ -102,11 +103,7 @@ const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
         "which charges nothing.",
       pathParameters: { registration_id: "The id of a tree or bottle registration." },
       errors: [
-        {
-          code: "request_invalid",
-          when: "A query parameter is unknown, repeated or malformed; the message names it.",
-          example: `kind: ${KIND_MUST_BE}`,
-        },
+        queryError(`kind: ${KIND_MUST_BE}`),
         KEY_ERROR,
         {
           code: "record_not_found",
@@ -191,11 +188,7 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
         exportColumns: USAGE_COLUMNS,
         responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
-          {
-            code: "request_invalid",
-            when: "A query parameter is unknown, repeated or malformed; the message names it.",
-            example: `state: ${STATE_MUST_BE}`,
-          },
+          queryError(`state: ${STATE_MUST_BE}`),
           KEY_ERROR,
           LISTS_ERROR,
           READ_ERROR,

@@ -11,7 +11,8 @@ import {
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+import { queryError } from "../../http/queryError.ts";
+import { KEY_ERROR } from "../errors.ts";
 
 export const searchEndpoint = ({ db, charities }: SearchDependencies): Endpoint =>
   keyEndpoint({
@@ -27,7 +28,7 @@ export const searchEndpoint = ({ db, charities }: SearchDependencies): Endpoint 
         "reports no exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
       responseHeaders: CHARITY_SEARCH_HEADERS,
       errors: [
-        { ...QUERY_ERROR, example: "page_size: must be an integer from 1 to 20" },
+        queryError("page_size: must be an integer from 1 to 20"),
         KEY_ERROR,
         RATE_ERROR,
         CHARITY_SEARCH_ERROR,

@@ -22,7 +22,8 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+import { queryError } from "../../http/queryError.ts";
+import { KEY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
@@ -184,7 +185,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         Age: "Seconds since the response was generated, if it may be cached.",
       },
       errors: [
-        { ...QUERY_ERROR, example: `impact_type: ${TYPE_MUST_BE}` },
+        queryError(`impact_type: ${TYPE_MUST_BE}`),
         KEY_ERROR,
         {
           code: "record_not_found",

@@ -7,7 +7,8 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+import { queryError } from "../../http/queryError.ts";
+import { KEY_ERROR } from "../errors.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 
 const response = z
@@ -35,11 +36,7 @@ export const statsEndpoint = (deps: {
       tag: "impact",
       summary: "Read the totals of the store or of one customer",
       details: "Refunded units and donations are not included.",
-      errors: [
-        { ...QUERY_ERROR, example: "customer: must be given at most once" },
-        KEY_ERROR,
-        READ_ERROR,
-      ],
+      errors: [queryError("customer: must be given at most once"), KEY_ERROR, READ_ERROR],
     },
     schemas: { query: queryObject(customerParameters), response },
     examples: {
