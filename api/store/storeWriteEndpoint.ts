@@ -11,6 +11,7 @@ import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { readIdempotencyKey } from "../http/idempotencyKey.ts";
+import { markReplay } from "../http/replays.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   treePlanting: "tree planting is",
@@ -121,9 +122,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       };
       const earlier = await checkFeature(db, storeOf(ctx), feature, requested);
       const response = earlier ?? (await write(requested, body, caller));
-      if (response.replayed) {
-        ctx.set("Idempotent-Replayed", "true");
-      }
+      markReplay(ctx, response);
       if (response.recordId !== null) {
         ctx.set("Record-Id", response.recordId);
       }

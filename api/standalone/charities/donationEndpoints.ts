@@ -20,6 +20,7 @@ import { setNextLink } from "../../http/lists/listPages.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import {
@@ -48,10 +49,6 @@ export type DonationDependencies = DonateDependencies & {
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
   readonly guard: SpendingGuard;
-};
-
-const REPLAY_HEADER = {
-  "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
 
 const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
@@ -89,15 +86,13 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
       const request = donationRequestOf(caller, body);
-      const { donation, totalDonations, replayed } = await dependencies.guard.write(caller, {
+      const donated = await dependencies.guard.write(caller, {
         idempotencyKey: request.idempotencyKey,
         write: () => donate(dependencies, request),
         findOriginal: () => findOriginalDonation(dependencies, request),
       });
-      if (replayed) {
-        ctx.set("Idempotent-Replayed", "true");
-      }
-      return presentDonated(donation, totalDonations);
+      markReplay(ctx, donated);
+      return presentDonated(donated.donation, donated.totalDonations);
     },
   });
 
@@ -209,15 +204,9 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     examples: EXAMPLES.refund,
     checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {
-      const { donation, totalDonations, replayed } = await refundDonation(
-        { db, clock },
-        ownerOf(caller),
-        refundRequestOf(body),
-      );
-      if (replayed) {
-        ctx.set("Idempotent-Replayed", "true");
-      }
-      return presentDonationRefund(donation, totalDonations);
+      const refund = await refundDonation({ db, clock }, ownerOf(caller), refundRequestOf(body));
+      markReplay(ctx, refund);
+      return presentDonationRefund(refund.donation, refund.totalDonations);
     },
   });
 

@@ -31,6 +31,7 @@ import { inChunks } from "../../../program/exports/inChunks.ts";
 import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/lists/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
+import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";
 import {
@@ -59,10 +60,6 @@ type Dependencies = {
   readonly tracing?: Tracing | undefined;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
-};
-
-const REPLAY_HEADER = {
-  "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
 
 const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint => {
@@ -97,7 +94,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
     handle: async ({ ctx, caller, body }) => {
       const entry = newRegistrationOf(caller, kind, body);
       const { count, idempotencyKey } = entry;
-      const { registration, totals, replayed } = await guard.register(
+      const registered = await guard.register(
         caller,
         { field: "count", count },
         {
@@ -109,10 +106,8 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
               : writer.findOriginal(entry, idempotencyKey),
         },
       );
-      if (replayed) {
-        ctx.set("Idempotent-Replayed", "true");
-      }
-      return presentRegistered(kind, registration, totals);
+      markReplay(ctx, registered);
+      return presentRegistered(kind, registered.registration, registered.totals);
     },
   });
 };
@@ -276,9 +271,7 @@ const refundEndpoint = (
           ),
         findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
       });
-      if (refund.replayed) {
-        ctx.set("Idempotent-Replayed", "true");
-      }
+      markReplay(ctx, refund);
       return presentRefunded(kind, refund.registration, refund.refundedCount, refund.totals.all);
     },
   });
