@@ -213,7 +213,9 @@ export const dashboardPages = ({
     return key === undefined ? undefined : rendered.get(key)?.ready;
   };
 
-  const lookUpSlug = createSlugLookup(db);
+  const lookUpWellFormed = createSlugLookup(db);
+  const lookUpSlug = (slug: string): Promise<string | null> =>
+    SLUG.safeParse(slug).success ? lookUpWellFormed(slug) : Promise.resolve(null);
 
   const redirect = (ctx: ApiContext, slug: string, kind: keyof typeof RENDERINGS): void => {
     ctx.status = 301;
@@ -236,7 +238,7 @@ export const dashboardPages = ({
         return;
       }
       // Only pages that exist get into the cache, so made-up slugs evict none.
-      const dashboardSlug = SLUG.safeParse(slug).success ? await lookUpSlug(slug) : null;
+      const dashboardSlug = await lookUpSlug(slug);
       const page = dashboardSlug === slug ? await rendered.fetch(key) : undefined;
       if (page) {
         send(ctx, page.tagged, CACHE_CONTROL);
@@ -252,7 +254,7 @@ export const dashboardPages = ({
   /** Paths that do not exist here, but may have existed where the slug was imported from, lead to the dashboard. */
   const redirectImported = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
     const slug = pathParameter(ctx, "slug");
-    const dashboardSlug = SLUG.safeParse(slug).success ? await lookUpSlug(slug) : null;
+    const dashboardSlug = await lookUpSlug(slug);
     if (dashboardSlug === null || dashboardSlug === slug) {
       await next();
     } else {
@@ -281,8 +283,7 @@ export const dashboardPages = ({
     { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
     previewPage({
       db,
-      lookUpSlug: (slug) =>
-        SLUG.safeParse(slug).success ? lookUpSlug(slug) : Promise.resolve(null),
+      lookUpSlug,
       read: (slug) => readDashboard({ db, clock, planting }, slug),
     }),
     { path: "/dashboard/:slug/card", run: serve("card") },
