@@ -115,19 +115,24 @@ const startWorker = async (
     const named = await deployment.catch(() => null);
     await (named === null ? undefined : run(named));
   };
+  const runQueue = (queueOf: (deployment: string) => string, activities: object): Promise<void> =>
+    whenNamed(({ name, identity }) =>
+      runWorker(
+        {
+          identity,
+          activities,
+          taskQueue: queueOf(name),
+          workflowBundle,
+          logger,
+          logMissingNamespace,
+        },
+        shutdown.signal,
+      ),
+    );
   // Clients wait for donations, so their worker starts before anything that waits for other services.
-  const interactiveWorker = whenNamed(({ name, identity }) =>
-    runWorker(
-      {
-        identity,
-        activities: createDonationActivities({ charities, tracing }),
-        taskQueue: interactiveQueue(name),
-        workflowBundle,
-        logger,
-        logMissingNamespace,
-      },
-      shutdown.signal,
-    ),
+  const interactiveWorker = runQueue(
+    interactiveQueue,
+    createDonationActivities({ charities, tracing }),
   );
   const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
   void processor.ready.then(() =>
@@ -222,32 +227,8 @@ const startWorker = async (
   });
   const workers = Promise.all([
     interactiveWorker,
-    whenNamed(({ name, identity }) =>
-      runWorker(
-        {
-          identity,
-          activities: webhookActivities,
-          taskQueue: webhookQueue(name),
-          workflowBundle,
-          logger,
-          logMissingNamespace,
-        },
-        shutdown.signal,
-      ),
-    ),
-    whenNamed(({ name, identity }) =>
-      runWorker(
-        {
-          identity,
-          activities,
-          taskQueue: backgroundQueue(name),
-          workflowBundle,
-          logger,
-          logMissingNamespace,
-        },
-        shutdown.signal,
-      ),
-    ),
+    runQueue(webhookQueue, webhookActivities),
+    runQueue(backgroundQueue, activities),
   ]);
   const dispatcher = whenNamed(({ name }) =>
     runDispatcher(
