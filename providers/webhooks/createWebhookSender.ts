@@ -35,28 +35,13 @@ type Options = WebhookSettings & {
   readonly ca?: string;
 };
 
-/** The host is, or resolves to, addresses that must not be called. */
-class AddressNotAllowedError extends Error {
-  override readonly name = "AddressNotAllowedError";
-  override readonly message = "the host has no public address";
+/** Why no response can arrive. Receivers see the message. */
+class NoResponseError extends Error {
+  override readonly name = "NoResponseError";
 }
 
-/** The endpoint was created when WEBHOOK_ALLOW_HTTP was on. */
-class HttpNotAllowedError extends Error {
-  override readonly name = "HttpNotAllowedError";
-  override readonly message = "the URL must begin with https://";
-}
-
-class HostUnknownError extends Error {
-  override readonly name = "HostUnknownError";
-  override readonly message = "the host name cannot be resolved";
-}
-
-/** No response has arrived, and none can. */
-class ConnectionClosedError extends Error {
-  override readonly name = "ConnectionClosedError";
-  override readonly message = "the connection was closed before a response";
-}
+const ADDRESS_NOT_ALLOWED = "the host has no public address";
+const CONNECTION_CLOSED = "the connection was closed before a response";
 
 /** Resolves a host once, and hands on only the addresses that may be called: the connection is made to one of these. */
 const createLookup = (
@@ -67,7 +52,9 @@ const createLookup = (
     const addresses = await resolve(hostname);
     const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
     if (allowed.length === 0) {
-      throw addresses.length === 0 ? new HostUnknownError() : new AddressNotAllowedError();
+      throw new NoResponseError(
+        addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
+      );
     }
     return allowed.map((address) => ({ address, family: isIP(address) }));
   };
@@ -120,7 +107,7 @@ const errorOfStatus = (status: number): string | null => {
 
 const MESSAGES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "the connection was refused",
-  ECONNRESET: "the connection was closed before a response",
+  ECONNRESET: CONNECTION_CLOSED,
   EHOSTUNREACH: "the host cannot be reached",
   ENETUNREACH: "the host cannot be reached",
   ETIMEDOUT: "the host cannot be reached",
@@ -128,12 +115,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
 
 /** Returns why no response arrived. Receivers see it, so it names none of our addresses. */
 const describeFailure = (error: unknown): string => {
-  if (
-    error instanceof AddressNotAllowedError ||
-    error instanceof HttpNotAllowedError ||
-    error instanceof HostUnknownError ||
-    error instanceof ConnectionClosedError
-  ) {
+  if (error instanceof NoResponseError) {
     return error.message;
   }
   // If a host has several addresses that all fail, the error has those of the attempts.
@@ -167,10 +149,11 @@ export const createWebhookSender = ({
       // Node does not look up an address.
       const address = hostname.replaceAll(/[[\]]/gu, "");
       if (isIP(address) !== 0 && !isAllowedAddress(address, allowedNetworks)) {
-        throw new AddressNotAllowedError();
+        throw new NoResponseError(ADDRESS_NOT_ALLOWED);
       }
+      // The endpoint may have been created when WEBHOOK_ALLOW_HTTP was on.
       if (protocol !== "https:" && !allowsHttp) {
-        throw new HttpNotAllowedError();
+        throw new NoResponseError("the URL must begin with https://");
       }
       const options = {
         method: "POST",
@@ -189,7 +172,7 @@ export const createWebhookSender = ({
       request.on("response", resolveResponse);
       request.on("error", reject);
       // If a server switches the protocol (101), Node closes the connection and reports nothing else.
-      request.on("close", () => reject(new ConnectionClosedError()));
+      request.on("close", () => reject(new NoResponseError(CONNECTION_CLOSED)));
       request.end(body);
     });
 
