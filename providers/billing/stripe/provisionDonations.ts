@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Stripe } from "stripe";
 import { ProvisioningRejectedError } from "../processor.ts";
 import type { DonationPrices } from "./donationPrices.ts";
-import { NOT_BILLED } from "./subscriptionPeriod.ts";
+import { listItems, requireBilled } from "./subscriptionPeriod.ts";
 
 type NewItem = Stripe.SubscriptionUpdateParams.Item;
 
@@ -11,10 +11,7 @@ const findMissing = async (
   subscriptionId: string,
   { flat, metered }: DonationPrices,
 ): Promise<readonly NewItem[]> => {
-  // The subscription object contains only its first ten items.
-  const items = await stripe.subscriptionItems
-    .list({ subscription: subscriptionId, limit: 100 })
-    .autoPagingToArray({ limit: 10_000 });
+  const items = await listItems(stripe, subscriptionId);
   const existing = new Set(items.map(({ price }) => price.id));
   // Stripe accepts no quantity for a metered item.
   return [{ price: flat, quantity: 1 }, { price: metered }].filter(
@@ -58,10 +55,7 @@ export const provisionDonations = async (
     throw new Error("STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set.");
   }
   const { subscriptionId } = customer;
-  const { status } = await stripe.subscriptions.retrieve(subscriptionId);
-  if (NOT_BILLED.has(status)) {
-    throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
-  }
+  requireBilled(await stripe.subscriptions.retrieve(subscriptionId));
   const missing = await findMissing(stripe, subscriptionId, prices);
   if (missing.length === 0) {
     return;

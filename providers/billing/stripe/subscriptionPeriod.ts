@@ -6,7 +6,7 @@ import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts
 import type { DonationPrices } from "./donationPrices.ts";
 
 /** States in which a subscription bills nothing. */
-export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
+const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
@@ -39,18 +39,24 @@ const oneIntervalBefore = (
 
 type ReadSubscription = {
   readonly subscription: Stripe.Subscription;
-  /** All items; the subscription object contains only its first ten. */
   readonly items: readonly Stripe.SubscriptionItem[];
 };
+
+/** Returns all items of a subscription; the subscription object contains only its first ten. */
+export const listItems = (
+  stripe: Stripe,
+  subscriptionId: string,
+): Promise<Stripe.SubscriptionItem[]> =>
+  stripe.subscriptionItems
+    .list({ subscription: subscriptionId, limit: 100 })
+    .autoPagingToArray({ limit: 10_000 });
 
 const retrieveSubscription = async (
   stripe: Stripe,
   subscriptionId: string,
 ): Promise<ReadSubscription> => ({
   subscription: await stripe.subscriptions.retrieve(subscriptionId),
-  items: await stripe.subscriptionItems
-    .list({ subscription: subscriptionId, limit: 100 })
-    .autoPagingToArray({ limit: 10_000 }),
+  items: await listItems(stripe, subscriptionId),
 });
 
 /**
