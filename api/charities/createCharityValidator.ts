@@ -20,8 +20,10 @@ export const createCharityValidator =
   (
     temporal: Client,
     getDeployment: () => Promise<string>,
-    timeoutMs = TIMEOUT_MS,
-    tracing?: Tracing,
+    {
+      timeoutMs = TIMEOUT_MS,
+      tracing,
+    }: { readonly timeoutMs?: number; readonly tracing?: Tracing | undefined } = {},
   ): ValidateCharity =>
   async (donationId, lookup) => {
     const deployment = await getDeployment();

@@ -13,6 +13,8 @@ import type { WorkflowContext } from "./validationSetup.ts";
 import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
 import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
+const BRIEF = { timeoutMs: 1000 };
+
 const test = testWithWorkflows();
 
 /** A charity that only the provider knows. */
@@ -151,7 +153,7 @@ test.serial(
   "a validation that ends after its deadline records nothing, and the retry uses its result",
   async (t) => {
     const { db, temporal, getDeployment, provider, validateCharity } = t.context;
-    const waitBriefly = createCharityValidator(temporal, getDeployment, 100);
+    const waitBriefly = createCharityValidator(temporal, getDeployment, { timeoutMs: 100 });
     const callsBefore = provider.calls.length;
     const validations: Promise<unknown>[] = [];
     const {
@@ -225,7 +227,7 @@ test.serial(
       accountId,
       ledger,
     } = await startEveryOrgApi(t, {
-      validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, 1000),
+      validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
     });
     const { ein } = addCharity(t);
     const body = { amount_cents: 7, ein, idempotency_key: "k" };
@@ -253,7 +255,7 @@ test.serial("a store's donation goes the same way, and is paid once", async (t) 
   const withoutTemporal = await startStoreApi(t, {
     db,
     charities,
-    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, 1000),
+    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, BRIEF),
   });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   const donate = (api: typeof healthy, charityId: string) =>
