@@ -15,7 +15,7 @@ import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
 import type { OpenLists } from "./lists/openLists.ts";
-import { streamJson } from "./lists/streamJson.ts";
+import { streamText } from "./lists/streamText.ts";
 
 /** A documented error response of an endpoint. */
 export type ErrorResponse = {
@@ -244,7 +244,7 @@ const stream = async (
 ): Promise<void> => {
   const close = openLists.open(callerOf(ctx));
   try {
-    await streamJson(ctx, handle(), writeTimeoutMs);
+    await streamText(ctx, handle(), writeTimeoutMs);
   } finally {
     close();
   }

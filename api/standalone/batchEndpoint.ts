@@ -11,7 +11,7 @@ import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { parseQueryString } from "../http/parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
-import { streamJson } from "../http/lists/streamJson.ts";
+import { streamText } from "../http/lists/streamText.ts";
 import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
 
@@ -287,7 +287,7 @@ export const batchEndpoint = <
         ctx.body = presentRejection(error);
         return;
       }
-      await streamJson(ctx, inChunks(presentOutcomes(caller, outcomes)), WRITE_TIMEOUT_MS);
+      await streamText(ctx, inChunks(presentOutcomes(caller, outcomes)), WRITE_TIMEOUT_MS);
     },
   };
 };

@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import Koa from "koa";
-import { streamJson } from "../../../api/http/lists/streamJson.ts";
+import { streamText } from "../../../api/http/lists/streamText.ts";
 import { startServer } from "../../../program/server/startServer.ts";
 import type { ServerOptions } from "../../../program/server/startServer.ts";
 
@@ -66,7 +66,7 @@ test("a list is complete although reading its parts takes longer than the connec
   app.use((ctx) => {
     // The server's own limit would also count while the request is on its way.
     ctx.socket.setTimeout(50);
-    return streamJson(ctx, readParts(ctx.socket), 60_000);
+    return streamText(ctx, readParts(ctx.socket), 60_000);
   });
   const server = await startServer(app.callback(), {
     host: "127.0.0.1",

@@ -54,12 +54,13 @@ const waitForClient = (
   });
 
 /**
- * Responds 200 with the chunks of one text, JSON unless the source has set another type, as fast as the client reads them. If the first chunk fails, the response
- * is an ordinary error; if a later one does, the error is thrown and the connection must be closed, so that half a
- * document never looks complete. When the client disconnects, the source is closed.
+ * Responds 200 with the chunks of one text, as fast as the client reads them: JSON, unless the source has set another
+ * type. If the first chunk fails, the response is an ordinary error. If a later one fails, the error is thrown and the
+ * caller must close the connection, so that half a document never looks complete. When the client disconnects, the source
+ * is closed.
  * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed
  */
-export const streamJson = async (
+export const streamText = async (
   ctx: ApiContext,
   chunks: AsyncIterable<string | Buffer>,
   writeTimeoutMs: number,
