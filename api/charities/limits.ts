@@ -1,6 +1,9 @@
 import type { ErrorResponse } from "../http/endpoint.ts";
 
-/** The limit of one key at each charity endpoint for which the contract has one, and at the store's searches and lists of donations. */
+/**
+ * The limit of one key at each charity endpoint for which the contract has one, and at the store's searches and lists of
+ * donations.
+ */
 export const REQUESTS_PER_SECOND = 20;
 
 export const RATE_ERROR: ErrorResponse = {

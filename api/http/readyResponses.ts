@@ -72,8 +72,8 @@ const isPlainGet = ({ method, headers }: IncomingMessage): boolean =>
   headers["if-modified-since"] === undefined;
 
 /**
- * Answers requests from memory, before the app: its middleware and routing cost more than such a response. The request gets
- * an id, a log line and its part of the metrics, as any other. What is not exactly usual is left to the app: conditional
+ * Answers requests from memory, before the app: its middleware and routing cost more than such a response. Each request
+ * gets an id, a log line and a place in the metrics, like any other. All special cases are left to the app: conditional
  * requests, keys that have to be looked up, requests beyond a limit, and responses that are not confirmed.
  */
 export const answerFromMemory = ({

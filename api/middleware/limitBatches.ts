@@ -6,8 +6,8 @@ import type { ApiState } from "../http/apiContext.ts";
 const MAXIMUM_BATCHES = 16;
 
 /**
- * Rejects a batch while this process has too many of them. An account may have as many as there are free places, so one
- * alone has half of them, and others still have theirs.
+ * Rejects a batch while this process records too many. An account may have at most as many batches as there are free
+ * places: a single busy account gets half of them, and the others find free ones.
  */
 export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> => {
   const byAccount = new Map<string, number>();

@@ -3,8 +3,8 @@ import type { Tracing } from "../../domain/tracing.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /**
- * Records a span for each request, in the trace that the client's `traceparent` continues. It has the route's pattern and nothing
- * that the client sent, because paths, queries, headers and bodies may contain keys and personal data.
+ * Records a span for each request, in the trace that the client's `traceparent` names. It has the route's pattern and
+ * nothing that the client sent, because paths, queries, headers and bodies may contain keys and personal data.
  */
 export const traceRequests =
   (tracing: Tracing): Middleware<ApiState> =>

@@ -86,7 +86,7 @@ export const documentFallback: BrowserFallback = {
 /**
  * The API description as JSON and as a page.
  *
- * @param createDocument called for the first request: it takes 60 ms of CPU time, and most processes are never asked
+ * @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need
  */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
   let json: string | undefined;

@@ -21,7 +21,7 @@ type Connection = {
   isHeld: boolean;
 };
 
-/** Enough to keep the database busy; each more makes everybody's responses later, not faster. */
+/** Enough to keep the database busy; more would delay all responses. */
 const MAXIMUM_RUNNING = 500;
 /** Browsers and balancers do not pipeline, and other clients gain little from more. */
 const MAXIMUM_RUNNING_PER_CONNECTION = 16;

@@ -38,8 +38,8 @@ export const startShardSender = async (
 const LONGEST_ACTIVITY_MS = 2 * 60 * 1000;
 
 /**
- * What a sender does. `sending`: its activity has started recently. `delayed`: its activity is retried later. `idle`: neither, so it
- * continues as soon as a worker takes its next task.
+ * What a sender does. `sending`: its activity has started recently. `delayed`: its activity is retried later. `idle`:
+ * neither, so it continues as soon as a worker takes its next task.
  */
 type SenderState = "sending" | "delayed" | "idle";
 

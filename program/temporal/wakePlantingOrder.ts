@@ -7,7 +7,8 @@ import { withTemporalDeadline } from "./temporalClient.ts";
  * Signals an order's workflow that facts were recorded. A lost signal only delays it: the facts are stored, and the
  * workflow finds them at its next poll.
  * @param getDeployment returns the deployment's name in Temporal
- * @returns false if the name is undecided or Temporal did not respond in time; true if the signal was sent or no workflow is running
+ * @returns false if the name is undecided or Temporal did not respond in time; true if the signal was sent or no workflow
+ *   is running
  */
 export const wakePlantingOrder = async (
   temporal: Client,

@@ -3,8 +3,8 @@ import type { Span, Tracer } from "@opentelemetry/api";
 import type { Interceptor, QueryContext } from "slonik";
 
 /**
- * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values. Statements
- * of the programs' own loops belong to none.
+ * Records a span for each statement that belongs to a trace. The text of a statement has placeholders and no values.
+ * Statements of the programs' own loops belong to no trace.
  */
 export const createStatementSpans = (
   tracer: Tracer,

@@ -14,8 +14,9 @@ const isIn = (address: Address, network: string): boolean => {
 };
 
 /**
- * Returns whether an address may be called: it is public, or in one of the networks that the operator allows, such as `10.1.0.0/16`. An IPv4
- * address that is written as IPv6 counts as the IPv4 address; those of translators, such as NAT64 and 6to4, are not public.
+ * Returns whether an address may be called: it is public, or in one of the networks that the operator allows, such as
+ * `10.1.0.0/16`. An IPv4 address that is written as IPv6 counts as the IPv4 address. Addresses of translators, such as
+ * NAT64 and 6to4, are not public.
  */
 export const isAllowedAddress = (given: string, allowed: readonly string[]): boolean => {
   if (!ipaddr.isValid(given)) {
@@ -27,7 +28,7 @@ export const isAllowedAddress = (given: string, allowed: readonly string[]): boo
   return isPublic || allowed.some((network) => isIn(address, network));
 };
 
-/** Returns whether a host that is an address or `localhost` may be called. What other names stand for is checked at each call. */
+/** Returns whether an address or `localhost` may be called. Other names are resolved and checked at each call. */
 export const isAllowedHost = (hostname: string, allowed: readonly string[]): boolean => {
   const address = hostname.replaceAll(/[[\]]/gu, "");
   if (LOCALHOST.test(address)) {

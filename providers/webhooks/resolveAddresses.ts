@@ -8,7 +8,7 @@ const TRIES = 2;
 
 /**
  * Returns the addresses of a host from DNS. It does not use the threads that `dns.lookup` shares with the rest of the
- * process, so a name server that does not answer delays nobody else. So it does not read /etc/hosts either.
+ * process, so a name server that does not respond delays no other work. It does not read /etc/hosts either.
  */
 export const resolveAddresses: Resolve = async (hostname) => {
   if (LOCALHOST.test(hostname)) {

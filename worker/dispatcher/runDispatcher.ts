@@ -259,9 +259,10 @@ const createPasses = ({
 
 /**
  * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds, events of the
- * processor and deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
- * holds the lease dispatches. A leader that has lost it without noticing does no harm: a second wake or start changes
- * nothing, a stuck workflow is terminated by its run id, and a statement that writes checks the lease.
+ * processor and deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or this process
+ * is down. The worker process that holds the lease dispatches. A leader that has lost the lease without noticing does no
+ * harm: a second wake or start changes nothing, a stuck workflow is terminated by its run id, and a statement that writes
+ * checks the lease.
  * @returns a promise that resolves after the signal is aborted
  */
 export const runDispatcher = async (

@@ -19,7 +19,7 @@ const MAXIMUM_CACHED = 500;
 /** A revoked certificate is gone after this time. */
 const CACHED_MS = 5000;
 const CACHE_CONTROL = "public, max-age=10";
-/** The URL is for whom it was given to, not for search engines. */
+/** The URL is for those who were given it, not for search engines. */
 const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
 
 const renderPage = (certificate: Certificate, baseUrl: string): Tagged =>

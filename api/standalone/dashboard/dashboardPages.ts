@@ -50,7 +50,7 @@ const HTML = "text/html; charset=utf-8";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
-/** Also one of an earlier system. */
+/** May come from an earlier system, so its form is unknown. */
 const SLUG = text(200);
 const SEED = /^[\w-]{1,120}$/u;
 

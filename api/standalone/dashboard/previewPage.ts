@@ -11,7 +11,7 @@ import { OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
 import { drawPreview } from "./views/preview.ts";
 
-/** Other sites fetch the picture when somebody shares the link, and keep it for days. */
+/** Other sites fetch the picture when a visitor shares the link, and cache it for days. */
 const CACHED_MS = 10 * 60 * 1000;
 const CACHE_CONTROL = `public, max-age=${CACHED_MS / 1000}`;
 const CACHED_BYTES = 16 * 1024 * 1024;

@@ -63,7 +63,7 @@ const treeQuery = queryObject({
 
 const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
   const cachedTrees = createCachedTreeLookup(deps);
-  /** All but the age, which is another one each second. */
+  /** Without `Age`, which changes every second. */
   const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
   const asReadyResponse = (response: TreeEvidenceResponse): ReadyResponse => {
     let ready = readyResponses.get(response);
