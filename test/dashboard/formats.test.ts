@@ -40,6 +40,8 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
     trees: {
       total: 22_988,
       month: 2543,
+      planted: 21_754,
+      planted_simulated: 21_754,
       planted_and_verified: 21_754,
       planted_and_verified_simulated: 21_754,
     },

@@ -1,4 +1,5 @@
 import test from "ava";
+import { presentDashboard } from "../../api/standalone/dashboard/presentDashboard.ts";
 import { presentShield, renderBadge } from "../../api/standalone/dashboard/views/renderBadge.ts";
 import { renderCard } from "../../api/standalone/dashboard/views/renderCard.ts";
 import { renderPage } from "../../api/standalone/dashboard/views/page/renderPage.ts";
@@ -96,6 +97,57 @@ test("a page without data claims nothing about what was refunded or is hidden", 
     renderPage({ ...dashboardOf(0, 20, 500), sections: new Set<HideableSection>() }, LINKS),
   );
   t.regex(page, /No trees are registered at the moment\. New ones appear here right away\./u);
+});
+
+const site = (partner: string, planted: number, verified: number): Dashboard["sites"][number] => ({
+  siteId: planted,
+  partner,
+  name: "Gazi Bay",
+  organizationName: "Mikoko",
+  region: "Kwale",
+  country: "Kenya",
+  latitude: -4.42,
+  longitude: 39.51,
+  factorId: "mangrove-1",
+  planted,
+  verified,
+});
+
+/** Returns a dashboard with 100 trees, planted at these sites. */
+const plantedAt = (...sites: Dashboard["sites"]): Dashboard => ({
+  ...EMPTY,
+  trees: {
+    total: 100,
+    month: 0,
+    planted: sites.reduce((sum, { planted }) => sum + planted, 0),
+    plantedAndVerified: sites.reduce((sum, { verified }) => sum + verified, 0),
+  },
+  sites,
+});
+
+test("the page says apart how many trees are verified, and how many only planted", (t) => {
+  const textOf = (...sites: Dashboard["sites"]): string =>
+    wordsOf(renderPage(plantedAt(...sites), LINKS));
+  t.regex(
+    textOf(site("manual", 60, 25)),
+    / 25 planted and independently verified, 25% of the registered trees\. Another 35 are planted and wait for verification\. /u,
+  );
+  t.regex(textOf(site("manual", 25, 25)), /25% of the registered trees\. How these/u);
+  t.regex(textOf(site("manual", 60, 0)), / 60 planted so far\. Verification takes months\. /u);
+  t.regex(
+    textOf(site("manual", 60, 25), site("simulated", 20, 10)),
+    /Another 10 are simulated\. Another 45 are planted and wait for verification \(10 of them simulated\)\. /u,
+  );
+  t.regex(
+    textOf(site("simulated", 60, 0)),
+    / 60 planted so far \(simulated\)\. Verification takes months\. /u,
+  );
+});
+
+test("the JSON has how many trees are planted, and how many of them are simulated", (t) => {
+  t.like(presentDashboard(plantedAt(site("manual", 60, 25), site("simulated", 20, 10)), LINKS), {
+    trees: { planted: 80, planted_simulated: 20, planted_and_verified: 35 },
+  });
 });
 
 test("the badge has the organization's color", (t) => {

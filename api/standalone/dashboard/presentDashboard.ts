@@ -19,6 +19,9 @@ export const dashboardResponse = z
     trees: z.strictObject({
       total: wholeNumber,
       month: wholeNumber,
+      /** Also the verified ones. */
+      planted: wholeNumber,
+      planted_simulated: wholeNumber,
       planted_and_verified: wholeNumber,
       /** How many of those are simulated. */
       planted_and_verified_simulated: wholeNumber,
@@ -35,6 +38,7 @@ export const presentDashboard = (
   { baseUrl, pageUrl }: PageLinks,
 ): z.output<typeof dashboardResponse> => {
   const { name, trees, bottles, donations, profile, updatedAt } = dashboard;
+  const simulated = countSimulated(dashboard);
   const isHidden = (section: HideableSection): boolean => profile.hiddenSections.includes(section);
   return {
     name,
@@ -44,8 +48,10 @@ export const presentDashboard = (
     trees: {
       total: trees.total,
       month: trees.month,
+      planted: trees.planted,
+      planted_simulated: simulated.planted,
       planted_and_verified: trees.plantedAndVerified,
-      planted_and_verified_simulated: countSimulated(dashboard).plantedAndVerified,
+      planted_and_verified_simulated: simulated.plantedAndVerified,
     },
     bottles: isHidden("bottles") ? null : bottles,
     donations: isHidden("donations")

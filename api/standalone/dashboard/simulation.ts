@@ -2,7 +2,7 @@ import { isSimulated } from "../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./views/format.ts";
 
-/** Counts the planted and verified trees that are simulated. */
+/** Counts the trees that are simulated: those planted, and of them those verified. */
 export const countSimulated = ({
   sites,
 }: Dashboard): { readonly planted: number; readonly plantedAndVerified: number } => {
@@ -19,7 +19,7 @@ export const isAllSimulated = ({ sites, media }: Dashboard): boolean =>
   [...sites, ...media].every(({ partner }) => isSimulated(partner));
 
 /** Returns the label of a number of trees of which some are simulated; empty if none is. */
-const markSimulated = (simulated: number, all: number): string => {
+export const markSimulated = (simulated: number, all: number): string => {
   if (simulated === 0) {
     return "";
   }

@@ -91,7 +91,7 @@ const PRINT = `
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */
 const FORCED_COLORS = `
-@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated{fill:CanvasText}}
+@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated,.track .waiting{fill:CanvasText}}
 `;
 
 const CHART = `
@@ -130,7 +130,7 @@ export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}${HEIGHTS}${DOCUMENT}
 .verified{margin-top:1.5rem;max-width:44rem}
 .verified p{margin:.5rem 0 0}
 .track{width:100%;height:12px;border-radius:6px}
-.track .whole{fill:var(--brand-soft)}.track .part{fill:var(--brand)}.track .simulated{fill:var(--brand);fill-opacity:.55}
+.track .whole{fill:var(--brand-soft)}.track .part{fill:var(--brand)}.track .simulated{fill:var(--brand);fill-opacity:.55}.track .waiting{fill:var(--brand);fill-opacity:.3}
 .tiles{display:grid;gap:1rem;grid-template-columns:1fr;margin-top:2rem}
 .tile{container-type:inline-size}
 .tile .number{margin:.35rem 0 .3rem;font-size:min(2.6rem,calc(100cqi/(var(--letters)*.62)));font-weight:600}

@@ -208,8 +208,10 @@ export interface components {
             readonly name: string;
             readonly trees: {
                 readonly month: number;
+                readonly planted: number;
                 readonly planted_and_verified: number;
                 readonly planted_and_verified_simulated: number;
+                readonly planted_simulated: number;
                 readonly total: number;
             };
             /** Format: date-time */

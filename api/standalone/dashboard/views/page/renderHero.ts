@@ -1,5 +1,5 @@
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
-import { countSimulated } from "../../simulation.ts";
+import { countSimulated, markSimulated } from "../../simulation.ts";
 import { listFigures, NOTHING } from "../figures.ts";
 import { formatMeasure, formatNumber, renderNumber } from "../format.ts";
 import type { Markup } from "../html.ts";
@@ -12,24 +12,38 @@ const shareOf = (trees: number, total: number): number => Math.min(1, trees / to
 const formatShare = (share: number): string =>
   share > 0 && share < 0.01 ? "less than 1%" : `${Math.floor(share * 100)}%`;
 
-const explainVerified = ({ trees }: Dashboard, simulated: number): Markup => {
-  const { total, plantedAndVerified, planted } = trees;
-  const real = plantedAndVerified - simulated;
+type Simulated = ReturnType<typeof countSimulated>;
+
+const explainVerified = ({ trees }: Dashboard, simulated: Simulated): Markup => {
+  const real = trees.plantedAndVerified - simulated.plantedAndVerified;
   const explain = (count: number, how: string): Markup =>
-    html`<b>${formatNumber(count)}</b> planted and ${how}, ${formatShare(shareOf(count, total))} of
-      the registered trees`;
-  if (plantedAndVerified === 0) {
-    return planted === 0
-      ? html`Not planted yet. Planting and verification take months.`
-      : html`<b>${formatNumber(planted)}</b> planted so far. Verification takes months.`;
-  }
-  if (simulated === 0) {
-    return html`${explain(real, "independently verified")}.`;
+    html`<b>${formatNumber(count)}</b> planted and ${how},
+      ${formatShare(shareOf(count, trees.total))} of the registered trees.`;
+  if (simulated.plantedAndVerified === 0) {
+    return explain(real, "independently verified");
   }
   return real === 0
-    ? html`${explain(simulated, "verified in a simulation")}.`
-    : html`${explain(real, "independently verified")}. Another <b>${formatNumber(simulated)}</b> are
-        simulated.`;
+    ? explain(simulated.plantedAndVerified, "verified in a simulation")
+    : html`${explain(real, "independently verified")} Another
+        <b>${formatNumber(simulated.plantedAndVerified)}</b> are simulated.`;
+};
+
+/** Explains what became of the registered trees, of which some are verified, and more are planted. */
+const explainPlanted = (dashboard: Dashboard, simulated: Simulated): Markup => {
+  const { planted, plantedAndVerified } = dashboard.trees;
+  const waiting = planted - plantedAndVerified;
+  const mark = markSimulated(simulated.planted - simulated.plantedAndVerified, waiting);
+  if (planted === 0) {
+    return html`Not planted yet. Planting and verification take months.`;
+  }
+  if (plantedAndVerified === 0) {
+    return html`<b>${formatNumber(planted)}</b> planted so far${mark}. Verification takes months.`;
+  }
+  return waiting === 0
+    ? explainVerified(dashboard, simulated)
+    : html`${explainVerified(dashboard, simulated)} Another
+        <b>${formatNumber(waiting)}</b>
+        ${waiting === 1 ? "is planted and waits" : "are planted and wait"} for verification${mark}.`;
 };
 
 /** Renders how many of the registered trees are verified: what is promised and what is proven are never one number. */
@@ -38,16 +52,23 @@ const renderVerified = (dashboard: Dashboard): Markup | null => {
   if (trees.total === 0) {
     return null;
   }
-  const simulated = countSimulated(dashboard).plantedAndVerified;
-  const width = (count: number): number => Math.round(shareOf(count, trees.total) * TRACK);
-  const real = width(trees.plantedAndVerified - simulated);
+  const simulated = countSimulated(dashboard);
+  const position = (count: number): number => Math.round(shareOf(count, trees.total) * TRACK);
+  const real = position(trees.plantedAndVerified - simulated.plantedAndVerified);
+  const verified = position(trees.plantedAndVerified);
   return html`<div class="verified">
     <svg class="track" viewBox="0 0 ${TRACK} 12" preserveAspectRatio="none" aria-hidden="true">
       <rect class="whole" width="${TRACK}" height="12" />
       <rect class="part" width="${real}" height="12" />
-      <rect class="simulated" x="${real}" width="${width(simulated)}" height="12" />
+      <rect class="simulated" x="${real}" width="${verified - real}" height="12" />
+      <rect
+        class="waiting"
+        x="${verified}"
+        width="${position(trees.planted) - verified}"
+        height="12"
+      />
     </svg>
-    <p>${explainVerified(dashboard, simulated)}</p>
+    <p>${explainPlanted(dashboard, simulated)}</p>
   </div>`;
 };
 
