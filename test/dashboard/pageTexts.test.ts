@@ -99,6 +99,24 @@ test("a page without data claims nothing about what was refunded or is hidden", 
   t.regex(page, /No trees are registered at the moment\. New ones appear here right away\./u);
 });
 
+test("the page explains only the numbers that it has", (t) => {
+  const methodOf = (dashboard: Dashboard): string =>
+    /How these numbers are calculated(?<text>.*)Share this page/u.exec(
+      wordsOf(renderPage(dashboard, LINKS)),
+    )?.groups?.["text"] ?? "";
+  const all = methodOf(dashboardOf(5, 5, 500));
+  t.regex(all, /Registered Every tree and bottle registered for this organization\./u);
+  t.regex(all, /Rescued bottles .* no evidence for single registrations/u);
+  t.regex(all, /Donated .* in US dollars/u);
+  const trees = methodOf(dashboardOf(5, 0, 0));
+  t.regex(trees, /Every tree registered for this organization\./u);
+  t.notRegex(trees, /bottle|Donated/u);
+  const bottles = methodOf(dashboardOf(0, 5, 0));
+  t.regex(bottles, /Every bottle registered for this organization\./u);
+  t.notRegex(bottles, /tree|Donated/u);
+  t.notRegex(methodOf(dashboardOf(0, 0, 500)), /Registered|tree|bottle/u);
+});
+
 const site = (partner: string, planted: number, verified: number): Dashboard["sites"][number] => ({
   siteId: planted,
   partner,

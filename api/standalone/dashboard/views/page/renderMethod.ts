@@ -36,17 +36,30 @@ const renderFactors = (sites: Dashboard["sites"]): Markup => {
   </table>`;
 };
 
+/** Names what is registered; null if the page has neither trees nor bottles. An empty page explains trees. */
+const namesOfRegistered = ({ trees, sections }: Dashboard): string | null => {
+  if (sections.has("bottles")) {
+    return trees.total > 0 ? "tree and bottle" : "bottle";
+  }
+  return trees.total > 0 || !sections.has("donations") ? "tree" : null;
+};
+
+const renderRegistered = (names: string): Markup =>
+  html`<dt>Registered</dt>
+    <dd>
+      Every ${names} registered for this organization. A refund lowers the total and the month of
+      the registration. Months are in UTC.
+    </dd>`;
+
 /** Says what each number means, and only of numbers that the page has. */
-export const renderMethod = ({ sites, sections, trees }: Dashboard): Markup =>
-  html`<section aria-labelledby="method">
+export const renderMethod = (dashboard: Dashboard): Markup => {
+  const { sites, sections, trees } = dashboard;
+  const names = namesOfRegistered(dashboard);
+  return html`<section aria-labelledby="method">
     <h2 id="method">How these numbers are calculated</h2>
     <div class="sheet">
       <dl>
-        <dt>Registered</dt>
-        <dd>
-          Every tree and bottle registered for this organization. A refund lowers the total and the
-          month of the registration. Months are in UTC.
-        </dd>
+        ${names === null ? null : renderRegistered(names)}
         ${
           trees.total === 0
             ? null
@@ -57,6 +70,21 @@ export const renderMethod = ({ sites, sections, trees }: Dashboard): Markup =>
                   Planted trees that an independent assessor has verified on site. Planting and
                   verification take months, so this number follows the registered one with a delay.
                 </dd>`
+        }
+        ${
+          sections.has("bottles")
+            ? html`<dt>Rescued bottles</dt>
+                <dd>The registered bottles. There is no evidence for single registrations.</dd>`
+            : null
+        }
+        ${
+          sections.has("donations")
+            ? html`<dt>Donated</dt>
+                <dd>
+                  Donations recorded for this organization, in US dollars, without refunded ones.
+                  There is no evidence of the payments here.
+                </dd>`
+            : null
         }
         ${
           sections.has("carbon")
@@ -71,3 +99,4 @@ export const renderMethod = ({ sites, sections, trees }: Dashboard): Markup =>
       ${sections.has("carbon") ? renderFactors(sites) : null}
     </div>
   </section>`;
+};
