@@ -117,6 +117,20 @@ test("the page explains only the numbers that it has", (t) => {
   t.notRegex(methodOf(dashboardOf(0, 0, 500)), /Registered|tree|bottle/u);
 });
 
+test("names and stories keep their own direction of writing", (t) => {
+  const name = "مؤسسة الغابات (Berlin)";
+  const dashboard = {
+    ...dashboardOf(1, 0, 0),
+    name,
+    profile: { ...DEFAULT_PROFILE, story: "قصتنا!" },
+  };
+  const page = renderPage(dashboard, LINKS);
+  t.true(page.includes(`<h1><bdi>${name}</bdi></h1>`));
+  t.true(page.includes(`About <bdi>${name}</bdi>`));
+  t.true(page.includes('<p dir="auto">قصتنا!</p>'));
+  t.true(renderCard(dashboard, "").includes(`<h1><bdi>${name}</bdi></h1>`));
+});
+
 const site = (partner: string, planted: number, verified: number): Dashboard["sites"][number] => ({
   siteId: planted,
   partner,

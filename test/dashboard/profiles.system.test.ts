@@ -118,11 +118,11 @@ test.serial(
     t.regex(updated.stderr, /#ffdd00 has a contrast of 1\.\d to the page in light mode/u);
 
     const html = await (await fetch(scene.page)).text();
-    t.true(html.includes("<h1>North Sea</h1>"));
+    t.true(html.includes("<h1><bdi>North Sea</bdi></h1>"));
     t.true(html.includes('href="https://northsea.example/about"'));
-    t.regex(html, /<p>First\.<\/p>\s*<p>Second &amp; last\.<\/p>/u);
+    t.regex(html, /<p dir="auto">First\.<\/p>\s*<p dir="auto">Second &amp; last\.<\/p>/u);
     t.notRegex(html, /[Dd]onated|[Pp]rojected/u);
-    t.true((await (await fetch(`${scene.page}/card`)).text()).includes("<h1>North Sea</h1>"));
+    t.true((await (await fetch(`${scene.page}/card`)).text()).includes("<h1><bdi>North Sea</bdi></h1>"));
     const json = z
       .looseObject({ name: z.string(), logo_url: z.url(), donations: z.null() })
       .parse(await (await fetch(`${scene.page}.json`)).json());

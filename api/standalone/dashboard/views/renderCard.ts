@@ -36,7 +36,7 @@ export const renderCard = (dashboard: Dashboard, root: string): string => {
       </head>
       <body>
         <main>
-          <h1>${name}</h1>
+          <h1><bdi>${name}</bdi></h1>
           ${headline === undefined ? html`<p>${NOTHING}</p>` : renderHeadline(dashboard, headline)}
           <p>
             ${second === undefined ? null : `${second.number} ${second.label}.`}

@@ -90,7 +90,7 @@ const renderRegistration = (item: CertifiedRegistration): Markup => {
       project === null
         ? null
         : html`<dt>Project</dt>
-            <dd>${project.name}, ${project.country}</dd>`
+            <dd><bdi>${project.name}</bdi>, ${project.country}</dd>`
     }
     ${
       item.partnerName === null || item.kind === "bottle"
@@ -104,7 +104,10 @@ const renderRegistration = (item: CertifiedRegistration): Markup => {
 const renderDonation = (item: CertifiedDonation): Markup =>
   html`<dl class="sheet">
     <dt>Registered</dt>
-    <dd>${formatCents(item.amountCents)} to ${item.charityName} on ${formatDay(item.createdAt)}</dd>
+    <dd>
+      ${formatCents(item.amountCents)} to <bdi>${item.charityName}</bdi> on
+      ${formatDay(item.createdAt)}
+    </dd>
     ${
       item.refundedAt === null
         ? null
@@ -193,7 +196,7 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
           <p class="kicker">
             ${stateOfAll(certified) === "refunded" ? "Refunded certificate" : "Certificate"}
           </p>
-          <h1>${name}</h1>
+          <h1><bdi>${name}</bdi></h1>
         </header>
         <main>
           <section class="hero" aria-labelledby="what">
@@ -211,7 +214,9 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
             ${
               certified.slug === null
                 ? null
-                : html`<a href="${root}/dashboard/${certified.slug}">All impact of ${name}</a>.`
+                : html`<a href="${root}/dashboard/${certified.slug}"
+                      >All impact of <bdi>${name}</bdi></a
+                    >.`
             }
             Machine-readable:
             <a href="${root}/certificate/${certified.token}.json">JSON</a>.

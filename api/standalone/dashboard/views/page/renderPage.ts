@@ -34,8 +34,8 @@ const renderStory = ({ name, profile }: Dashboard): Markup | null =>
   profile.story === null
     ? null
     : html`<section aria-labelledby="story" class="story">
-        <h2 id="story">About ${name}</h2>
-        ${paragraphsOf(profile.story).map((paragraph) => html`<p>${paragraph}</p>`)}
+        <h2 id="story">About <bdi>${name}</bdi></h2>
+        ${paragraphsOf(profile.story).map((paragraph) => html`<p dir="auto">${paragraph}</p>`)}
       </section>`;
 
 /** Plain links: the page loads nothing from the sites that it can be shared on. */
@@ -67,7 +67,7 @@ export const renderPage = (dashboard: Dashboard, { root, pageUrl }: PageLinks): 
         <header>
           ${renderBrand(dashboard.profile, name, root)}
           <p class="kicker">Public impact record</p>
-          <h1>${name}</h1>
+          <h1><bdi>${name}</bdi></h1>
         </header>
         <main id="content">
           ${renderHero(dashboard)} ${renderNotice(dashboard)} ${renderStory(dashboard)}
