@@ -186,6 +186,7 @@ test.serial("the page prints in light colors with its table and without share li
     height: 900,
     colorScheme: "dark",
   });
+  t.false(await page.locator(".printed").isVisible());
   await page.emulateMedia({ media: "print" });
   t.is(
     await page.evaluate("getComputedStyle(document.body).backgroundColor"),
@@ -193,6 +194,7 @@ test.serial("the page prints in light colors with its table and without share li
   );
   t.is(await page.evaluate("getComputedStyle(document.body).color"), "rgb(24, 35, 29)");
   t.false(await page.locator(".share").isVisible());
+  t.true(await page.locator(".printed").isVisible());
   t.true(await page.locator("caption").first().isVisible());
 });
 

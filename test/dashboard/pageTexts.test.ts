@@ -99,11 +99,13 @@ test("a page without data claims nothing about what was refunded or is hidden", 
   t.regex(page, /No trees are registered at the moment\. New ones appear here right away\./u);
 });
 
+/** Returns the explanations at the end of a page. */
+const methodOf = (dashboard: Dashboard): string =>
+  /How these numbers are calculated(?<text>.*)Share this page/u.exec(
+    wordsOf(renderPage(dashboard, LINKS)),
+  )?.groups?.["text"] ?? "";
+
 test("the page explains only the numbers that it has", (t) => {
-  const methodOf = (dashboard: Dashboard): string =>
-    /How these numbers are calculated(?<text>.*)Share this page/u.exec(
-      wordsOf(renderPage(dashboard, LINKS)),
-    )?.groups?.["text"] ?? "";
   const all = methodOf(dashboardOf(5, 5, 500));
   t.regex(all, /Registered Every tree and bottle registered for this organization\./u);
   t.regex(all, /Rescued bottles .* no evidence for single registrations/u);
@@ -129,6 +131,10 @@ test("names and stories keep their own direction of writing", (t) => {
   t.true(page.includes(`About <bdi>${name}</bdi>`));
   t.true(page.includes('<p dir="auto">قصتنا!</p>'));
   t.true(renderCard(dashboard, "").includes(`<h1><bdi>${name}</bdi></h1>`));
+});
+
+test("a printed page has its URL", (t) => {
+  t.true(renderPage(EMPTY, LINKS).includes(`<p class="printed">This page: ${LINKS.pageUrl}</p>`));
 });
 
 const site = (partner: string, planted: number, verified: number): Dashboard["sites"][number] => ({
@@ -157,9 +163,10 @@ const plantedAt = (...sites: Dashboard["sites"]): Dashboard => ({
   sites,
 });
 
+const textOf = (...sites: Dashboard["sites"]): string =>
+  wordsOf(renderPage(plantedAt(...sites), LINKS));
+
 test("the page says apart how many trees are verified, and how many only planted", (t) => {
-  const textOf = (...sites: Dashboard["sites"]): string =>
-    wordsOf(renderPage(plantedAt(...sites), LINKS));
   t.regex(
     textOf(site("manual", 60, 25)),
     / 25 planted and independently verified, 25% of the registered trees\. Another 35 are planted and wait for verification\. /u,

@@ -82,11 +82,12 @@ dt:first-child{margin-top:0}
 dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
 footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
 footer p{margin:.2rem 0}
+.printed{display:none}
 `;
 
-/** Paper has no links to click, and a sheet of it should not cut a project in two. */
+/** Paper has no links to click, so it shows the URL of the page, and a sheet of it should not cut a project in two. */
 const PRINT = `
-@media print{body{background:#fff;font-size:10pt}.sheet{box-shadow:none;background:#fff}.skip,.share,summary{display:none}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.chart,.whole,.part,.bar,.dot,.badge{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
+@media print{body{background:#fff;font-size:10pt}.sheet{box-shadow:none;background:#fff}.skip,.share,.links,summary{display:none}.printed{display:block;overflow-wrap:anywhere}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.chart,.whole,.part,.bar,.dot,.badge{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
 `;
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */

@@ -82,7 +82,8 @@ export const renderPage = (dashboard: Dashboard, { root, pageUrl }: PageLinks): 
             As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
             data is not included.
           </p>
-          <p>
+          <p class="printed">This page: ${pageUrl}</p>
+          <p class="links">
             Machine-readable: <a href="${base}/${slug}.json">JSON</a>. For your own site:
             <a href="${base}/${slug}/badge.svg">badge</a>, <a href="${base}/${slug}/card">card</a>.
           </p>
