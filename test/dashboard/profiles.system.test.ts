@@ -122,7 +122,9 @@ test.serial(
     t.true(html.includes('href="https://northsea.example/about"'));
     t.regex(html, /<p dir="auto">First\.<\/p>\s*<p dir="auto">Second &amp; last\.<\/p>/u);
     t.notRegex(html, /[Dd]onated|[Pp]rojected/u);
-    t.true((await (await fetch(`${scene.page}/card`)).text()).includes("<h1><bdi>North Sea</bdi></h1>"));
+    t.true(
+      (await (await fetch(`${scene.page}/card`)).text()).includes("<h1><bdi>North Sea</bdi></h1>"),
+    );
     const json = z
       .looseObject({ name: z.string(), logo_url: z.url(), donations: z.null() })
       .parse(await (await fetch(`${scene.page}.json`)).json());

@@ -67,7 +67,7 @@ export const certificateResponse = z
 export const nameOf = ({ certified, profile }: Certificate): string =>
   profile.displayName ?? certified.ownerName;
 
-const urlOf = ({ certified }: Certificate, baseUrl: string): string =>
+export const urlOf = ({ certified }: Certificate, baseUrl: string): string =>
   `${baseUrl}/certificate/${certified.token}`;
 
 /** Returns the project; null before the trees are planted. */

@@ -16,6 +16,7 @@ import {
   projectOf,
   stateOfAll,
   stateOfDonation,
+  urlOf,
 } from "./presentCertificate.ts";
 import type { Certificate } from "./presentCertificate.ts";
 import { renderBrand } from "./renderBrand.ts";
@@ -43,6 +44,9 @@ const renderNotices = (certified: Certified): readonly Markup[] => [
 
 const onDay = (time: Date | null): string => (time === null ? "" : ` on ${formatDay(time)}`);
 
+const allPlanted = (count: number): string =>
+  count === 1 ? "Planted" : `All ${formatNumber(count)} planted`;
+
 /** Says what is proven. Bottles have no evidence of their own. */
 const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts): string => {
   if (certified.kind === "bottle") {
@@ -53,10 +57,10 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
       return "Nothing: all of it was refunded.";
     case "planted_and_verified":
       return counts.isSimulated
-        ? `All ${formatNumber(counts.verified)} planted and verified in a simulation${onDay(certified.verifiedAt)}.`
-        : `All ${formatNumber(counts.verified)} planted, and independently verified${onDay(certified.verifiedAt)}.`;
+        ? `${allPlanted(counts.verified)} and verified in a simulation${onDay(certified.verifiedAt)}.`
+        : `${allPlanted(counts.verified)}, and independently verified${onDay(certified.verifiedAt)}.`;
     case "planted":
-      return `All ${formatNumber(counts.planted)} planted${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
+      return `${allPlanted(counts.planted)}${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
     case "registered":
       return certified.isOrderedElsewhere && certified.stage === null
         ? "An earlier system arranged the planting. There is no evidence here."
@@ -64,10 +68,15 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
   }
 };
 
-const explainRefund = ({ refunded, remaining }: CertifiedCounts): string =>
-  remaining === 0
-    ? `All ${formatNumber(refunded)} were refunded. This certificate no longer counts.`
-    : `${formatNumber(refunded)} were refunded. ${formatNumber(remaining)} remain.`;
+const explainRefund = ({ refunded, remaining }: CertifiedCounts): string => {
+  if (remaining === 0) {
+    const what = refunded === 1 ? "Refunded" : `All ${formatNumber(refunded)} were refunded`;
+    return `${what}. This certificate no longer counts.`;
+  }
+  const were = refunded === 1 ? "was" : "were";
+  const remain = remaining === 1 ? "remains" : "remain";
+  return `${formatNumber(refunded)} ${were} refunded. ${formatNumber(remaining)} ${remain}.`;
+};
 
 const renderRegistration = (item: CertifiedRegistration): Markup => {
   const counts = certify(item);
@@ -157,16 +166,16 @@ const sumDonations = (items: readonly CertifiedItem[]): readonly Sum[] => {
 
 const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
-/** Renders what was registered in all, the trees first. */
-const renderHeadline = (certified: Certified): Markup => {
+/** Returns the sum of the trees, or of what there is instead, and what was registered in all. */
+const headlineOf = (certified: Certified): { readonly number: string; readonly what: string } => {
   const { items } = certified;
   const sums = [...sumUnits(items, "tree"), ...sumUnits(items, "bottle"), ...sumDonations(items)];
   const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
   const refunded = stateOfAll(certified) === "refunded" ? " and refunded" : "";
-  return html`<h2 id="what" class="headline">
-    ${renderNumber(sums[0]?.number ?? "")}
-    <span class="what">${conjunction.format(whats)} registered${refunded}</span>
-  </h2>`;
+  return {
+    number: sums[0]?.number ?? "",
+    what: `${conjunction.format(whats)} registered${refunded}`,
+  };
 };
 
 /** Renders a page that certifies a record or an order: what is registered, and apart from it what is proven. */
@@ -174,13 +183,23 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
   const { certified, profile } = certificate;
   const root = new URL(baseUrl).pathname.replace(/\/+$/u, "");
   const name = nameOf(certificate);
+  const { number, what } = headlineOf(certified);
+  const title = `Certificate of ${name}`;
+  const url = urlOf(certificate, baseUrl);
   return html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="robots" content="noindex, nofollow" />
-        <title>Certificate of ${name}</title>
+        <title>${title}</title>
+        <meta property="og:type" content="website" />
+        <meta property="og:title" content="${title}" />
+        <meta
+          property="og:description"
+          content="${isOfTestMode(certified) ? "Test data: " : ""}${number} ${what}."
+        />
+        <meta property="og:url" content="${url}" />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
         <link
@@ -200,7 +219,10 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
         </header>
         <main>
           <section class="hero" aria-labelledby="what">
-            ${renderHeadline(certified)} ${renderNotices(certified)}
+            <h2 id="what" class="headline">
+              ${renderNumber(number)} <span class="what">${what}</span>
+            </h2>
+            ${renderNotices(certified)}
           </section>
           <section class="certified" aria-label="Details">
             ${certified.items.map((item) =>
@@ -209,6 +231,7 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
           </section>
         </main>
         <footer>
+          <p class="printed">This page: ${url}</p>
           <p>
             Whoever has this page's URL can read it. It names no customer.
             ${
@@ -218,8 +241,9 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
                       >All impact of <bdi>${name}</bdi></a
                     >.`
             }
-            Machine-readable:
-            <a href="${root}/certificate/${certified.token}.json">JSON</a>.
+          </p>
+          <p class="links">
+            Machine-readable: <a href="${root}/certificate/${certified.token}.json">JSON</a>.
           </p>
         </footer>
       </body>

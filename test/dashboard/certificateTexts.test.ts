@@ -1,0 +1,66 @@
+import test from "ava";
+import type { CertifiedRegistration } from "../../db/dashboard/certificates.ts";
+import { DEFAULT_PROFILE } from "../../domain/dashboard/profile.ts";
+import { renderCertificate } from "../../api/standalone/dashboard/views/renderCertificate.ts";
+
+/*
+ * What a certificate says. It is drawn without a database.
+ */
+
+const REGISTRATION: CertifiedRegistration = {
+  token: "Sm1C9C9h6CdqkqBQqw2JHg",
+  kind: "tree",
+  count: 1,
+  refundedCount: 0,
+  mode: "live",
+  createdAt: new Date("2026-05-01T10:00:00Z"),
+  isOrderedElsewhere: false,
+  partner: "manual",
+  partnerName: "Mikoko",
+  stage: "planted_and_verified",
+  plantedAt: new Date("2026-06-01T10:00:00Z"),
+  verifiedAt: new Date("2026-07-01T10:00:00Z"),
+  siteName: "Gazi Bay",
+  country: "Kenya",
+};
+
+const pageOf = (changes: Partial<CertifiedRegistration>): string =>
+  renderCertificate(
+    {
+      certified: {
+        token: REGISTRATION.token,
+        isOfOrder: false,
+        ownerId: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+        ownerName: "Green Shop",
+        slug: "green-shop-k3v9m2qd",
+        items: [{ ...REGISTRATION, ...changes }],
+      },
+      profile: DEFAULT_PROFILE,
+    },
+    "https://impact.example",
+  ).replaceAll(/\s+/gu, " ");
+
+test("a certificate of one tree is in the singular", (t) => {
+  t.regex(pageOf({}), />Planted, and independently verified on Jul 1, 2026\.</u);
+  t.regex(pageOf({ stage: "planted" }), />Planted on Jun 1, 2026, not verified yet\.</u);
+  t.regex(pageOf({ refundedCount: 1 }), />Refunded\. This certificate no longer counts\.</u);
+  t.regex(pageOf({ count: 3, refundedCount: 1 }), /> ?1 was refunded\. 2 remain\.</u);
+  t.regex(pageOf({ count: 3, refundedCount: 2 }), /> ?2 were refunded\. 1 remains\.</u);
+  t.regex(pageOf({ count: 3 }), />All 3 planted, and independently verified on/u);
+});
+
+test("other sites show what a certificate is about beside a link to it", (t) => {
+  const page = pageOf({ count: 3 });
+  t.true(page.includes('<meta property="og:title" content="Certificate of Green Shop" />'));
+  t.true(page.includes('<meta property="og:description" content="3 trees registered." />'));
+  t.true(pageOf({ refundedCount: 1 }).includes('content="1 tree registered and refunded."'));
+  t.true(pageOf({ mode: "test" }).includes('content="Test data: 1 tree registered."'));
+  t.true(page.includes('<meta name="robots" content="noindex, nofollow" />'));
+});
+
+test("a printed certificate has its URL", (t) => {
+  t.regex(
+    pageOf({}),
+    /<p class="printed">This page: https:\/\/impact\.example\/certificate\/Sm1C9C9h6CdqkqBQqw2JHg<\/p>/u,
+  );
+});
