@@ -27,9 +27,9 @@ const HTML = `<!doctype html>
     <link rel="icon" href="docs/favicon-32x32.png" />
   </head>
   <body>
-    <main id="description">
+    <div id="description">
       <noscript>This page needs JavaScript. Without it, read <a href="openapi.json">openapi.json</a>.</noscript>
-    </main>
+    </div>
     <script src="docs/swagger-ui-bundle.js"></script>
     <script src="docs/start.js"></script>
   </body>

@@ -196,6 +196,8 @@ test("the page loads files only from the service, under a strict content securit
     t.is(response.status, 200, link);
   }
   t.notRegex(html, /<script>|<style|style=|onload/u);
+  // The library brings the page's main landmark.
+  t.notRegex(html, /<main/u);
   const redirect = await fetch(`${url}/docs/`);
   t.is(redirect.url, `${url}/docs`);
 });
