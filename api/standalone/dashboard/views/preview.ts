@@ -74,9 +74,9 @@ export const drawPreview = (dashboard: Dashboard, logoFile: Buffer | null): stri
     ${renderLogo(profile.logo, logoFile)}
     <text x="${MARGIN}" y="230" font-size="${fit(shownName, 54)}" fill="#18231d">${shownName}</text>
     <text x="${MARGIN}" y="400" font-size="${fit(number, 180)}" fill="${color}">${number}</text>
-    <text x="${MARGIN}" y="468" font-size="46" fill="#18231d">
+    <text x="${MARGIN}" y="482" font-size="46" fill="#18231d">
       ${headline?.label ?? "Public impact record"}
     </text>
-    <text x="${MARGIN}" y="540" font-size="34" fill="#55635b">${explainVerified(dashboard)}</text>
+    <text x="${MARGIN}" y="554" font-size="34" fill="#55635b">${explainVerified(dashboard)}</text>
   </svg>`.markup.trim();
 };
