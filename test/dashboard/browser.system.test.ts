@@ -198,21 +198,22 @@ test.serial("the page prints in light colors with its table and without share li
   t.true(await page.locator("caption").first().isVisible());
 });
 
-test.serial(
-  "in forced colors, the bars of the charts differ from what is behind them",
-  async (t) => {
-    const scene = await openDashboard(t);
-    await fillYear(t, scene);
-    const { page } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
-    await page.emulateMedia({ forcedColors: "active" });
-    const colors: unknown = await page.evaluate(
-      "['.bar', '.badge', '.sheet'].map((selector) => getComputedStyle(document.querySelector(selector)).backgroundColor)",
-    );
-    const [bar, badge, sheet] = z.array(z.string()).parse(colors);
-    t.not(bar, sheet);
-    t.not(badge, sheet);
-  },
-);
+test.serial("in forced colors, charts and logo differ from what is behind them", async (t) => {
+  const scene = await openDashboard(t);
+  await fillYear(t, scene);
+  await setProfile(t, scene, {
+    logo: await normalizeLogo(encodePng(Buffer.alloc(200 * 80 * 4, 20), 200, 80)),
+  });
+  const { page } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
+  await page.emulateMedia({ forcedColors: "active", colorScheme: "dark" });
+  const colors: unknown = await page.evaluate(
+    "['.bar', '.badge', '.logo', '.sheet'].map((selector) => getComputedStyle(document.querySelector(selector)).backgroundColor)",
+  );
+  const [bar, badge, logo, sheet] = z.array(z.string()).parse(colors);
+  t.not(bar, sheet);
+  t.not(badge, sheet);
+  t.is(logo, "rgb(255, 254, 251)");
+});
 
 test.serial("on a small phone, the table of months shows all its columns", async (t) => {
   const scene = await openDashboard(t);

@@ -92,7 +92,7 @@ const PRINT = `
 
 /** Browsers replace colors of backgrounds by one of the user's, except system colors, so that bars would be invisible. */
 const FORCED_COLORS = `
-@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated,.track .waiting{fill:CanvasText}}
+@media (forced-colors:active){.bar,.bottles .bar,.badge{background:CanvasText}.badge{color:Canvas}.ticks span{border-color:GrayText}.logo{forced-color-adjust:none}.track{border:1px solid CanvasText}.track .whole{fill:Canvas}.track .part,.track .simulated,.track .waiting{fill:CanvasText}}
 `;
 
 const CHART = `
@@ -153,7 +153,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 }
 .scroll{overflow-x:auto}
 .scroll tbody th{min-width:9rem;font-weight:400}
-@media (max-width:32rem){.scroll tbody th,.scroll .count{min-width:0}.scroll table{font-size:.875rem}}
+@media (max-width:32rem){.scroll tbody th,.scroll .count{min-width:0}.scroll tbody th{padding-right:0}.scroll table{font-size:.875rem}}
 .map{width:100%;height:auto}
 .hit{fill:transparent}
 .dot{fill:var(--accent);stroke:var(--sheet);stroke-width:2}
