@@ -27,8 +27,25 @@ const reasonOf = ({
 };
 
 /** Returns whether the response was saved under the idempotency key by an earlier attempt. */
-const isReplayed = ({ headers }: Stripe.errors.StripeError): boolean =>
+const isReplayed = (headers: Readonly<Record<string, unknown>> | undefined): boolean =>
   headers?.["idempotent-replayed"] === "true";
+
+/**
+ * Returns what a response without an error means for an attempt to report usage. A replay shows that the event was
+ * accepted before, perhaps in a history that the database has lost.
+ */
+export const outcomeOfResponse = (
+  { identifier, lastResponse }: Stripe.Response<Stripe.Billing.MeterEvent>,
+  sent: string,
+): AttemptOutcome => {
+  if (identifier !== sent) {
+    // A proxy between us and Stripe may respond with its own 200.
+    return { kind: "retry", reason: "The response is not our meter event.", outcomeUnknown: true };
+  }
+  return isReplayed(lastResponse.headers)
+    ? { kind: "duplicate", reason: "Stripe has accepted the event before." }
+    : { kind: "delivered" };
+};
 
 /** Not every error that Stripe calls an invalid request is final. Stripe saves it under the idempotency key. */
 const outcomeOfInvalidRequest = (
@@ -63,7 +80,7 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
     return { kind: "retry", reason, outcomeUnknown: true };
   }
   const reason = reasonOf(error);
-  const newKey = isReplayed(error);
+  const newKey = isReplayed(error.headers);
   const retry = (outcomeUnknown: boolean): AttemptOutcome => ({
     kind: "retry",
     reason,

@@ -15,7 +15,7 @@ import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts
 import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./donationPrices.ts";
-import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
+import { outcomeOfError, outcomeOfFailedCheck, outcomeOfResponse } from "./attemptOutcome.ts";
 import { readRejectionReport } from "./readRejectionReport.ts";
 import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptionPeriod.ts";
 import { readStripeAccount } from "./readStripeAccount.ts";
@@ -118,10 +118,7 @@ export const createStripeProcessor = (
           { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
         ),
       );
-      // A proxy between us and Stripe may respond with its own 200.
-      return response.identifier === identifier
-        ? { kind: "delivered" }
-        : { kind: "retry", reason: "The response is not our meter event.", outcomeUnknown: true };
+      return outcomeOfResponse(response, identifier);
     } catch (error) {
       const outcome = outcomeOfError(error);
       if (outcome.kind === "misconfigured") {

@@ -53,8 +53,8 @@ const presentResponse = (response: IncomingMessage, body: Promise<string>): Tran
   return {
     getStatusCode: () => statusCode,
     getHeaders: () => headers,
-    // The SDK adds what it knows of the response.
-    getRawResponse: () => ({}),
+    // The SDK adds what it knows of the response, but not the headers.
+    getRawResponse: () => ({ headers }),
     toStream: () => {
       throw new Error("The transport does not stream responses.");
     },
