@@ -17,6 +17,13 @@ const RETRY_INTERVAL_MS = 5000;
 /** Schedules disappear with Temporal's database, or when an operator deletes them. Three calls a minute cost nothing. */
 const CHECK_INTERVAL_MS = 60 * 1000;
 
+/*
+ * A run that Temporal has lost track of, after its database was restored, would never end, and every later run would be
+ * skipped. Each run continues what an earlier one has left.
+ */
+const NIGHTLY_RUN_TIMEOUT = "23 hours";
+const PERIODIC_RUN_TIMEOUT = "1 hour";
+
 const schedulesOf = (
   deployment: string,
   plantingOrderIntervalMs: number,
@@ -31,6 +38,7 @@ const schedulesOf = (
       workflowType: reconciliation,
       workflowId: reconciliationId(deployment),
       taskQueue: backgroundQueue(deployment),
+      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
       args: [],
     },
   },
@@ -44,6 +52,7 @@ const schedulesOf = (
       workflowType: subscriptionSweep,
       workflowId: subscriptionSweepId(deployment),
       taskQueue: backgroundQueue(deployment),
+      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
       args: [],
     },
   },
@@ -57,6 +66,7 @@ const schedulesOf = (
       workflowType: plantingOrderCreation,
       workflowId: plantingOrderCreationId(deployment),
       taskQueue: backgroundQueue(deployment),
+      workflowRunTimeout: PERIODIC_RUN_TIMEOUT,
       args: [deployment],
     },
   },
@@ -83,6 +93,7 @@ const ensureSchedule = async (
     await temporal.schedule.getHandle(schedule.scheduleId).update((existing) => ({
       ...existing,
       spec: schedule.spec,
+      action: schedule.action,
     }));
   }
 };

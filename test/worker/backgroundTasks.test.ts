@@ -173,7 +173,25 @@ test("a worker applies its settings to existing schedules when it starts", async
     const description = await describe(temporal, ORDER_CREATION);
     return description?.spec.intervals?.[0]?.every === HOUR_MS;
   });
-  t.pass();
+  t.like((await describe(temporal, ORDER_CREATION))?.action, {
+    workflowType: "plantingOrderCreation",
+    taskQueue: "test/background",
+    args: ["test"],
+  });
+});
+
+test("each run of a periodic workflow has a time limit, so that a lost one ends", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  startEnsuring(t, { temporal });
+
+  for (const [scheduleId, timeoutMs] of [
+    [RECONCILIATION, 23 * HOUR_MS],
+    ["test/subscription-sweep-nightly", 23 * HOUR_MS],
+    [ORDER_CREATION, HOUR_MS],
+  ] as const) {
+    await eventually(async () => (await describe(temporal, scheduleId)) !== null);
+    t.like((await describe(temporal, scheduleId))?.action, { workflowRunTimeout: timeoutMs });
+  }
 });
 
 test("while Temporal cannot be used, repeated failures log one warning", async (t) => {
