@@ -72,7 +72,12 @@ if (process.env["WRITE_SCREENSHOTS"] === undefined) {
     const clock = createMovableClock(NOW);
     const planting = createDemoPlanting();
     const { data } = await fillDemo({ db, planting, now: clock.now() });
-    const { url } = await startStandaloneApi(t, { db, clock, planting });
+    const { url } = await startStandaloneApi(t, {
+      db,
+      clock,
+      planting,
+      publicBaseUrl: "https://impact.example",
+    });
     const slug = await getDashboardSlug({ db, clock }, data.organizationId);
     const owner = { accountId: data.organizationId, mode: "live" } as const;
     const { id } = data.records.find(({ label }) => label === "verified") ?? { id: "" };
