@@ -101,7 +101,7 @@ if (process.env["WRITE_SCREENSHOTS"] === undefined) {
       await page.screenshot({
         path: `${FOLDER}${name}.jpg`,
         type: "jpeg",
-        quality: 45,
+        quality: 42,
         fullPage: true,
         clip: { x: 0, y: 0, width, height },
       });
