@@ -1,7 +1,11 @@
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
+import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -9,9 +13,13 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
+import { eventually } from "../support/programs.ts";
 import { runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
+
+const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 
 const NDJSON = "application/x-ndjson";
 
@@ -97,13 +105,48 @@ test("a file is written whole for its owner only, and an existing one is left al
   t.is(second.stderr, `impact: ${file} exists. Remove it, or choose another --output.\n`);
   t.is(await readFile(file, "utf8"), written);
   t.deepEqual(await readdir(folder), ["trees.csv"]);
+});
 
-  const other = join(folder, "bottles.csv");
-  await writeFile(`${other}.part`, "of another export");
-  const third = await run("bottles", "--org", id, "--output", other);
-  t.is(third.exitCode, 1);
-  t.regex(third.stderr, /bottles\.csv\.part exists: another export is writing it/u);
-  t.is(await readFile(`${other}.part`, "utf8"), "of another export");
+/** Starts an export that waits for a lock, stops it with a signal and returns the files that are there then. */
+const setUpStoppedExport = async (t: ExecutionContext<DatabaseContext>, signal: NodeJS.Signals) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const folder = await createFolder(t);
+  const file = join(folder, "trees.csv");
+  const args = ["export", "trees", "--org", id, "--output", file];
+  await db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`
+      LOCK TABLE registration
+    `);
+    const running = spawn(process.execPath, [LAUNCHER, ...args], {
+      env: { ...process.env, DATABASE_URL: databaseUrl },
+      stdio: "ignore",
+    });
+    const ended = once(running, "exit");
+    await awaitBlocked(transaction);
+    await eventually(async () => (await readdir(folder)).length === 1);
+    running.kill(signal);
+    t.deepEqual(await ended, [null, signal]);
+  });
+  return { args, folder, run: () => runImpact(args, { env: { DATABASE_URL: databaseUrl } }) };
+};
+
+test.serial("an export that a signal stops leaves no file", async (t) => {
+  const { folder } = await setUpStoppedExport(t, "SIGTERM");
+
+  t.deepEqual(await readdir(folder), []);
+});
+
+test.serial("what a killed export left is named and does not stop the next one", async (t) => {
+  const { folder, run } = await setUpStoppedExport(t, "SIGKILL");
+  const [left = ""] = await readdir(folder);
+  t.regex(left, /^trees\.csv\.[0-9a-f]{8}\.part$/u);
+
+  const { exitCode, stderr } = await run();
+
+  t.is(exitCode, 0);
+  t.true(stderr.startsWith(`Warning: ${join(folder, left)} is incomplete. Remove it if`), stderr);
+  t.deepEqual((await readdir(folder)).toSorted(), ["trees.csv", left]);
 });
 
 test("the range and the mode select rows", async (t) => {

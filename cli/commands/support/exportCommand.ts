@@ -1,6 +1,8 @@
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { open, rename, rm, stat } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
+import { createWriteStream, rmSync } from "node:fs";
+import { readdir, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { Argument, Option } from "commander";
@@ -59,6 +61,12 @@ Examples:
 
 const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
 type List = (typeof LISTS)[number];
+
+/** The end of the name of an incomplete file. */
+const PARTIAL = /^[0-9a-f]{8}\.part$/u;
+
+/** What ends a command: Ctrl-C, a supervisor, a closed terminal. */
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 type ExportOptions = OperatorOptions & {
   readonly org?: string;
@@ -185,38 +193,62 @@ const writeToStdout = async ({ stdout }: Io, chunks: AsyncIterable<Buffer>): Pro
   }
 };
 
-const createFile = async (path: string): Promise<FileHandle> => {
+/** @throws CommandError if the file exists */
+const requireAbsent = async (path: string): Promise<void> => {
+  if (await stat(path).catch(() => null)) {
+    throw new CommandError(EXIT.failed, `${path} exists. Remove it, or choose another --output.`);
+  }
+};
+
+/** Lists the incomplete files of exports to this path that were killed or are running. */
+const listPartials = async (path: string): Promise<readonly string[]> => {
+  const prefix = `${basename(path)}.`;
+  const names = await readdir(dirname(path)).catch(() => []);
+  return names
+    .filter((name) => name.startsWith(prefix) && PARTIAL.test(name.slice(prefix.length)))
+    .map((name) => join(dirname(path), name));
+};
+
+/**
+ * Runs work on a file, and removes the file if the work fails or a signal ends the process. After SIGKILL it stays.
+ */
+const removeUnlessDone = async (path: string, work: () => Promise<void>): Promise<void> => {
+  const onSignal = (signal: NodeJS.Signals): void => {
+    rmSync(path, { force: true });
+    // The listener is gone, so this ends the process as the signal would have.
+    process.kill(process.pid, signal);
+  };
+  for (const signal of SIGNALS) {
+    process.once(signal, onSignal);
+  }
   try {
-    return await open(path, "wx", 0o600);
+    await work();
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) {
-      throw error;
+    await rm(path, { force: true });
+    throw error;
+  } finally {
+    for (const signal of SIGNALS) {
+      process.off(signal, onSignal);
     }
-    throw new CommandError(
-      EXIT.failed,
-      `${path} exists: another export is writing it, or was interrupted. Remove it, or choose another --output.`,
-      { cause: error },
-    );
   }
 };
 
 /**
- * Writes a file under another name first, so that an incomplete one is never taken for the export. It may hold customers'
- * data, so only its owner may read it.
+ * Writes a file under another name first, so that an incomplete one is never taken for the export. That name is unique, so
+ * what a killed export left does not stop the next one. It may hold customers' data, so only its owner may read it.
  */
-const writeToFile = async (path: string, chunks: AsyncIterable<Buffer>): Promise<void> => {
-  if (await stat(path).catch(() => null)) {
-    throw new CommandError(EXIT.failed, `${path} exists. Remove it, or choose another --output.`);
+const writeToFile = async (io: Io, path: string, chunks: AsyncIterable<Buffer>): Promise<void> => {
+  await requireAbsent(path);
+  for (const left of await listPartials(path)) {
+    say(io, `Warning: ${left} is incomplete. Remove it if no other export is writing it.`);
   }
-  const partial = `${path}.part`;
-  const file = await createFile(partial);
-  try {
-    await pipeline(chunks, file.createWriteStream());
+  const partial = `${path}.${randomBytes(4).toString("hex")}.part`;
+  await removeUnlessDone(partial, async () => {
+    await pipeline(chunks, createWriteStream(partial, { flags: "wx", mode: 0o600 }));
+    // Another export to this path may have ended meanwhile.
+    await requireAbsent(path);
     await rename(partial, path);
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw error;
-  }
+  });
 };
 
 const countOf = (rows: number): string =>
@@ -258,7 +290,7 @@ const exportList = async (
     }),
   );
   try {
-    await (output === undefined ? writeToStdout(io, chunks) : writeToFile(output, chunks));
+    await (output === undefined ? writeToStdout(io, chunks) : writeToFile(io, output, chunks));
   } finally {
     progress.clear();
   }
