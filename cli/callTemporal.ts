@@ -5,28 +5,59 @@ import {
   isGrpcServiceError,
   ServiceError,
 } from "@temporalio/client";
-import { WorkflowNotFoundError } from "@temporalio/common";
+import { NamespaceNotFoundError, WorkflowNotFoundError } from "@temporalio/common";
 import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
 import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 
 /** A running server responds within milliseconds. */
 const TIMEOUT_MS = 5000;
 
-/** gRPC's UNAVAILABLE. */
-const UNREACHABLE_CODES: ReadonlySet<number> = new Set([14]);
+/** gRPC's codes. */
+const NOT_FOUND: ReadonlySet<number> = new Set([5]);
+const UNAVAILABLE: ReadonlySet<number> = new Set([14]);
 
 /** The client wraps the error of the call. */
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-const isUnreachable = (error: unknown): boolean =>
-  isGrpcDeadlineError(error) ||
-  isGrpcCancelledError(error) ||
-  (isGrpcServiceError(error) && UNREACHABLE_CODES.has(error.code));
+const hasCode = (error: unknown, codes: ReadonlySet<number>): boolean =>
+  isGrpcServiceError(error) && codes.has(error.code);
+
+/** Returns the error of a failed call, with what to do. */
+const toCommandError = (temporal: Client, error: unknown): CommandError | null => {
+  const cause = innermost(error);
+  if (isGrpcDeadlineError(cause) || isGrpcCancelledError(cause) || hasCode(cause, UNAVAILABLE)) {
+    return new CommandError(
+      EXIT.unreachable,
+      "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
+      { cause: error },
+    );
+  }
+  if (error instanceof WorkflowNotFoundError) {
+    const { workflowId, runId } = error;
+    return new CommandError(
+      EXIT.notFound,
+      `Temporal has no workflow ${workflowId}${runId === undefined ? "" : ` with the run ${runId}`}: ` +
+        "the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.",
+      { cause: error },
+    );
+  }
+  // Of calls that are about no workflow, only the namespace can be missing.
+  if (error instanceof NamespaceNotFoundError || hasCode(cause, NOT_FOUND)) {
+    return new CommandError(
+      EXIT.unreachable,
+      `Temporal has no namespace ${temporal.options.namespace}. Check TEMPORAL_NAMESPACE, or create the namespace.`,
+      { cause: error },
+    );
+  }
+  return error instanceof ServiceError || isGrpcServiceError(error)
+    ? new CommandError(EXIT.unreachable, describeError(error), { cause: error })
+    : null;
+};
 
 /**
  * Calls Temporal with a timeout that suits an interactive command.
- * @throws CommandError if Temporal does not respond, rejects the call or has no such workflow
+ * @throws CommandError if Temporal does not respond, rejects the call or has no such workflow or namespace
  */
 export const callTemporal = async <Result>(
   temporal: Client,
@@ -35,19 +66,6 @@ export const callTemporal = async <Result>(
   try {
     return await withTemporalDeadline(temporal, TIMEOUT_MS, work);
   } catch (error) {
-    if (isUnreachable(innermost(error))) {
-      throw new CommandError(
-        EXIT.unreachable,
-        "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
-        { cause: error },
-      );
-    }
-    if (error instanceof WorkflowNotFoundError) {
-      throw new CommandError(EXIT.notFound, describeError(error), { cause: error });
-    }
-    if (error instanceof ServiceError || isGrpcServiceError(error)) {
-      throw new CommandError(EXIT.unreachable, describeError(error), { cause: error });
-    }
-    throw error;
+    throw toCommandError(temporal, error) ?? error;
   }
 };

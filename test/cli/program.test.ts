@@ -124,6 +124,7 @@ test(
   /must be before --to/u,
 );
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
+test(usageError, ["workflow", "show", "x", "--run", "latest"], /Must be an id/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);
 test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Must be 1 to 500 characters/u);
 test(usageError, ["import", "history", "/nonexistent", "--org", ID], /cannot be read/u);

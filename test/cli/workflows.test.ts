@@ -1,8 +1,9 @@
+import { z } from "zod";
 import { reconciliation, reconciliationId } from "../../workflows/reconciliation.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { readJson } from "./runImpact.ts";
+import { readJson, runImpact } from "./runImpact.ts";
 import { listed, setUp, startSender } from "./workflowSetup.ts";
 
 const test = testWithDatabase();
@@ -52,18 +53,46 @@ test.serial("a workflow is terminated once, with its reason", async (t) => {
     status: "TERMINATED",
     failure: "moved to another queue",
   });
-  t.is((await impact("workflow", "terminate", workflowId, "--reason", "again")).exitCode, 3);
+  const again = await impact("workflow", "terminate", workflowId, "--reason", "again");
+  t.is(again.exitCode, 3);
+  t.is(again.stderr, `impact: Workflow ${workflowId} is not running: its status is terminated.\n`);
+  const entries = z
+    .array(z.unknown())
+    .parse(readJson(await impact("audit", "list", "--action", "workflow.terminate", "--json")));
+  t.is(entries.length, 1, "the audit log has only what was done");
 });
 
-test.serial("an unknown workflow exits with code 3", async (t) => {
-  const { impact } = await setUp(t);
+test.serial("an unknown workflow exits with code 3 and says where to look", async (t) => {
+  const scene = await setUp(t);
+  const { deployment, impact } = scene;
+  const { workflowId } = await startSender(scene);
+  const run = crypto.randomUUID();
+  const unknown = `Temporal has no workflow ${deployment}/refund-nothing: the id is wrong, or Temporal has deleted the workflow after its retention time. See impact workflow list.`;
+  for (const [args, message] of [
+    [["show", "refund-nothing"], unknown],
+    [["terminate", "refund-nothing", "--reason", "x"], unknown],
+    [["show", workflowId, "--run", run], `${workflowId} with the run ${run}: the id is wrong`],
+    [["show", "reconciliation"], `${deployment}/reconciliation: its schedule has not started one`],
+  ] as const) {
+    const { exitCode, stderr } = await impact("workflow", ...args);
+    t.is(exitCode, 3);
+    t.true(stderr.includes(message), stderr);
+  }
+});
+
+test.serial("a namespace that Temporal does not have is named with its setting", async (t) => {
+  const { settings } = await setUp(t);
+  const env = { ...settings, TEMPORAL_NAMESPACE: "elsewhere" };
   for (const args of [
+    ["workflow", "list"],
+    ["workflow", "show", "reconciliation"],
     ["workflow", "show", "refund-nothing"],
     ["workflow", "terminate", "refund-nothing", "--reason", "x"],
+    ["doctor"],
   ]) {
-    const run = await impact(...args);
-    t.is(run.exitCode, 3);
-    t.regex(run.stderr, /refund-nothing/u);
+    const { exitCode, stdout, stderr } = await runImpact(args, { env });
+    t.is(exitCode, args[0] === "doctor" ? 1 : 4);
+    t.regex(stdout + stderr, /Temporal has no namespace elsewhere\. Check TEMPORAL_NAMESPACE/u);
   }
 });
 

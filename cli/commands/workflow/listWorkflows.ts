@@ -5,7 +5,7 @@ import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { listingQuery } from "./listingQuery.ts";
 import type { WorkflowFilter } from "./listingQuery.ts";
-import { presentWorkflow } from "./presentWorkflow.ts";
+import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
 
 export type ListOptions = WorkflowFilter & { readonly limit: number; readonly json?: true };
 
@@ -35,12 +35,12 @@ export const listWorkflows = async (
     printTable(
       io,
       ["workflow id", "type", "status", "started", "closed"],
-      shown.map(({ workflowId, type, status, startTime, closeTime }) => [
-        workflowId,
-        type,
-        status.name.toLowerCase(),
-        startTime,
-        closeTime,
+      shown.map((workflow) => [
+        workflow.workflowId,
+        workflow.type,
+        formatStatus(workflow),
+        workflow.startTime,
+        workflow.closeTime,
       ]),
     );
   }

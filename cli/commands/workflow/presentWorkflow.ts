@@ -1,5 +1,9 @@
 import type { WorkflowExecutionInfo } from "@temporalio/client";
 
+/** Returns a status as the command line names it. */
+export const formatStatus = ({ status }: Pick<WorkflowExecutionInfo, "status">): string =>
+  status.name.toLowerCase().replaceAll("_", "-");
+
 export const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
   workflow_id: workflow.workflowId,
   run_id: workflow.runId,

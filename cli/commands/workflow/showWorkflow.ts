@@ -4,7 +4,7 @@ import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
-import { presentWorkflow } from "./presentWorkflow.ts";
+import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
 import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
 type Outcome = { readonly result: unknown } | { readonly failure: string } | null;
@@ -75,7 +75,7 @@ export const showWorkflow = async (
     "workflow id": description.workflowId,
     "run id": description.runId,
     type: description.type,
-    status: description.status.name.toLowerCase(),
+    status: formatStatus(description),
     "task queue": description.taskQueue,
     started: description.startTime,
     closed: description.closeTime,

@@ -1,10 +1,12 @@
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson } from "../../output/print.ts";
+import { formatStatus } from "./presentWorkflow.ts";
 import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
 export type TerminateOptions = {
@@ -23,7 +25,13 @@ export const terminateWorkflow = async (
   const temporal = await connections.temporal();
   const workflowId = await latestScheduledId(temporal, deployment, workflowIdOf(deployment, given));
   const handle = temporal.workflow.getHandle(workflowId, run);
-  await callTemporal(temporal, () => handle.describe());
+  const description = await callTemporal(temporal, () => handle.describe());
+  if (description.status.name !== "RUNNING") {
+    throw new CommandError(
+      EXIT.notFound,
+      `Workflow ${workflowId} is not running: its status is ${formatStatus(description)}.`,
+    );
+  }
   await recordAction(
     await connections.database(),
     actorOf({ as, reason }),

@@ -40,7 +40,7 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
       "<workflow-id>",
       "workflow id, such as a registration's refund_id, or reconciliation for the latest",
     )
-    .option("--run <run-id>", "run (default: the latest)")
+    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
     .option("--json", "JSON output")
     .action((id: string, options: ShowOptions) => showWorkflow(context, id, options));
   workflow
@@ -48,7 +48,7 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
     .description("Stop a running workflow immediately, without cleanup")
     .argument("<workflow-id>", "workflow id, with or without the deployment's name")
     .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
-    .option("--run <run-id>", "run (default: the latest)")
+    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", TERMINATE_HELP)

@@ -33,6 +33,7 @@ export const quote = (value: string): string =>
 /**
  * Returns the id of a schedule's latest workflow: Temporal adds the time to the ids of those that a schedule starts. Other
  * ids are returned as they are.
+ * @throws CommandError if Temporal has no workflow of the schedule
  */
 export const latestScheduledId = async (
   temporal: Client,
@@ -52,6 +53,10 @@ export const latestScheduledId = async (
     for await (const latest of temporal.workflow.list({ query, pageSize: 1 })) {
       return latest.workflowId;
     }
-    return workflowId;
+    throw new CommandError(
+      EXIT.notFound,
+      `Temporal has no workflow ${workflowId}: its schedule has not started one yet, or Temporal has deleted it after its retention time. ` +
+        "To check that a worker is running, use impact doctor.",
+    );
   });
 };
