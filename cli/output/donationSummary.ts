@@ -1,12 +1,14 @@
 import type { DatabasePool } from "slonik";
+import type { Account } from "../../db/accounts/accounts.ts";
 import type { DonationSubscription } from "../../db/charities/donationSubscriptions.ts";
-import { findDonationSubscription } from "../../db/charities/donationSubscriptions.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { MODES } from "../../domain/accounts/accounts.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { formatCents } from "../../domain/money.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { readDonationSubscription } from "../../services/charities/donations/requireDonationSubscription.ts";
 import { formatTime } from "./formatTable.ts";
 
 /** An organization's donations in one mode, and its donation subscription. */
@@ -17,15 +19,15 @@ type DonationSummary = {
 };
 
 export const readDonationSummaries = (
-  db: DatabasePool,
-  clock: Clock,
-  accountId: string,
+  deps: { readonly db: DatabasePool; readonly billing: Billing; readonly clock: Clock },
+  account: Account,
 ): Promise<readonly DonationSummary[]> =>
   Promise.all(
     MODES.map(async (mode) => {
-      const owner = { accountId, mode };
-      const { all } = await readDonationTotals(db, owner, clock.now());
-      return { mode, totals: all, subscription: await findDonationSubscription(db, owner) };
+      const { db, clock } = deps;
+      const { all } = await readDonationTotals(db, { accountId: account.id, mode }, clock.now());
+      const subscription = await readDonationSubscription(deps, account, mode);
+      return { mode, totals: all, subscription };
     }),
   );
 

@@ -57,7 +57,7 @@ export const showOrg = async (
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
   const [owned, donations, keys, [subscription], limits, testRecords, profile] = await Promise.all([
     readAllTotals(db, id, now),
-    readDonationSummaries(db, clock, id),
+    readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
     listApiKeys(db, id),
     listWatchedSubscriptions(db, id),
     listAccountLimits(db, id),

@@ -1,20 +1,26 @@
 import type { DatabasePool } from "slonik";
 import type { Account } from "../../../db/accounts/accounts.ts";
+import type { DonationSubscription } from "../../../db/charities/donationSubscriptions.ts";
 import { findDonationSubscription } from "../../../db/charities/donationSubscriptions.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 
-/** Returns when an account's donation subscription became active with its current processor, or null if it is not active. */
-const readSubscribedSince = async (
+/**
+ * Returns an account's donation subscription. One with another processor or subscription than the account has now has
+ * ended.
+ */
+export const readDonationSubscription = async (
   { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
   account: Account,
-): Promise<Date | null> => {
-  const subscription = await findDonationSubscription(db, { accountId: account.id, mode: "live" });
-  const processor = billing.processorFor(account, "live");
+  mode: Mode,
+): Promise<DonationSubscription | null> => {
+  const subscription = await findDonationSubscription(db, { accountId: account.id, mode });
+  const processor = billing.processorFor(account, mode);
   const isCurrent =
     subscription?.processor === processor &&
     (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);
-  return isCurrent && !subscription.hasEnded ? subscription.activeSince : null;
+  return subscription && { ...subscription, hasEnded: subscription.hasEnded || !isCurrent };
 };
 
 /** @throws DomainError donations_not_subscribed */
@@ -22,7 +28,8 @@ export const requireDonationSubscription = async (
   deps: { readonly db: DatabasePool; readonly billing: Billing },
   account: Account,
 ): Promise<void> => {
-  if ((await readSubscribedSince(deps, account)) === null) {
+  const subscription = await readDonationSubscription(deps, account, "live");
+  if (!subscription?.activeSince || subscription.hasEnded) {
     throw new DomainError("donations_not_subscribed", "donation subscription not active");
   }
 };

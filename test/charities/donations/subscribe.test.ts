@@ -42,6 +42,8 @@ type Scene = {
   readonly refresh: () => Promise<void>;
   /** Returns the prices that were added to the subscription. */
   readonly added: () => Promise<readonly string[]>;
+  /** Returns what `org show` prints of the live donation subscription. */
+  readonly shown: () => Promise<unknown>;
   /** Returns how many updates of the subscription Stripe received. */
   readonly updates: () => number;
 };
@@ -79,10 +81,7 @@ const stage = async (
       donationPrices: withPrices ? { flat, metered } : null,
     }),
   });
-  const { call } = await startStandaloneApi(t, {
-    db,
-    billing,
-  });
+  const { call } = await startStandaloneApi(t, { db, billing });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,
     stripeSubscriptionId: subscriptionId,
@@ -119,6 +118,11 @@ const stage = async (
         organization.id,
         AbortSignal.timeout(10_000),
       ),
+    shown: async () => {
+      const account = await getAccount(db, organization.id);
+      const summaries = await readDonationSummaries({ db, billing, clock: systemClock }, account);
+      return donationRows(summaries)[0]?.[3];
+    },
     added: async () => (await items()).filter((price) => !before.includes(price)),
     updates: () =>
       control
@@ -233,12 +237,14 @@ test("an organization without a Stripe subscription is a 400 that says so", asyn
 });
 
 test("after a change of its Stripe subscription an organization must subscribe again", async (t) => {
-  const { subscribe, donate, double, accountId, customerId } = await stage(t);
+  const { subscribe, donate, double, accountId, customerId, subscriptionId, shown } =
+    await stage(t);
   await subscribe();
   t.is((await donate()).status, 200);
   const { subscriptionId: other } = double.control.addSubscriber({ customerId });
   await updateAccount(t.context.db, accountId, { stripeSubscriptionId: other });
   t.is((await donate()).status, 400);
+  t.is(await shown(), `ended (stripe ${subscriptionId})`);
   t.is((await subscribe()).status, 200);
   t.is((await donate()).status, 200);
 });
@@ -286,7 +292,8 @@ test("the idempotency key is repeated while the outcome is unknown, and changes 
 });
 
 test("live donations stop when the subscription is not active or its items are gone, until it subscribes again", async (t) => {
-  const { subscribe, donate, double, accountId, subscriptionId, flat, refresh } = await stage(t);
+  const { subscribe, donate, double, accountId, subscriptionId, flat, refresh, shown } =
+    await stage(t);
   await subscribe();
   const stops = async (): Promise<void> => {
     await refresh();
@@ -296,8 +303,7 @@ test("live donations stop when the subscription is not active or its items are g
   };
   double.control.changeSubscription({ subscriptionId, status: "past_due" });
   await stops();
-  const summaries = await readDonationSummaries(t.context.db, systemClock, accountId);
-  t.is(donationRows(summaries)[0]?.[3], `ended (stripe ${subscriptionId})`);
+  t.is(await shown(), `ended (stripe ${subscriptionId})`);
   double.control.changeSubscription({ subscriptionId, status: "active" });
   await refresh();
   t.is((await donate()).status, 200);
