@@ -116,7 +116,7 @@ const TOO_MANY_REQUESTS: ErrorResponse = {
   code: "rate_limited",
   when: "The key or its account sent too many requests a second, or has too many at the same time.",
   example: "too many requests: this key may send 500 a second",
-  headers: { "Retry-After": "Seconds to wait.", ...LIMIT_HEADERS },
+  headers: { "Retry-After": "Seconds to wait." },
 };
 
 const READ_ONLY_KEY: ErrorResponse = {
@@ -145,6 +145,16 @@ const REQUEST_MALFORMED: ErrorResponse = {
   when: "The request is not well-formed HTTP, or the endpoint does not accept what it sends.",
   example: "the request is not well-formed HTTP",
 };
+
+/** Errors of requests whose key has not been found valid, so that no limit applies to them. */
+const ERRORS_BEFORE_LIMITS: ReadonlySet<ErrorResponse["code"]> = new Set([
+  "request_timeout",
+  "expectation_failed",
+  "headers_too_large",
+  "key_missing",
+  "key_invalid",
+  "store_key_invalid",
+]);
 
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method, isBatch }: Endpoint): readonly ErrorResponse[] => [
@@ -222,15 +232,20 @@ const responsesOf = (
     ...description.errors,
     ...(endpoint.access === "write" ? [READ_ONLY_KEY] : []),
   ];
+  const limitHeaders = endpoint.access === "public" ? {} : LIMIT_HEADERS;
+  const withLimits = (error: ErrorResponse): ErrorResponse =>
+    ERRORS_BEFORE_LIMITS.has(error.code)
+      ? error
+      : { ...error, headers: { ...error.headers, ...limitHeaders } };
   // An endpoint's own description of a status replaces the common one.
-  const errors = new Map([...byStatus(commonErrors(endpoint)), ...byStatus(ownErrors)]);
+  const errors = new Map([
+    ...byStatus(commonErrors(endpoint).map(withLimits)),
+    ...byStatus(ownErrors.map(withLimits)),
+  ]);
   return {
     200: {
       description: "Success.",
-      headers: headersOf({
-        ...(endpoint.access === "public" ? {} : LIMIT_HEADERS),
-        ...description.responseHeaders,
-      }),
+      headers: headersOf({ ...limitHeaders, ...description.responseHeaders }),
       content,
     },
     ...(description.responseHeaders?.["ETag"] === undefined
@@ -238,13 +253,13 @@ const responsesOf = (
       : {
           304: {
             description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-            headers: headersOf(),
+            headers: headersOf(limitHeaders),
           },
         }),
     ...Object.fromEntries(
       Object.entries(description.otherStatuses ?? {}).map(([status, when]) => [
         status,
-        { description: when, headers: headersOf(), content },
+        { description: when, headers: headersOf(limitHeaders), content },
       ]),
     ),
     ...Object.fromEntries(

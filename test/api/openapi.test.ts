@@ -22,6 +22,10 @@ const operation = z.looseObject({
     .optional(),
 });
 
+const describedHeaders = z.looseObject({
+  responses: z.record(z.string(), z.looseObject({ headers: z.record(z.string(), z.unknown()) })),
+});
+
 const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
@@ -98,6 +102,30 @@ test("every path serves exactly the methods that are described", async (t) => {
       described.toSorted(),
     );
   }
+});
+
+test("every response to a valid key is described with its RateLimit headers, and no other", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { paths } = await readDescription(url);
+  const limited = (method: string, path: string): readonly string[] =>
+    Object.entries(describedHeaders.parse(paths[path]?.[method]).responses)
+      .filter(([, { headers }]) => "RateLimit" in headers && "RateLimit-Policy" in headers)
+      .map(([status]) => status);
+
+  for (const [status, count] of [
+    [200, 1],
+    [400, 0],
+  ] as const) {
+    const response = await call("POST", "/plant/trees", { key, body: { count } });
+    t.is(response.status, status);
+    t.true(response.headers.has("RateLimit"));
+  }
+  // 403 is also the response to a read-only key, which is valid.
+  t.deepEqual(limited("post", "/plant/trees"), ["200", "400", "403", "413", "429", "500", "503"]);
+  const get = limited("get", "/plant/trees");
+  t.true(get.includes("400"));
+  t.false(get.includes("403"), "an invalid key has no limits");
 });
 
 test("operation ids are unique", async (t) => {
