@@ -8,6 +8,7 @@ import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
+import { counted } from "../output/counted.ts";
 
 export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
   program
@@ -40,7 +41,7 @@ export const addMigrateCommand = (program: Command, { io, connections }: Context
         io,
         applied.length === 0
           ? "The schema is up to date."
-          : `Applied ${applied.length} migrations.`,
+          : `Applied ${counted(applied.length, "migration")}.`,
       );
     });
 };

@@ -231,7 +231,7 @@ test("lines that cannot be imported fail the verification, which does not say th
   const run = await impact("verify-import", file, "--org", id);
 
   t.is(run.exitCode, 1);
-  t.regex(run.stderr, /^1 lines cannot be imported and are not compared\.$/mu);
+  t.regex(run.stderr, /^1 line cannot be imported and is not compared\.$/mu);
   t.regex(run.stderr, /^impact: The sums of the records agree, but /mu);
   t.notRegex(run.stderr, /differ in/u);
 });

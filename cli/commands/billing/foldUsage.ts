@@ -9,6 +9,7 @@ import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { counted } from "../../output/counted.ts";
 
 export type FoldOptions = OperatorOptions & {
   readonly before: Date;
@@ -72,13 +73,13 @@ export const foldUsage = async (
       ]),
     );
   }
-  const folded = `${count(sumOf(streams, "facts"))} usage facts and ${count(sumOf(streams, "events"))} meter events`;
-  const kept = `${count(sumOf(streams, "kept"))} other meter events`;
+  const folded = `${counted(sumOf(streams, "facts"), "usage fact")} and ${counted(sumOf(streams, "events"), "meter event")}`;
+  const kept = counted(sumOf(streams, "kept"), "other meter event");
   say(
     io,
     dryRun
       ? `${folded} would be folded, and ${kept} would stay. Nothing was changed.`
-      : `Folded ${folded}; ${kept} stay. Statements and reconciliations have the same sums as before.`,
+      : `Folded ${folded}; ${kept} ${sumOf(streams, "kept") === 1 ? "stays" : "stay"}. Statements and reconciliations have the same sums as before.`,
   );
   if (streams.some(({ until }) => until < before)) {
     say(

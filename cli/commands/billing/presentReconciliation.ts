@@ -8,6 +8,7 @@ import { formatTime } from "../../output/formatTable.ts";
 import { printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
+import { counted } from "../../output/counted.ts";
 
 /** A compared stream. Its differences have ids if they are stored. */
 export type ComparedStream = ReportedStream & {
@@ -183,7 +184,7 @@ export const printReconciliation = (io: Io, streams: readonly ComparedStream[]):
     if (differing.length > shown.length) {
       say(
         io,
-        `${differing.length - shown.length} more minutes differ. To see all of them, use --json.`,
+        `${counted(differing.length - shown.length, "more minute differs", "more minutes differ")}. To see all of them, use --json.`,
       );
     }
     printNextCommands(io, shown);

@@ -2,6 +2,7 @@ import type { UnnamedRejections } from "../../../db/billing/processorEvents/usag
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
+import { counted } from "../../output/counted.ts";
 
 export const presentUnnamedRejections = ({
   code,
@@ -20,7 +21,7 @@ export const sayUnnamedRejections = (io: Io, rejections: readonly UnnamedRejecti
   for (const { code, unnamed, windowStart, windowEnd } of rejections) {
     say(
       io,
-      `Stripe rejected ${unnamed} events that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. Find them with: impact usage reconcile`,
+      `Stripe rejected ${counted(unnamed, "event")} that it did not name (${code}), received from ${formatTime(windowStart)} to ${formatTime(windowEnd)}. Find what is missing with: impact usage reconcile`,
     );
   }
 };

@@ -10,6 +10,7 @@ import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { counted } from "../../output/counted.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -52,7 +53,7 @@ const importFile = async (
           }
         },
         onProgress: (lines) =>
-          bar.update(bytesRead / file.sizeBytes, `${name}: ${lines.toLocaleString("en-US")} lines`),
+          bar.update(bytesRead / file.sizeBytes, `${name}: ${counted(lines, "line")}`),
       },
     );
     return { file: name, ...result };

@@ -7,6 +7,7 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
+import { counted } from "../../output/counted.ts";
 
 /** Further bad lines are only counted. */
 const BAD_LINES_SHOWN = 20;
@@ -38,7 +39,7 @@ export const importLinks = async (
   } else {
     say(
       io,
-      `Updated ${counts.updated} charities; ${counts.unknown} are not in the catalogue, ${counts.bad} lines are malformed.`,
+      `Updated ${counted(counts.updated, "charity", "charities")}; ${counts.unknown} not in the catalogue, ${counted(counts.bad, "malformed line")}.`,
     );
   }
   if (counts.bad > 0) {

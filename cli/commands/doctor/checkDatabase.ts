@@ -8,6 +8,7 @@ import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
+import { counted } from "../../output/counted.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;
@@ -93,9 +94,7 @@ const checkFailed = ({ connections }: Context): Promise<Finding> =>
     const failed = await countFailedMeterEvents(await connections.database());
     return failed === 0
       ? ok("none")
-      : wrong(
-          `${failed} meter event${failed === 1 ? "" : "s"}; see \`impact usage list --state failed\``,
-        );
+      : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
   });
 
 /** A nightly reconciliation that failed once, and some hours to repair it. */
@@ -112,8 +111,8 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
     const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
     const problems = [
       ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
-      ...(driftUnits > 0 ? [`the processor differs by ${driftUnits} units`] : []),
-      ...(unreadable > 0 ? [`${unreadable} streams could not be read`] : []),
+      ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
+      ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
     ];
     return problems.length === 0
       ? ok(detail)

@@ -3,6 +3,7 @@ import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning } from "./check.ts";
 import type { Finding } from "./check.ts";
+import { counted } from "../../output/counted.ts";
 
 /** Long enough to give a client another key. */
 const NOTICE_DAYS = 14;
@@ -27,7 +28,7 @@ export const checkKeys = (context: Context): Promise<Finding> =>
       );
     const others = keys.length - named.length;
     return warning(
-      `${keys.length === 1 ? "1 valid key expires" : `${keys.length} valid keys expire`} within ${NOTICE_DAYS} days: ` +
+      `${counted(keys.length, "valid key expires", "valid keys expire")} within ${NOTICE_DAYS} days: ` +
         [...named, ...(others > 0 ? [`${others} more`] : [])].join("; ") +
         ". Issue others with `impact key issue`",
     );

@@ -6,6 +6,7 @@ import {
 import type { Context } from "../../context.ts";
 import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
+import { counted } from "../../output/counted.ts";
 
 /** Each subscription takes a handful of calls. */
 const MAXIMUM_SUBSCRIPTIONS = 20;
@@ -19,7 +20,7 @@ const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-s
 
 /** Describes organizations without a customer, such as "2 organizations have no Stripe customer, such as A". */
 const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
-  `${organizations.length} organization${organizations.length === 1 ? "" : "s"}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
+  `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
 
 const checkCustomers = ({ connections }: Context): Promise<Finding> =>
   check("Stripe customers", async () => {
@@ -96,7 +97,7 @@ const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
   return waiting === 0
     ? skipped("STRIPE_SECRET_KEY is not set here; live usage goes to the built-in ledger")
     : wrong(
-        `STRIPE_SECRET_KEY is not set here, and ${waiting} organization${waiting === 1 ? " has" : "s have"} a Stripe customer. Set it, or their live usage is not sent`,
+        `STRIPE_SECRET_KEY is not set here, and ${counted(waiting, "organization has", "organizations have")} a Stripe customer. Set it, or their live usage is not sent`,
       );
 };
 

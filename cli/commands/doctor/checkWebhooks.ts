@@ -8,6 +8,7 @@ import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
+import { counted } from "../../output/counted.ts";
 
 const HOUR_MS = 60 * 60 * 1000;
 
@@ -49,7 +50,7 @@ const describeBacklog = (backlogs: readonly EndpointBacklog[]): Result => {
   const { id, url, pending, recent, recentPending } = largest;
   const others = growing.length === 1 ? "" : ` Those of ${growing.length - 1} more grow.`;
   return warning(
-    `that of ${url} grows: ${pending} deliveries are pending, and ${recentPending} of the last hour's ${recent}; ` +
+    `that of ${url} grows: ${counted(pending, "delivery is", "deliveries are")} pending, and ${recentPending} of the last hour's ${recent}; ` +
       `see \`impact webhook deliveries ${id} --state pending\`.${others}`,
   );
 };
@@ -61,7 +62,7 @@ const describeOldest = (
 ): Result => {
   if (unattendedSeconds > TOLERATED_UNATTENDED_SECONDS) {
     return wrong(
-      `a delivery has been due for ${Math.floor(unattendedSeconds / 60)} minutes, and no worker makes it; ` +
+      `a delivery has been due for ${counted(Math.floor(unattendedSeconds / 60), "minute")}, and no worker makes it; ` +
         "see the log of the worker, and `impact workflow list`",
     );
   }

@@ -22,6 +22,7 @@ import { runImportSlug } from "./importSlug.ts";
 import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
 import { openHistory } from "./openHistory.ts";
+import { counted } from "../../output/counted.ts";
 
 const HISTORY_HELP = `
 FILE holds one JSON object per line, or CSV with a header; plain or gzip; - reads
@@ -74,10 +75,7 @@ const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean
       .filter((row) => row.new + row.known + row.refunded + row.conflict > 0)
       .map((row) => [row.kind, row.new, row.known, row.refunded, row.conflict]),
   );
-  say(
-    io,
-    `${summary.lines.toLocaleString("en-US")} lines read, ${summary.bad.toLocaleString("en-US")} bad.`,
-  );
+  say(io, `${counted(summary.lines, "line")} read, ${summary.bad.toLocaleString("en-US")} bad.`);
 };
 
 const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
@@ -135,7 +133,7 @@ const runImport = async (
         const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
         bar.update(
           history.shareRead(),
-          `${lines.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
+          `${counted(lines, "line")}, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
         );
       },
     },
@@ -160,7 +158,7 @@ const runImport = async (
   if (conflicts + summary.bad > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${conflicts + summary.bad} of ${summary.lines} lines ${isDryRun ? "cannot be" : "were not"} imported: ${conflicts} conflicts, ${summary.bad} bad.`,
+      `${isDryRun ? "Cannot be imported" : "Not imported"}: ${conflicts + summary.bad} of ${counted(summary.lines, "line")} (${counted(conflicts, "conflict")}, ${summary.bad} bad).`,
     );
   }
 };

@@ -14,6 +14,7 @@ import { openAccount } from "../accounts/accountOptions.ts";
 import { withHistory } from "./historyOptions.ts";
 import type { HistoryOptions } from "./historyOptions.ts";
 import { openHistory } from "./openHistory.ts";
+import { counted } from "../../output/counted.ts";
 
 const VERIFY_HELP = `
 Give the files of \`impact import history\`. Compared are records, quantities (units, or
@@ -59,10 +60,10 @@ const printVerification = (io: Io, verification: Verification): void => {
     printTable(
       io,
       ["total of the API", "period", "total", "records"],
-      verification.counters.map(({ counter, period, counted, recorded }) => [
+      verification.counters.map(({ counter, period, counted: stored, recorded }) => [
         counter,
         period,
-        counted,
+        stored,
         recorded,
       ]),
     );
@@ -103,11 +104,7 @@ const verify = async (
     { db, clock, pace },
     { accountId: account.id, mode },
     history.lines(account, mode),
-    (lines) =>
-      bar.update(
-        history.shareRead(),
-        `${lines.toLocaleString("en-US")} lines${yieldingNote(pace)}`,
-      ),
+    (lines) => bar.update(history.shareRead(), `${counted(lines, "line")}${yieldingNote(pace)}`),
   ).finally(bar.clear);
   if (json) {
     printJson(io, present(verification));
@@ -117,10 +114,16 @@ const verify = async (
   const { bad, repeated, evidence, ledger, differences, counters, hasMoreDifferences } =
     verification;
   if (repeated > 0) {
-    say(io, `${repeated} lines repeat an id or a key of an earlier line and are counted once.`);
+    say(
+      io,
+      `${counted(repeated, "line repeats", "lines repeat")} an id or a key of an earlier line and ${repeated === 1 ? "is" : "are"} counted once.`,
+    );
   }
   if (bad > 0) {
-    say(io, `${bad} lines cannot be imported and are not compared.`);
+    say(
+      io,
+      `${counted(bad, "line")} cannot be imported and ${bad === 1 ? "is" : "are"} not compared.`,
+    );
   }
   const isLedgerDifferent = !isLedgerEqual(verification);
   if (isLedgerDifferent) {
@@ -144,7 +147,7 @@ const verify = async (
       "The sums of the records agree, but the database does not have everything in the files, as the lines above say.",
     );
   }
-  say(io, `${verification.lines.toLocaleString("en-US")} lines: the database has all of them.`);
+  say(io, `${counted(verification.lines, "line")}: the database has all of them.`);
 };
 
 export const addVerifyImportCommand = (program: Command, context: Context): void => {

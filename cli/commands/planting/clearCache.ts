@@ -7,6 +7,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
+import { counted } from "../../output/counted.ts";
 
 export type ClearOptions = OperatorOptions & {
   readonly tree?: string;
@@ -43,6 +44,6 @@ export const clearCache = async (
   if (options.json) {
     printJson(io, { dropped });
   } else {
-    printText(io, `Deleted ${dropped} cached ${dropped === 1 ? "response" : "responses"}`);
+    printText(io, `Deleted ${counted(dropped, "cached response")}`);
   }
 };

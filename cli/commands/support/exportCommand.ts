@@ -46,6 +46,7 @@ import type { OperatorOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
+import { counted } from "../../output/counted.ts";
 
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
@@ -251,9 +252,6 @@ const writeToFile = async (io: Io, path: string, chunks: AsyncIterable<Buffer>):
   });
 };
 
-const countOf = (rows: number): string =>
-  `${rows.toLocaleString("en-US")} ${rows === 1 ? "row" : "rows"}`;
-
 const exportList = async (
   { io, connections, clock }: Context,
   list: List,
@@ -286,7 +284,7 @@ const exportList = async (
   const chunks = inChunks(
     formatPages(await readRows(), format, (rows) => {
       exported = rows;
-      progress.update(null, `${countOf(rows)}${yieldingNote(pace)}`);
+      progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
     }),
   );
   try {
@@ -294,7 +292,7 @@ const exportList = async (
   } finally {
     progress.clear();
   }
-  say(io, `Exported ${countOf(exported)}${output === undefined ? "" : ` to ${output}`}.`);
+  say(io, `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`);
 };
 
 export const addExportCommand = (program: Command, context: Context): void => {

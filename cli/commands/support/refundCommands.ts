@@ -25,6 +25,7 @@ import { say } from "../../io.ts";
 import { actorOf, operatorOption } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { counted } from "../../output/counted.ts";
 
 const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
@@ -71,7 +72,7 @@ const refundOne = async (
       dry_run: isDryRun,
     });
   }
-  const units = `${refundedCount} ${registration.kind}${refundedCount === 1 ? "" : "s"} of ${registration.accountName}`;
+  const units = `${counted(refundedCount, registration.kind)} of ${registration.accountName}`;
   say(
     context.io,
     isDryRun
@@ -174,12 +175,12 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
       failures.map(({ id, reason }) => [id, reason]),
     );
   }
-  const summary = `${done.units} unit(s) of ${done.registrations} registration(s)`;
+  const summary = `${counted(done.units, "unit")} of ${counted(done.registrations, "registration")}`;
   say(io, isDryRun ? `Without --dry-run, the command refunds ${summary}.` : `Refunded ${summary}.`);
   if (failures.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${failures.length} registrations ${isDryRun ? "cannot" : "could not"} be refunded.`,
+      `${counted(failures.length, "registration")} ${isDryRun ? "cannot" : "could not"} be refunded.`,
     );
   }
 };

@@ -4,6 +4,7 @@ import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
+import { counted } from "../../../output/counted.ts";
 
 export type ReopenOptions = {
   readonly reason: string;
@@ -46,7 +47,7 @@ export const reopenEvent = async (
   say(
     io,
     isDryRun
-      ? `The processor has lost event ${meterEventId}. Without --dry-run, its ${quantity} units are sent again.`
-      : `Reopened event ${meterEventId}. The worker will send its ${quantity} units again.`,
+      ? `The processor has lost event ${meterEventId}. Without --dry-run, its ${counted(quantity, "unit is", "units are")} sent again.`
+      : `Reopened event ${meterEventId}. The worker will send its ${counted(quantity, "unit")} again.`,
   );
 };
