@@ -19,7 +19,7 @@ import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import type { Refunded } from "../../services/registrations/refundRegistration.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { retryUsage } from "../../services/billing/retryUsage.ts";
+import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
 import { sealMeterEvent } from "../../services/billing/sending/sealMeterEvents.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";

@@ -6,7 +6,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { EventType } from "../../domain/events/events.ts";
 import { simulateAllocated } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { waiveUsage } from "../../services/billing/waiveUsage.ts";
+import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { recordEvent } from "../../services/events/recordEvent.ts";
 import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";

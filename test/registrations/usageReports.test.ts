@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
-import { waiveUsage } from "../../services/billing/waiveUsage.ts";
+import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

@@ -6,7 +6,7 @@ import { createWebhookReader } from "../../../providers/billing/stripe/createWeb
 import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
 import type { FailedProcessorEvent } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
-import { waiveUsage } from "../../../services/billing/waiveUsage.ts";
+import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";

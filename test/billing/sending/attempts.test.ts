@@ -10,9 +10,9 @@ import {
 } from "../../../db/billing/sending/attempts.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { retryUsage } from "../../../services/billing/retryUsage.ts";
+import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
 import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
-import { waiveUsage } from "../../../services/billing/waiveUsage.ts";
+import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
 import { checkRefund } from "../../../services/registrations/checkRefund.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";

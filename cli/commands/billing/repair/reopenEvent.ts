@@ -1,5 +1,5 @@
 import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEventReports.ts";
-import { reopenUsage } from "../../../../services/billing/reopenUsage.ts";
+import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";

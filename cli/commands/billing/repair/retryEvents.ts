@@ -7,7 +7,7 @@ import { findRegistration } from "../../../../db/registrations/registrations.ts"
 import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
 import { DomainError } from "../../../../domain/errors.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
-import { retryUsage } from "../../../../services/billing/retryUsage.ts";
+import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
 import { parseId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";

@@ -1,4 +1,4 @@
-import { settleUsage } from "../../../../services/billing/settleUsage.ts";
+import { settleUsage } from "../../../../services/billing/repair/settleUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";

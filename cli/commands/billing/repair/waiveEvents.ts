@@ -1,4 +1,4 @@
-import { waiveUsage } from "../../../../services/billing/waiveUsage.ts";
+import { waiveUsage } from "../../../../services/billing/repair/waiveUsage.ts";
 import type { Context } from "../../../context.ts";
 import { actorOf } from "../../../operator.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";

@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
-import { recordHandSettlement } from "../../db/billing/meterEvents.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import { decideHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+import { recordHandSettlement } from "../../../db/billing/meterEvents.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { decideHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 
 /**

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { findMeterEvent } from "../../db/billing/meterEvents.ts";
-import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { lockStream } from "../../db/billing/streams.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
+import { DomainError } from "../../../domain/errors.ts";
 
 /** @throws DomainError record_not_found */
 export const getMeterEvent = async (

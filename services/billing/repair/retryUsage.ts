@@ -1,25 +1,25 @@
 import type { DatabasePool } from "slonik";
-import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
-import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
-import { lockStream } from "../../db/billing/streams.ts";
+import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { findMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import {
   redispatchRefunds,
   releaseFacts,
   releaseHeldRefunds,
-} from "../../db/billing/usageFacts.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
-import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
-import { minuteOf } from "../../domain/billing/usage.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+} from "../../../db/billing/usageFacts.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
+import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
-import { recordUsageEvent } from "./recordUsageEvent.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;

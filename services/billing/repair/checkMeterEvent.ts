@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
-import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import { checkDelivery } from "./sending/checkDelivery.ts";
-import type { DeliveryCheck } from "./sending/checkDelivery.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { checkDelivery } from "../sending/checkDelivery.ts";
+import type { DeliveryCheck } from "../sending/checkDelivery.ts";
 
 const TIMEOUT_MS = 20_000;
 

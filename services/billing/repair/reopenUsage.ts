@@ -1,16 +1,16 @@
 import type { DatabasePool } from "slonik";
-import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
-import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
-import { lockStream } from "../../db/billing/streams.ts";
-import { hasFacts, releaseFacts } from "../../db/billing/usageFacts.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import { decideReopenAfterCheck, requireDelivered } from "../../domain/billing/decideReopen.ts";
-import { minuteOf } from "../../domain/billing/usage.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
+import { findMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
+import { hasFacts, releaseFacts } from "../../../db/billing/usageFacts.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
 
