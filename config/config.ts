@@ -149,6 +149,8 @@ const settings = z.object({
     .optional(),
   STRIPE_API_BASE: apiBase.default("https://api.stripe.com"),
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
+  // Stripe's limit of meter events in live mode.
+  STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
   // Stripe repeats a webhook for three days; a repeated event must still be known.
   PROCESSOR_EVENT_RETENTION_DAYS: wholeNumber(90, 7),
   // A reconciliation covers 35 days.

@@ -158,6 +158,7 @@ CREATE TABLE cached_response (
 CREATE TABLE call_rate (
   is_only boolean NOT NULL DEFAULT true,
   calls_per_second double precision NOT NULL DEFAULT 1000,
+  maximum_calls_per_second double precision NOT NULL DEFAULT 1000,
   changed_at timestamp with time zone NOT NULL DEFAULT now(),
   reserved_until timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT call_rate_pkey PRIMARY KEY (is_only),

@@ -6,6 +6,7 @@ import { createShardActivities } from "../activities/createShardActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
+import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../domain/clock.ts";
@@ -134,6 +135,7 @@ const startWorker = async (
     interactiveQueue,
     createDonationActivities({ charities, tracing }),
   );
+  await recordMaximumCallRate(db, config.STRIPE_CALLS_PER_SECOND);
   const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
   void processor.ready.then(() =>
     readNewSubscriptions({ db, clock, billing, logger }, shutdown.signal),

@@ -70,6 +70,8 @@ CREATE TABLE call_rate (
   is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT call_rate_only CHECK (is_only),
   -- Falls when Stripe rejects calls because there are too many, and then rises again.
   calls_per_second double precision NOT NULL DEFAULT 1000,
+  -- The setting STRIPE_CALLS_PER_SECOND of the worker that started last.
+  maximum_calls_per_second double precision NOT NULL DEFAULT 1000,
   -- When the rate last changed.
   changed_at timestamptz NOT NULL DEFAULT now(),
   -- Earlier calls are reserved up to this time.

@@ -3,9 +3,6 @@
  * database, so that no two of them use the same share of the rate.
  */
 
-/** Stripe's limit of meter events in live mode. A sandbox has less, which its rejections show. */
-export const MAXIMUM_CALLS_PER_SECOND = 1000;
-
 const MINIMUM_CALLS_PER_SECOND = 1;
 
 /** The share of the rate that is left after Stripe has rejected calls because there were too many. */
@@ -26,6 +23,8 @@ const LONGEST_RESERVATION_SECONDS = RESERVED_AHEAD_SECONDS + 1 / MINIMUM_CALLS_P
 export type CallRate = {
   /** The rate when it last changed. */
   readonly callsPerSecond: number;
+  /** What the rate may rise to. */
+  readonly maximumCallsPerSecond: number;
   readonly secondsSinceChange: number;
   /** How long it takes until the reserved calls have started; below 0 if they already have. */
   readonly reservedSeconds: number;
@@ -39,9 +38,13 @@ export type Reservation = {
 };
 
 /** Returns how many calls may be started in a second at present. */
-export const currentCallsPerSecond = ({ callsPerSecond, secondsSinceChange }: CallRate): number =>
+export const currentCallsPerSecond = ({
+  callsPerSecond,
+  maximumCallsPerSecond,
+  secondsSinceChange,
+}: CallRate): number =>
   Math.min(
-    MAXIMUM_CALLS_PER_SECOND,
+    maximumCallsPerSecond,
     callsPerSecond * RISE_PER_SECOND ** Math.max(0, secondsSinceChange),
   );
 

@@ -5,12 +5,14 @@ import { nothing, sql } from "../../sql.ts";
 
 const callRateRow = z.strictObject({
   callsPerSecond: z.number(),
+  maximumCallsPerSecond: z.number(),
   secondsSinceChange: z.number(),
   reservedSeconds: z.number(),
 });
 
 const columns = sql.fragment`
   calls_per_second AS "callsPerSecond",
+  maximum_calls_per_second AS "maximumCallsPerSecond",
   extract(epoch FROM clock_timestamp() - changed_at)::double precision AS "secondsSinceChange",
   extract(epoch FROM reserved_until - clock_timestamp())::double precision AS "reservedSeconds"
 `;
@@ -47,5 +49,17 @@ export const recordCallRate = async (
   await transaction.query(sql.typeAlias("void")`
     UPDATE call_rate
     SET calls_per_second = ${callsPerSecond}, changed_at = clock_timestamp()
+  `);
+};
+
+/** Records the rate that all workers' calls may rise to, unless it is recorded already. */
+export const recordMaximumCallRate = async (
+  db: CommonQueryMethods,
+  maximumCallsPerSecond: number,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE call_rate
+    SET maximum_calls_per_second = ${maximumCallsPerSecond}
+    WHERE maximum_calls_per_second <> ${maximumCallsPerSecond}
   `);
 };

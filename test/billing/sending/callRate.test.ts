@@ -2,11 +2,15 @@ import test from "ava";
 import {
   currentCallsPerSecond,
   lowerCallRate,
-  MAXIMUM_CALLS_PER_SECOND,
   reserveCalls,
 } from "../../../domain/billing/callRate.ts";
 
-const FULL = { callsPerSecond: 1000, secondsSinceChange: 60, reservedSeconds: -60 };
+const FULL = {
+  callsPerSecond: 1000,
+  maximumCallsPerSecond: 1000,
+  secondsSinceChange: 60,
+  reservedSeconds: -60,
+};
 
 test("calls are reserved half a second ahead at most, after those that others have reserved", (t) => {
   t.deepEqual(reserveCalls(FULL, 2000), {
@@ -55,6 +59,11 @@ test("a rejected call lowers the rate once a second, and never below one call", 
 test("a lowered rate rises by a tenth a second up to the maximum, whatever the clock does", (t) => {
   const lowered = { ...FULL, callsPerSecond: 500 };
   t.is(Math.round(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1 })), 550);
-  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1e9 }), MAXIMUM_CALLS_PER_SECOND);
+  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1e9 }), 1000);
   t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: -3600 }), 500);
+});
+
+test("another maximum counts at once", (t) => {
+  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 25 }), 25);
+  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 5000 }), 5000);
 });

@@ -1,4 +1,4 @@
-import { readCallRate } from "../../../db/billing/sending/callRate.ts";
+import { readCallRate, recordMaximumCallRate } from "../../../db/billing/sending/callRate.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
@@ -232,6 +232,15 @@ test.serial(
     await deps.db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
   },
 );
+
+test.serial("no more calls are reserved than the setting allows", async (t) => {
+  const { db } = t.context;
+  await recordMaximumCallRate(db, 4);
+
+  t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 100))).calls, 2);
+
+  await recordMaximumCallRate(db, 1000);
+});
 
 test.serial(
   "calls are reserved, and their rate rises, after PostgreSQL's clock was set back by an hour",
