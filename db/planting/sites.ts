@@ -1,50 +1,55 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
+import { plantingFact, sitesOf } from "../../domain/planting/fact.ts";
 import type { ReportedSite } from "../../domain/planting/fact.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
-const findUnchangedSite = (
+const findCurrentSite = (
   transaction: DatabaseTransactionConnection,
   partner: string,
   site: ReportedSite,
+  factId: number,
 ): Promise<number | null> =>
   transaction.maybeOneFirst(sql.type(idRow)`
     SELECT id
     FROM planting_site
     WHERE partner = ${partner}
       AND reference = ${site.reference}
-      AND name = ${site.name}
-      AND subsite_name = ${site.subsite_name}
-      AND organization_name = ${site.organization_name}
-      AND region = ${site.region}
-      AND country = ${site.country}
-      AND forest_type = ${site.forest_type}
-      AND latitude = ${site.latitude}
-      AND longitude = ${site.longitude}
-      AND main_image = ${site.main_image}
+      AND (
+        fact_id > ${factId}
+        OR (
+          fact_id IS NOT NULL
+          AND name = ${site.name}
+          AND subsite_name = ${site.subsite_name}
+          AND organization_name = ${site.organization_name}
+          AND region = ${site.region}
+          AND country = ${site.country}
+          AND forest_type = ${site.forest_type}
+          AND latitude = ${site.latitude}
+          AND longitude = ${site.longitude}
+          AND main_image = ${site.main_image}
+        )
+      )
   `);
 
-/**
- * Stores the latest details of a partner's site and returns its id. A site that has not changed is not locked: most orders
- * share few sites, which their reports name in any order.
- */
-export const upsertSite = async (
+const writeSite = (
   transaction: DatabaseTransactionConnection,
   partner: string,
   site: ReportedSite,
-): Promise<number> =>
-  (await findUnchangedSite(transaction, partner, site)) ??
-  transaction.oneFirst(sql.type(idRow)`
-    INSERT INTO planting_site
+  factId: number,
+): Promise<number | null> =>
+  transaction.maybeOneFirst(sql.type(idRow)`
+    INSERT INTO planting_site AS known
       (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude,
-       main_image)
+       main_image, fact_id)
     VALUES (
       ${partner}, ${site.reference}, ${site.name}, ${site.subsite_name}, ${site.organization_name}, ${site.region},
-      ${site.country}, ${site.forest_type}, ${site.latitude}, ${site.longitude}, ${site.main_image}
+      ${site.country}, ${site.forest_type}, ${site.latitude}, ${site.longitude}, ${site.main_image}, ${factId}
     )
     ON CONFLICT (partner, reference) DO UPDATE SET
       name = excluded.name,
@@ -55,9 +60,81 @@ export const upsertSite = async (
       forest_type = excluded.forest_type,
       latitude = excluded.latitude,
       longitude = excluded.longitude,
-      main_image = excluded.main_image
+      main_image = excluded.main_image,
+      fact_id = excluded.fact_id
+    -- A concurrent report may have written a later fact.
+    WHERE known.fact_id IS NULL OR known.fact_id <= excluded.fact_id
     RETURNING id
   `);
+
+/**
+ * Stores the details of a partner's site, unless a later fact has set others, and returns its id. A site that does not
+ * change is not locked: most orders share few sites, which their reports name in any order.
+ * @param factId the accepted fact that names the site
+ */
+export const upsertSite = async (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  site: ReportedSite,
+  factId: number,
+): Promise<number> =>
+  (await findCurrentSite(transaction, partner, site, factId)) ??
+  (await writeSite(transaction, partner, site, factId)) ??
+  transaction.oneFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_site
+    WHERE partner = ${partner} AND reference = ${site.reference}
+  `);
+
+const factContentRow = z.strictObject({ id: safeInteger, content: plantingFact });
+
+/** Returns the accepted fact of a partner that has named a site last. Reads facts until it finds one. */
+const findLatestFactOfSite = (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  reference: string,
+): Promise<z.output<typeof factContentRow> | null> => {
+  const named = { planting_site: { reference } };
+  return transaction.maybeOne(sql.type(factContentRow)`
+    SELECT planting_fact.id, planting_fact.content
+    FROM planting_fact
+    JOIN planting_order ON planting_order.id = planting_fact.order_id
+    WHERE planting_order.partner = ${partner}
+      AND planting_fact.state = 'accepted'
+      AND (
+        planting_fact.content @> ${sql.jsonb(named)}
+        OR planting_fact.content @> ${sql.jsonb({ allocations: [named] })}
+      )
+    ORDER BY planting_fact.id DESC
+    LIMIT 1
+  `);
+};
+
+/**
+ * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
+ * is. A site that no fact in effect names keeps its details until the next one.
+ */
+export const restoreSites = async (
+  transaction: DatabaseTransactionConnection,
+  { id, partner }: Pick<PlantingOrder, "id" | "partner">,
+): Promise<void> => {
+  const references = await transaction.anyFirst(sql.type(z.strictObject({ reference: z.string() }))`
+    UPDATE planting_site
+    SET fact_id = NULL
+    FROM planting_fact
+    WHERE planting_fact.id = planting_site.fact_id
+      AND planting_fact.order_id = ${id}
+      AND planting_fact.state <> 'accepted'
+    RETURNING planting_site.reference
+  `);
+  for (const reference of references) {
+    const fact = await findLatestFactOfSite(transaction, partner, reference);
+    const site = fact && sitesOf(fact.content).findLast((named) => named.reference === reference);
+    if (fact && site) {
+      await upsertSite(transaction, partner, site, fact.id);
+    }
+  }
+};
 
 /** What a partner's reference identifies, beside sites. */
 export type ReferenceKind = "allocation" | "field_update" | "planting_session";

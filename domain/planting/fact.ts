@@ -141,6 +141,19 @@ export type PlantingFactOf<Stage extends PlantingFact["stage"]> = Extract<
 >;
 export type ReportedSite = z.output<typeof site>;
 
+/** Returns the sites that a fact names, in the order in which they are stored. */
+export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {
+  switch (fact.stage) {
+    case "allocated":
+      return fact.allocations.map(({ planting_site: named }) => named);
+    case "planted_and_verified":
+      return [fact.planting_site];
+    case "funds_distributed":
+    case "planted":
+      return [];
+  }
+};
+
 /** The content of a callback or of an operator's file: facts of one order. */
 export const plantingReport = z.strictObject({
   /** The order's public id. */

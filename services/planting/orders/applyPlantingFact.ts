@@ -1,4 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
   insertMedia,
   getOrCreateReferenceId as getOrCreateOwnReferenceId,
@@ -15,7 +16,7 @@ import {
 import type { AllocatedEvidence, StageEvidence } from "../../../domain/planting/evidence.ts";
 import { findImportedReferenceId } from "../../../domain/planting/importedReference.ts";
 import type { PlantingOrder, SiteShare } from "../../../domain/planting/order.ts";
-import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
+import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 
 type Applied = {
   readonly order: PlantingOrder;
@@ -35,10 +36,11 @@ const getOrCreateReferenceId = async (
 const shareOf = async (
   transaction: DatabaseTransactionConnection,
   { partner }: PlantingOrder,
+  factId: number,
   site: ReportedSite,
   weight: number,
 ): Promise<SiteShare> => ({
-  siteId: await upsertSite(transaction, partner, site),
+  siteId: await upsertSite(transaction, partner, site, factId),
   region: site.region,
   forestType: site.forest_type,
   weight,
@@ -57,13 +59,14 @@ const mergeShares = (shares: readonly SiteShare[]): readonly SiteShare[] => {
 const applyAllocated = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
+  factId: number,
   fact: PlantingFactOf<"allocated">,
 ): Promise<Applied> => {
   const shares: SiteShare[] = [];
   const allocations: AllocatedEvidence["allocations"][number][] = [];
   for (const allocation of fact.allocations) {
     const { reference, trees, planting_site: site } = allocation;
-    const share = await shareOf(transaction, order, site, trees);
+    const share = await shareOf(transaction, order, factId, site, trees);
     shares.push(share);
     allocations.push(
       allocationEvidence(allocation, {
@@ -129,10 +132,11 @@ const applyPlanted = async (
 const applyVerified = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
+  factId: number,
   fact: PlantingFactOf<"planted_and_verified">,
 ): Promise<Applied> => {
   const at = new Date(fact.occurred_at);
-  const share = await shareOf(transaction, order, fact.planting_site, 1);
+  const share = await shareOf(transaction, order, factId, fact.planting_site, 1);
   const siteShares = order.siteShares.length > 0 ? order.siteShares : [share];
   await storeMedia(
     transaction,
@@ -170,7 +174,7 @@ const applyVerified = async (
 export const applyPlantingFact = (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-  fact: PlantingFact,
+  { id, content: fact }: Pick<StoredFact, "id" | "content">,
 ): Promise<Applied> => {
   switch (fact.stage) {
     case "funds_distributed":
@@ -179,10 +183,10 @@ export const applyPlantingFact = (
         evidence: null,
       });
     case "allocated":
-      return applyAllocated(transaction, order, fact);
+      return applyAllocated(transaction, order, id, fact);
     case "planted":
       return applyPlanted(transaction, order, fact);
     case "planted_and_verified":
-      return applyVerified(transaction, order, fact);
+      return applyVerified(transaction, order, id, fact);
   }
 };

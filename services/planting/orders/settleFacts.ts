@@ -80,7 +80,7 @@ export const settleFacts = async (
       await contradictFact(transaction, order.id, fact, decision.reason);
       continue;
     }
-    const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact.content);
+    const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact);
     await acceptFact(transaction, order.id, fact, evidence);
     order = {
       ...changed,

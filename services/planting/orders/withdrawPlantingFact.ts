@@ -13,7 +13,7 @@ import {
   withdrawFact,
 } from "../../../db/planting/facts.ts";
 import { lockPlantingOrder, reopenPlantingOrder } from "../../../db/planting/orders.ts";
-import { deleteMedia } from "../../../db/planting/sites.ts";
+import { deleteMedia, restoreSites } from "../../../db/planting/sites.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -212,10 +212,9 @@ export const withdrawPlantingFact = (
         recorded.push(result.recorded);
         order = result.order;
       }
-      return {
-        order: await reconsiderContradictions(transaction, order),
-        replacement: recorded,
-      };
+      order = await reconsiderContradictions(transaction, order);
+      await restoreSites(transaction, order);
+      return { order, replacement: recorded };
     },
   });
 

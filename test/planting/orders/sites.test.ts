@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { listFacts } from "../../../db/planting/facts.ts";
 import { sql } from "../../../db/sql.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
@@ -9,6 +10,10 @@ import {
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import {
+  reinstatePlantingFact,
+  withdrawPlantingFact,
+} from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
@@ -75,4 +80,96 @@ test.serial("photos of a verification belong to the site that was verified", asy
     WHERE planting_media.order_id = ${order.id}
   `);
   t.deepEqual(media, [{ url: "https://photos.example/south.jpg", site: "south" }]);
+});
+
+/** Corrects facts of orders that name one site, and reads under which name the site is shown. */
+const nameSite = async (t: ExecutionContext<DatabaseContext>, reference: string) => {
+  const { setup, orders, report } = await placeOrders(t, 3);
+  const deps = {
+    ...setup.deps,
+    actor: { kind: "operator", name: "ann", reason: null } as const,
+    wakeOrder: () => Promise.resolve(),
+  };
+  const factOf = async ({ id }: PlantingOrder, stage: PlantingFact["stage"]): Promise<number> =>
+    (await listFacts(t.context.db, id)).find((fact) => fact.stage === stage)?.id ?? 0;
+  return {
+    orders,
+    report: {
+      allocated: (order: PlantingOrder, name: string) => {
+        const [allocation] = simulateAllocated(order, AT).allocations;
+        if (!allocation) {
+          throw new Error("There is an allocation.");
+        }
+        const site = { ...allocation.planting_site, reference, name };
+        return report(order, {
+          ...simulateAllocated(order, AT),
+          allocations: [{ ...allocation, planting_site: site }],
+        });
+      },
+      verified: (order: PlantingOrder, name: string) => {
+        const fact = simulateVerified(order, AT);
+        return report(order, {
+          ...fact,
+          planting_site: { ...fact.planting_site, reference, name },
+        });
+      },
+    },
+    withdraw: async (order: PlantingOrder, stage: PlantingFact["stage"]) =>
+      withdrawPlantingFact(deps, await factOf(order, stage), {
+        reason: "wrong",
+        replacement: null,
+        isDryRun: false,
+      }),
+    reinstate: async (order: PlantingOrder, stage: PlantingFact["stage"]) =>
+      reinstatePlantingFact(deps, await factOf(order, stage), { isDryRun: false }),
+    name: () =>
+      t.context.db.oneFirst(sql.type(z.strictObject({ name: z.string() }))`
+        SELECT name
+        FROM planting_site
+        WHERE partner = 'manual' AND reference = ${reference}
+      `),
+  };
+};
+
+test.serial("correcting an older order keeps the later details of its site", async (t) => {
+  const { orders, report, withdraw, reinstate, name } = await nameSite(t, "kept");
+  const [older, later] = orders;
+  if (!older || !later) {
+    throw new Error("There are orders.");
+  }
+  await report.allocated(older, "Old Bay");
+  await report.verified(older, "Old Bay");
+  await report.allocated(later, "New Bay");
+
+  await withdraw(older, "planted_and_verified");
+  t.is(await name(), "New Bay");
+  await withdraw(older, "allocated");
+  await reinstate(older, "allocated");
+  t.is(await name(), "New Bay");
+});
+
+test.serial("a withdrawn fact leaves its site with the latest details of another", async (t) => {
+  const { orders, report, withdraw, reinstate, name } = await nameSite(t, "restored");
+  const [first, second, third] = orders;
+  if (!first || !second || !third) {
+    throw new Error("There are orders.");
+  }
+  await report.allocated(first, "First Bay");
+  await report.allocated(second, "Second Bay");
+  await report.allocated(third, "Second Bay");
+  await report.verified(first, "Wrong Bay");
+
+  await withdraw(first, "planted_and_verified");
+  t.is(await name(), "Second Bay");
+  await withdraw(third, "allocated");
+  t.is(await name(), "Second Bay");
+  await withdraw(second, "allocated");
+  t.is(await name(), "First Bay");
+  await reinstate(second, "allocated");
+  t.is(await name(), "Second Bay");
+  await withdraw(first, "allocated");
+  await withdraw(second, "allocated");
+  t.is(await name(), "Second Bay", "no fact in effect has other details");
+  await report.allocated(third, "Third Bay");
+  t.is(await name(), "Third Bay");
 });
