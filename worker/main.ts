@@ -209,7 +209,12 @@ const startWorker = async (
     ...createPlantingActivities({
       db,
       clock,
-      planting: createPlanting(readPlantingSettings(config)),
+      planting: createPlanting(readPlantingSettings(config), (unusable) => {
+        logger.warn(
+          unusable,
+          "TreeMapper has records that no order can use until they are corrected there",
+        );
+      }),
       plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
       plantingOrderLostMs: plantingOrderLostMs(config),
     }),

@@ -1,6 +1,7 @@
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
+import type { UnusableRecords } from "./treemapper/createTreeMapperPartner.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";
@@ -30,14 +31,15 @@ export type Planting = {
   readonly countsSimulated: () => boolean;
 };
 
-/** @throws TypeError if the partner is TreeMapper and has no API key */
-export const createPlanting = ({
-  partner,
-  partnerName,
-  treeMapper,
-  manual: { timeline },
-  simulated,
-}: PlantingSettings): Planting => {
+/**
+ * Creates the adapters of the planting partners.
+ * @param onUnusable called after each download of TreeMapper's records if it has some that no order can use
+ * @throws TypeError if the partner is TreeMapper and has no API key
+ */
+export const createPlanting = (
+  { partner, partnerName, treeMapper, manual: { timeline }, simulated }: PlantingSettings,
+  onUnusable: (unusable: UnusableRecords) => void = () => undefined,
+): Planting => {
   const simulation = createSimulatedPartner({
     ...simulated,
     name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
@@ -47,7 +49,9 @@ export const createPlanting = ({
   const partners = [
     simulation,
     manual,
-    ...(treeMapper === null ? [] : [createTreeMapperPartner({ name, access: treeMapper })]),
+    ...(treeMapper === null
+      ? []
+      : [createTreeMapperPartner({ name, access: treeMapper, onUnusable })]),
   ];
   const findPartner = (kind: string): PlantingPartner | null =>
     partners.find((candidate) => candidate.kind === kind) ?? null;

@@ -1,10 +1,19 @@
 import { link, name as nameOf } from "../../../domain/planting/fact.ts";
 import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
-import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
-import type { Intervention, TreeMapperAccess, TreeMapperProject } from "./readTreeMapper.ts";
+import { centerOf, countLeftOut, readProject, readTreeMapper, treesOf } from "./readTreeMapper.ts";
+import type {
+  Intervention,
+  LeftOut,
+  Project,
+  TreeMapperAccess,
+  TreeMapperRecords,
+} from "./readTreeMapper.ts";
 
 const MEDIA = 20;
+
+/** Polls within this time share a download. TreeMapper itself answers with records that are a few minutes old. */
+const SHARED_MS = 5 * 60 * 1000;
 
 /** The most that a fact may have. */
 const ALLOCATIONS = 100;
@@ -33,34 +42,95 @@ type Located = {
   readonly site: ReportedSite;
 };
 
-/** Returns the site of a planting; nothing while TreeMapper does not know its location. */
+/** Returns a planting with its site; null while TreeMapper does not know its location. */
 const locate = (
-  project: TreeMapperProject["project"],
-  site: TreeMapperProject["sites"][number] | undefined,
+  project: Project,
+  site: TreeMapperRecords["sites"][number] | undefined,
   planting: Intervention,
-): readonly Located[] => {
+): Located | null => {
   const center = centerOf(site?.location) ?? centerOf(planting.geometry);
   if (!center) {
-    return [];
+    return null;
   }
   const projectName = isName(project.name) ? project.name : project.uid;
-  return [
-    {
-      planting,
-      trees: treesOf(planting),
-      site: {
-        reference: site?.uid ?? project.uid,
-        name: isName(site?.name) ? site.name : projectName,
-        subsite_name: "",
-        organization_name: projectName,
-        region: projectName,
-        country: countryOf(project.country),
-        forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-        ...center,
-        main_image: isImage(site?.image) ? site.image : "",
-      },
+  return {
+    planting,
+    trees: treesOf(planting),
+    site: {
+      reference: site?.uid ?? project.uid,
+      name: isName(site?.name) ? site.name : projectName,
+      subsite_name: "",
+      organization_name: projectName,
+      region: projectName,
+      country: countryOf(project.country),
+      forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
+      ...center,
+      main_image: isImage(site?.image) ? site.image : "",
     },
-  ];
+  };
+};
+
+/** An order may be credited with more records than a call can have arguments. */
+const earliestOf = (times: readonly Date[]): Date =>
+  times.reduce((earliest, time) => (time < earliest ? time : earliest));
+const latestOf = (times: readonly Date[]): Date =>
+  times.reduce((latest, time) => (time > latest ? time : latest));
+
+/** What TreeMapper lists and orders cannot use until it is corrected there. */
+export type UnusableRecords = {
+  readonly unreadablePlantings: LeftOut;
+  readonly unreadableSites: LeftOut;
+  readonly plantingsWithoutLocation: LeftOut;
+};
+
+/** Plantings by their ids, oldest first. */
+type Records = ReadonlyMap<string, Located>;
+
+const downloadRecords = async (
+  access: TreeMapperAccess,
+  signal: AbortSignal,
+  onUnusable: (unusable: UnusableRecords) => void,
+): Promise<Records> => {
+  const { project, sites, plantings, ...unreadable } = await readTreeMapper(access, signal);
+  const siteOf = new Map(sites.map((site) => [site.uid, site]));
+  const records = new Map<string, Located>();
+  const nowhere: Intervention[] = [];
+  for (const planting of plantings) {
+    const located = locate(project, siteOf.get(planting.plantProjectSite ?? ""), planting);
+    if (located) {
+      records.set(planting.id, located);
+    } else {
+      nowhere.push(planting);
+    }
+  }
+  const unusable = { ...unreadable, plantingsWithoutLocation: countLeftOut(nowhere) };
+  if (Object.values(unusable).some(({ count }) => count > 0)) {
+    onUnusable(unusable);
+  }
+  return records;
+};
+
+/** Returns a function that downloads the records once for all polls of some minutes, in whatever order they come. */
+const shareDownloads = (
+  download: (signal: AbortSignal) => Promise<Records>,
+): ((now: Date, signal: AbortSignal) => Promise<Records>) => {
+  let latest: { readonly startedAt: Date; readonly records: Promise<Records> } | null = null;
+  return async (now, signal) => {
+    if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
+      // Activities are cancelled together, when their worker shuts down. So one signal serves all that share a download.
+      latest = { startedAt: now, records: download(signal) };
+    }
+    const shared = latest;
+    try {
+      return await shared.records;
+    } catch (error) {
+      // The next poll tries again.
+      if (latest === shared) {
+        latest = null;
+      }
+      throw error;
+    }
+  };
 };
 
 /** Returns the first planting of each site with all trees of the site. */
@@ -121,54 +191,55 @@ const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"pl
 export const createTreeMapperPartner = ({
   name,
   access,
+  onUnusable,
 }: {
   readonly name: string;
   readonly access: TreeMapperAccess;
-}): PlantingPartner => ({
-  kind: "treemapper",
-  name,
-  timeline: "allocations",
-  isVerificationPolled: false,
-  placeOrder: async ({ publicId }, signal) => {
-    const { project } = await readTreeMapper(access, signal);
-    return `${project.uid}/${publicId}`;
-  },
-  fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
-    if (reached.some(({ stage }) => stage === "planted")) {
-      return { facts: [], nextPollMs: null };
-    }
-    const { project, sites, plantings } = await readTreeMapper(access, signal);
-    const siteOf = new Map(sites.map((site) => [site.uid, site]));
-    const located = plantings.flatMap((planting) =>
-      locate(project, siteOf.get(planting.plantProjectSite ?? ""), planting),
-    );
-    // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
-    const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
-    const since = located.filter(
-      ({ planting: { interventionStartDate, interventionEndDate } }) =>
-        interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
-    );
-    const claims = await claimTrees(
-      since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
-    );
-    const recordOf = new Map(located.map((record) => [record.planting.id, record]));
-    const credited = claims.flatMap(({ reference, trees }) => {
-      const record = recordOf.get(reference);
-      return record ? [{ ...record, trees }] : [];
-    });
-    if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {
-      return { facts: [], nextPollMs: null };
-    }
-    const startedAtMs = credited.map(({ planting }) => planting.interventionStartDate.getTime());
-    const endedAtMs = credited.map(({ planting }) => planting.interventionEndDate.getTime());
-    return {
-      facts: [
-        ...(reached.some(({ stage }) => stage === "allocated")
-          ? []
-          : [allocatedFact(credited, new Date(Math.min(...startedAtMs)))]),
-        plantedFact(credited, new Date(Math.max(...endedAtMs))),
-      ],
-      nextPollMs: null,
-    };
-  },
-});
+  /** Called after each download with records that no order can use. */
+  readonly onUnusable: (unusable: UnusableRecords) => void;
+}): PlantingPartner => {
+  const readRecords = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
+  return {
+    kind: "treemapper",
+    name,
+    timeline: "allocations",
+    isVerificationPolled: false,
+    placeOrder: async ({ publicId }, signal) => {
+      const { uid } = await readProject(access, signal);
+      return `${uid}/${publicId}`;
+    },
+    fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
+      if (reached.some(({ stage }) => stage === "planted")) {
+        return { facts: [], nextPollMs: null };
+      }
+      const records = await readRecords(now, signal);
+      // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
+      const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
+      const since = [...records.values()].filter(
+        ({ planting: { interventionStartDate, interventionEndDate } }) =>
+          interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
+      );
+      const claims = await claimTrees(
+        since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
+      );
+      const credited = claims.flatMap(({ reference, trees }) => {
+        const record = records.get(reference);
+        return record ? [{ ...record, trees }] : [];
+      });
+      if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {
+        return { facts: [], nextPollMs: null };
+      }
+      const startedAt = credited.map(({ planting }) => planting.interventionStartDate);
+      const endedAt = credited.map(({ planting }) => planting.interventionEndDate);
+      return {
+        facts: [
+          ...(reached.some(({ stage }) => stage === "allocated")
+            ? []
+            : [allocatedFact(credited, earliestOf(startedAt))]),
+          plantedFact(credited, latestOf(endedAt)),
+        ],
+        nextPollMs: null,
+      };
+    },
+  };
+};

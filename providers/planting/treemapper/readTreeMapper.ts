@@ -83,11 +83,19 @@ export type Intervention = z.output<typeof intervention>;
 /** A large project has some ten thousand interventions of about a kilobyte each. */
 const MAXIMUM_BYTES = 64 * 1024 * 1024;
 
-export type TreeMapperProject = {
-  readonly project: z.output<typeof project>;
+/** Records that are left out, with the ids of the first ones; null for one without an id. */
+export type LeftOut = { readonly count: number; readonly firstIds: readonly (string | null)[] };
+
+/** The own records of a project, without its lists. */
+export type Project = z.output<typeof project>;
+
+export type TreeMapperRecords = {
+  readonly project: Project;
   readonly sites: readonly z.output<typeof site>[];
   /** Interventions that planted trees, oldest first. */
   readonly plantings: readonly Intervention[];
+  readonly unreadableSites: LeftOut;
+  readonly unreadablePlantings: LeftOut;
 };
 
 export type TreeMapperAccess = { readonly apiKey: string; readonly apiBase: string };
@@ -143,21 +151,40 @@ const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [numb
   return geoCentroid({ type: "MultiPoint", coordinates: corners });
 };
 
+const FIRST_IDS = 5;
+/** An id that is too long may be the reason why a record cannot be read. */
+const SHOWN_ID_CHARACTERS = 100;
+
+const identified = z.object({
+  id: z.coerce.string().optional(),
+  uid: z.coerce.string().optional(),
+});
+
+/** Counts records that are left out, and lists the ids of the first ones. */
+export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
+  count: records.length,
+  firstIds: records.slice(0, FIRST_IDS).map((record) => {
+    const { id, uid } = identified.safeParse(record).data ?? {};
+    return (id ?? uid)?.slice(0, SHOWN_ID_CHARACTERS) ?? null;
+  }),
+});
+
 /**
  * Returns the records that can be read. Any other counts as absent until it is corrected, because it would stop all orders.
  * @throws ZodError if none can be read, because the API must have changed
  */
-const listReadable = <Schema extends z.ZodType>(
+const splitReadable = <Schema extends z.ZodType>(
   records: readonly unknown[],
   schema: Schema,
-): readonly z.output<Schema>[] => {
-  const results = records.map((record) => schema.safeParse(record));
+): { readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut } => {
+  const results = records.map((record) => ({ record, ...schema.safeParse(record) }));
   const readable = results.flatMap(({ data }) => (data === undefined ? [] : [data]));
-  const [first] = results;
+  const unreadable = results.filter(({ data }) => data === undefined);
+  const [first] = unreadable;
   if (first?.error && readable.length === 0) {
     throw first.error;
   }
-  return readable;
+  return { readable, unreadable: countLeftOut(unreadable.map(({ record }) => record)) };
 };
 
 const isPlanting = (record: unknown): boolean => {
@@ -165,23 +192,34 @@ const isPlanting = (record: unknown): boolean => {
   return data !== undefined && PLANTING_TYPES.has(data.type);
 };
 
+/** Reads the project of a key, without its sites and plantings. */
+export const readProject = (access: TreeMapperAccess, signal: AbortSignal): Promise<Project> =>
+  read(access, "project", project, signal);
+
 /** Reads the project of a key, its sites and its plantings. */
 export const readTreeMapper = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
-): Promise<TreeMapperProject> => {
-  const [own, sites, interventions] = await Promise.all([
-    read(access, "project", project, signal),
+): Promise<TreeMapperRecords> => {
+  const [own, listedSites, interventions] = await Promise.all([
+    readProject(access, signal),
     read(access, "sites", z.array(z.unknown()), signal),
     read(access, "interventions", z.array(z.unknown()), signal),
   ]);
   // Other interventions (fire breaks, removals) have other fields and plant nothing.
-  const readable = listReadable(interventions.filter(isPlanting), intervention);
+  const planted = splitReadable(interventions.filter(isPlanting), intervention);
   // A list that changes while TreeMapper reads it may have a record twice.
-  const plantings = [...new Map(readable.map((each) => [each.id, each])).values()]
+  const plantings = [...new Map(planted.readable.map((each) => [each.id, each])).values()]
     .filter((each) => treesOf(each) > 0)
     .toSorted(
       (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
     );
-  return { project: own, sites: listReadable(sites, site), plantings };
+  const sites = splitReadable(listedSites, site);
+  return {
+    project: own,
+    sites: sites.readable,
+    plantings,
+    unreadableSites: sites.unreadable,
+    unreadablePlantings: planted.unreadable,
+  };
 };

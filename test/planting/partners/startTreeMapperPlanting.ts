@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { startServer } from "../../../program/server/startServer.ts";
 import { createPlanting } from "../../../providers/planting/createPlanting.ts";
+import type { UnusableRecords } from "../../../providers/planting/treemapper/createTreeMapperPartner.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
@@ -59,7 +60,7 @@ export const planting = (id: string, day: string, counts: readonly number[], sit
   ],
 });
 
-/** A double of TreeMapper's API, by its documentation. `state` holds what it serves. */
+/** A double of TreeMapper's API, by its documentation. `state` holds what it serves, `requested` what was requested. */
 const startTreeMapper = async (t: ExecutionContext) => {
   const state = {
     project: PROJECT,
@@ -67,12 +68,13 @@ const startTreeMapper = async (t: ExecutionContext) => {
     interventions: [] as readonly unknown[],
     status: 200,
   };
+  const requested: string[] = [];
   const { url, close } = await startServer(
     (request, response) => {
       const { status: _status, ...resources } = state;
-      const known = new Map<string, unknown>(Object.entries(resources)).get(
-        request.url?.slice(1) ?? "",
-      );
+      const resource = request.url?.slice(1) ?? "";
+      requested.push(resource);
+      const known = new Map<string, unknown>(Object.entries(resources)).get(resource);
       const status = request.headers["x-api-key"] === KEY ? state.status : 401;
       response.statusCode = known === undefined ? 404 : status;
       response.setHeader("Content-Type", "application/json");
@@ -89,7 +91,7 @@ const startTreeMapper = async (t: ExecutionContext) => {
     { host: "127.0.0.1", port: 0, setting: "PORT" },
   );
   t.teardown(() => close(1000));
-  return { state, apiBase: url };
+  return { state, requested, apiBase: url };
 };
 
 /** Starts TreeMapper, and an organization whose trees are planted by a project of it. */
@@ -100,19 +102,26 @@ export const startTreeMapperPlanting = async (
   const { db } = t.context;
   const server = await startTreeMapper(t);
   const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
+  const unusable: UnusableRecords[] = [];
   const deps = {
     ...setup.deps,
-    planting: createPlanting({
-      partner: "treemapper",
-      partnerName: "Yamuna Growers",
-      treeMapper: { apiKey, apiBase: server.apiBase },
-      manual: { timeline: "allocations" },
-      simulated: {
-        timeline: "allocations",
-        durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
+    planting: createPlanting(
+      {
+        partner: "treemapper",
+        partnerName: "Yamuna Growers",
+        treeMapper: { apiKey, apiBase: server.apiBase },
+        manual: { timeline: "allocations" },
+        simulated: {
+          timeline: "allocations",
+          durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
+        },
       },
-    }),
+      (records) => unusable.push(records),
+    ),
   };
+  const advance = (durationMs: number): void =>
+    setup.clock.set(new Date(setup.clock.now().getTime() + durationMs).toISOString());
+  const pollNow = (orderId: number) => pollPlantingOrder(deps, orderId, NEVER);
   const create = async (count: number): Promise<number> => {
     await setup.register(count);
     await createPlantingOrders(deps, NEVER);
@@ -122,14 +131,22 @@ export const startTreeMapperPlanting = async (
   return {
     ...server,
     setup,
+    /** The observed records that no order can use, by download. */
+    unusable,
     create,
     place,
+    advance,
     order: async (count: number): Promise<number> => {
       const id = await create(count);
       await place(id);
       return id;
     },
-    poll: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
+    pollNow,
+    /** Polls an order when no earlier download is shared any more. */
+    poll: (orderId: number) => {
+      advance(5 * 60 * 1000);
+      return pollNow(orderId);
+    },
     factsOf: async (orderId: number) =>
       (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
   };

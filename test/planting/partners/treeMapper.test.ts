@@ -228,7 +228,7 @@ test.serial(
 );
 
 test.serial("a record that cannot be read is credited to no order, and stops none", async (t) => {
-  const { state, setup, order, poll, factsOf } = await startTreeMapperPlanting(t);
+  const { state, setup, order, poll, factsOf, unusable } = await startTreeMapperPlanting(t);
   const id = await order(30);
   const good = planting("good", "2026-07-05", [20]);
   state.sites = [SITE, { ...SITE, uid: "site_2", name: null }];
@@ -238,12 +238,23 @@ test.serial("a record that cannot be read is credited to no order, and stops non
     { ...good, id: "x".repeat(201) },
     { ...good, id: "backwards", interventionStartDate: "2066-01-01 05:30:00" },
     { ...good, id: "uncounted", plantedSpecies: [{ treeCount: "many" }] },
+    { ...good, id: "nowhere", plantProjectSite: null, geometry: null },
     good,
   ];
   setup.clock.set("2026-07-06T10:00:00.000Z");
   await poll(id);
   t.deepEqual(await credits(t, ["undated", "backwards", "uncounted", "good"]), [
     { reference: "good", trees: 20n },
+  ]);
+  t.deepEqual(unusable, [
+    {
+      unreadablePlantings: {
+        count: 4,
+        firstIds: ["undated", "x".repeat(100), "backwards", "uncounted"],
+      },
+      unreadableSites: { count: 1, firstIds: ["site_2"] },
+      plantingsWithoutLocation: { count: 1, firstIds: ["nowhere"] },
+    },
   ]);
   state.interventions = [...state.interventions, planting("rest", "2026-07-06", [10], "site_2")];
   setup.clock.set("2026-07-07T10:00:00.000Z");
@@ -291,3 +302,28 @@ test.serial(
     );
   },
 );
+
+test.serial("orders that are polled at one time share a download", async (t) => {
+  const { state, setup, order, pollNow, advance, requested } = await startTreeMapperPlanting(t);
+  const ids = [await order(10), await order(10), await order(10)];
+  const downloads = () => requested.filter((resource) => resource === "interventions").length;
+  t.is(downloads(), 0, "placing an order needs no records");
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("shared", "2026-07-05", [20])];
+
+  await Promise.all(ids.map(pollNow));
+  advance(60_000);
+  for (const id of ids) {
+    await pollNow(id);
+  }
+  t.is(downloads(), 1);
+  const [waiting, ...others] = (await setup.orders()).filter(({ stage }) => stage !== "planted");
+  t.deepEqual(others, []);
+
+  state.interventions = [...state.interventions, planting("unshared", "2026-07-06", [10])];
+  advance(5 * 60_000);
+  state.status = 503;
+  await t.throwsAsync(pollNow(waiting?.id ?? 0), { message: /TreeMapper returned 503/u });
+  state.status = 200;
+  t.true((await pollNow(waiting?.id ?? 0)).isFinished, "a failed download is not shared");
+});
