@@ -47,6 +47,14 @@ export const listFacts = (
     ORDER BY id
   `);
 
+/** Counts the facts of an order that wait or contradict. */
+export const countUnsettledFacts = (db: CommonQueryMethods, orderId: number): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+    SELECT count(*) AS count
+    FROM planting_fact
+    WHERE order_id = ${orderId} AND state IN ('waiting', 'contradiction')
+  `);
+
 /** Finds the fact of an order with a stage and a digest. */
 export const findFact = (
   db: CommonQueryMethods,

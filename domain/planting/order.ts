@@ -144,6 +144,19 @@ export const decideFact = (
     : { state: "accepted" };
 };
 
+/** An order has four stages, so a partner that reports more facts than this does not repeat what it has reported. */
+const MAXIMUM_UNSETTLED_FACTS = 100;
+
+/**
+ * Returns why a partner cannot report another fact that waits or contradicts, or null.
+ * @param unsettledCount the facts of the order that wait or contradict, with this one
+ */
+export const findUnsettledProblem = (unsettledCount: number): string | null =>
+  unsettledCount > MAXIMUM_UNSETTLED_FACTS
+    ? `the order has ${MAXIMUM_UNSETTLED_FACTS} facts that wait for others or contradict them. It accepts no further ` +
+      "such fact until an operator has withdrawn one"
+    : null;
+
 /** Returns the furthest of the reached stages. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
   PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "created";

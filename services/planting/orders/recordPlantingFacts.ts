@@ -15,7 +15,8 @@ import { changeTimeline, recordFact, storeProgress } from "./settleFacts.ts";
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
  * and repeatedly.
  * @param timeline the shape of the order's timeline, if the report says it
- * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future or the timeline cannot change
+ * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future, the timeline cannot change, or
+ *   a partner reports too many facts that do not take effect
  */
 export const recordPlantingFacts = (
   {

@@ -4,6 +4,7 @@ import type { FactSource, StoredFact } from "../../../db/planting/facts.ts";
 import {
   acceptFact,
   contradictFact,
+  countUnsettledFacts,
   findFact,
   insertFact,
   listFacts,
@@ -21,6 +22,7 @@ import type {
 import {
   decideFact,
   findTimelineProblem,
+  findUnsettledProblem,
   latestStage,
   PLANTING_STAGES,
 } from "../../../domain/planting/order.ts";
@@ -62,30 +64,30 @@ export const settleFacts = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
 ): Promise<PlantingOrder> => {
+  // Nothing depends on contradictions, of which there may be many.
+  const facts = await listFacts(transaction, before.id, ["accepted", "waiting"]);
+  const reached = facts.filter(({ state }) => state === "accepted");
+  let waiting = facts
+    .filter(({ state }) => state === "waiting")
+    .toSorted((left, right) => rankOf(left.stage) - rankOf(right.stage));
   let order = before;
   for (;;) {
-    // Nothing depends on contradictions, of which a partner that never reports the same may send any number.
-    const facts = await listFacts(transaction, order.id, ["accepted", "waiting"]);
-    const reached = facts.filter(({ state }) => state === "accepted");
-    const decided = facts
-      .filter(({ state }) => state === "waiting")
-      .toSorted((left, right) => rankOf(left.stage) - rankOf(right.stage))
+    const decided = waiting
       .map((fact) => ({ fact, decision: decideFact(order.timeline, reached, fact) }))
       .find(({ decision }) => decision.state === "accepted" || decision.state === "contradiction");
     if (!decided) {
       return order;
     }
     const { fact, decision } = decided;
+    waiting = waiting.filter(({ id }) => id !== fact.id);
     if (decision.state === "contradiction") {
       await contradictFact(transaction, order.id, fact, decision.reason);
       continue;
     }
     const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact);
     await acceptFact(transaction, order.id, fact, evidence);
-    order = {
-      ...changed,
-      stage: latestStage([...reached.map(({ stage }) => stage), fact.stage]),
-    };
+    reached.push(fact);
+    order = { ...changed, stage: latestStage(reached.map(({ stage }) => stage)) };
   }
 };
 
@@ -128,7 +130,8 @@ const outcomeOf = ({ stage, state, reason }: StoredFact): RecordedFact => ({
 /**
  * Records a reported fact. The caller must hold the order's lock.
  * @returns the outcome, and the changed order, which is not stored yet
- * @throws DomainError request_invalid if the fact is dated in the future
+ * @throws DomainError request_invalid if the fact is dated in the future, or is a partner's that does not take effect and
+ *   the order has too many of them
  */
 export const recordFact = async (
   transaction: DatabaseTransactionConnection,
@@ -155,6 +158,13 @@ export const recordFact = async (
   const stored = await findFact(transaction, order.id, { stage: fact.stage, digest });
   if (!stored) {
     throw new Error(`The fact ${fact.stage} of ${order.publicId} is recorded, yet not found.`);
+  }
+  // Operators may record any number: they correct what a partner has reported.
+  if (isNew && source !== "operator" && stored.state !== "accepted") {
+    const problem = findUnsettledProblem(await countUnsettledFacts(transaction, order.id));
+    if (problem !== null) {
+      throw new DomainError("request_invalid", `${fact.stage}: ${problem}`);
+    }
   }
   return {
     order: settled,
