@@ -6,6 +6,7 @@ export const importedReference = (source: string, id: number): string => `${sour
 
 /** Returns the id that evidence shows for a reference of an imported order: the other system's; null if it has none. */
 export const findImportedReferenceId = (partner: string, reference: string): number | null => {
-  const digits = /\/(\d{1,15})$/u.exec(reference)?.[1];
-  return partner === IMPORTED_PARTNER && digits !== undefined ? Number(digits) : null;
+  const digits = /\/(\d{1,16})$/u.exec(reference)?.[1];
+  const id = Number(digits ?? Number.NaN);
+  return partner === IMPORTED_PARTNER && Number.isSafeInteger(id) ? id : null;
 };

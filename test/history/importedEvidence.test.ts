@@ -224,7 +224,7 @@ test("the old server's timeline is shown with its ids, dates and proofs, and mar
   const lines = [
     plantedRecord("a", 31),
     plantedRecord("bb", 31),
-    plantedRecord("c", 32),
+    plantedRecord("c", Number.MAX_SAFE_INTEGER),
     VERIFIED,
     record("r", "registered", {}, [registered("r"), pending(2, "funds_distributed")]),
   ];
