@@ -28,7 +28,7 @@ export type CertifiedCounts = {
   readonly planted: number;
   readonly verified: number;
   readonly isTest: boolean;
-  /** Whether its planting comes from a partner that plants nothing. */
+  /** Whether its trees are, or will be, planted by a partner that plants nothing. Evidence says so from the order on, too. */
   readonly isSimulated: boolean;
 };
 
@@ -58,7 +58,7 @@ export const certify = ({
     planted: isPlanted ? remaining : 0,
     verified: isVerified ? remaining : 0,
     isTest: mode === "test",
-    isSimulated: isPlanted && isSimulated(partner ?? ""),
+    isSimulated: isSimulated(partner ?? ""),
   };
 };
 

@@ -58,6 +58,21 @@ test("other sites show what a certificate is about beside a link to it", (t) => 
   t.true(page.includes('<meta name="robots" content="noindex, nofollow" />'));
 });
 
+test("a certificate of simulated planting says so from the planting order on", (t) => {
+  const simulated = { partner: "simulated", partnerName: "Mikoko" } as const;
+  const ordered = { ...simulated, stage: "allocated", plantedAt: null, verifiedAt: null } as const;
+  for (const page of [pageOf(simulated), pageOf(ordered)]) {
+    t.true(
+      page.includes('<meta property="og:description" content="Simulation: 1 tree registered." />'),
+    );
+    t.regex(page, /<strong>Simulation\.<\/strong> The planting comes from a simulated partner\./u);
+    t.regex(page, /<dt>Simulated<\/dt>/u);
+  }
+  t.true(
+    pageOf({ ...simulated, mode: "test" }).includes('content="Test data: 1 tree registered."'),
+  );
+});
+
 test("a printed certificate has its URL", (t) => {
   t.regex(
     pageOf({}),

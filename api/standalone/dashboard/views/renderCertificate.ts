@@ -28,6 +28,14 @@ const renderNotice = (title: string, text: string): Markup =>
 const isSimulated = (item: CertifiedItem): boolean =>
   item.kind !== "donation" && certify(item).isSimulated;
 
+/** Returns how the description that other sites show begins, in the words of the notices; empty for real planting. */
+const markOf = (certified: Certified): string => {
+  if (isOfTestMode(certified)) {
+    return "Test data: ";
+  }
+  return certified.items.some(isSimulated) ? "Simulation: " : "";
+};
+
 const renderNotices = (certified: Certified): readonly Markup[] => [
   ...(isOfTestMode(certified)
     ? [renderNotice("Test data.", "Nothing was billed, planted, rescued or given for it.")]
@@ -195,10 +203,7 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
         <title>${title}</title>
         <meta property="og:type" content="website" />
         <meta property="og:title" content="${title}" />
-        <meta
-          property="og:description"
-          content="${isOfTestMode(certified) ? "Test data: " : ""}${number} ${what}."
-        />
+        <meta property="og:description" content="${markOf(certified)}${number} ${what}." />
         <meta property="og:url" content="${url}" />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
