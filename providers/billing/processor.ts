@@ -73,7 +73,10 @@ export type BillingProcessor = {
     meter: Kind,
     signal: AbortSignal,
   ) => Promise<Period | null>;
-  /** Returns the state of a subscription, whatever it is. */
+  /**
+   * Returns the state of a subscription, whatever it is. Throws a ProcessorUnavailableError if the processor does not
+   * answer, or its answer is not about the subscription.
+   */
   readonly readSubscription: (
     subscriptionId: string,
     signal: AbortSignal,
@@ -99,6 +102,11 @@ export type BillingProcessor = {
 /** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */
 export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
+}
+
+/** The processor does not answer, or refuses every call: it is down, limits the rate, or does not accept the key. */
+export class ProcessorUnavailableError extends Error {
+  override readonly name = "ProcessorUnavailableError";
 }
 
 /** The processor does not have an event that a webhook announced, or it is not what its type says. */

@@ -1,3 +1,4 @@
+import { ApplicationFailure } from "@temporalio/common";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
 import { createRetentionActivities } from "../../activities/createRetentionActivities.ts";
 import { addToTestRecordCounts, readTestRecordCount } from "../../db/accounts/testRecordCounts.ts";
@@ -100,4 +101,22 @@ test("the nightly workflow deletes, erases and records whatever is old enough, o
     testData: { registrations: 0, donations: 0, responses: 0 },
     expiredKeys: 0,
   });
+});
+
+test("old records are deleted although subscriptions cannot be read", async (t) => {
+  let isDeleted = false;
+  const client = await startWorker(t, {
+    sweepSubscriptions: () => {
+      throw ApplicationFailure.nonRetryable("Stripe does not answer");
+    },
+    deleteOldRecords: () => {
+      isDeleted = true;
+    },
+  });
+
+  await t.throwsAsync(
+    client.workflow.execute(subscriptionSweep, { workflowId: "outage", taskQueue: "test" }),
+  );
+
+  t.true(isDeleted);
 });

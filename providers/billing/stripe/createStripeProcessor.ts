@@ -6,6 +6,7 @@ import {
   LEASE_ENDED,
   LONGEST_USAGE_LAG_MS,
   ProcessorMismatchError,
+  ProcessorUnavailableError,
   UsageUnreadableError,
 } from "../processor.ts";
 import type { BillingCustomer, BillingProcessor, MeterEvent } from "../processor.ts";
@@ -179,14 +180,21 @@ export const createStripeProcessor = (
         return readSubscriptionPeriod(stripe, subscriptionId, meterId);
       }),
     readSubscription: (subscriptionId, signal) =>
-      boundTo(signal, async () =>
-        readSubscriptionState(
-          stripe,
-          subscriptionId,
-          { tree: await findMeterId("tree"), bottle: await findMeterId("bottle") },
-          donationPrices,
-        ),
-      ),
+      boundTo(signal, async () => {
+        try {
+          return await readSubscriptionState(
+            stripe,
+            subscriptionId,
+            { tree: await findMeterId("tree"), bottle: await findMeterId("bottle") },
+            donationPrices,
+          );
+        } catch (error) {
+          throw error instanceof Stripe.errors.StripeError &&
+            !(error instanceof Stripe.errors.StripeInvalidRequestError)
+            ? new ProcessorUnavailableError(error.message, { cause: error })
+            : error;
+        }
+      }),
     readRejectionReport: (eventId, signal) =>
       boundTo(signal, () => readRejectionReport(stripe, eventId)),
     provisionDonations: (customer, keyGeneration, signal) =>

@@ -3,6 +3,7 @@ import type { DatabasePool } from "slonik";
 import { listSubscriptionsToRead } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { ProcessorUnavailableError } from "../../../providers/billing/processor.ts";
 import { refreshSubscription } from "./refreshSubscription.ts";
 
 const PAGE = 100;
@@ -10,6 +11,9 @@ const CALL_TIMEOUT_MS = 20_000;
 
 /** Each subscription takes two calls; usage needs the rest of Stripe's rate limit. */
 const INTERVAL_MS = 100;
+
+/** An outage: each further call may take as long as its timeout. */
+const MAXIMUM_UNAVAILABLE_IN_A_ROW = 3;
 
 export type SubscriptionSweep = {
   readonly read: number;
@@ -21,6 +25,7 @@ export type SubscriptionSweep = {
  * Reads every organization's subscription at Stripe that has not been read since a time. What has been read is stored, so a
  * repeated call continues.
  * @param onFailure called for each subscription that cannot be read; the others follow
+ * @throws ProcessorUnavailableError if Stripe is down
  */
 export const sweepSubscriptions = async (
   deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
@@ -35,7 +40,7 @@ export const sweepSubscriptions = async (
     readonly intervalMs?: number;
   },
 ): Promise<SubscriptionSweep> => {
-  let [read, failed] = [0, 0];
+  let [read, failed, unavailable] = [0, 0, 0];
   if (deps.billing.findProcessor("stripe", "live") === null) {
     return { read, failed };
   }
@@ -58,10 +63,15 @@ export const sweepSubscriptions = async (
           AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
         );
         read += 1;
+        unavailable = 0;
       } catch (error) {
         signal.throwIfAborted();
         failed += 1;
         onFailure(id, error);
+        unavailable = error instanceof ProcessorUnavailableError ? unavailable + 1 : 0;
+        if (unavailable === MAXIMUM_UNAVAILABLE_IN_A_ROW) {
+          throw error;
+        }
       }
       after = id;
       await sleep(intervalMs, undefined, { signal });
