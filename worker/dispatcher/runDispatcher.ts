@@ -1,8 +1,10 @@
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
+import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
+import { readDeployment } from "../../db/billing/deployment.ts";
 import {
   readDispatcherStatus,
   recordDispatcherPass,
@@ -26,6 +28,7 @@ import {
 import { processorEvents, processorEventsId } from "../../workflows/processorEvents.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../../workflows/refund.ts";
 import { backgroundQueue, webhookQueue } from "../../workflows/taskQueues.ts";
+import { subscriptionSweep, subscriptionSweepId } from "../../workflows/subscriptionSweep.ts";
 import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { usageShardWorkflowId } from "../../workflows/usageShard.ts";
 import {
@@ -225,6 +228,34 @@ const createPasses = ({
     });
   };
 
+  let sweptForHoldAt: string | null = null;
+
+  /**
+   * Has all subscriptions read again when a hold begins. It may follow a restore, which has lost what Stripe announced
+   * since the restored time. The workflow's id makes it one sweep a hold, also for the next leaders.
+   */
+  const startSweepOfHold = async (): Promise<void> => {
+    const heldAt = (await readDeployment(db)).hold?.at.toISOString() ?? null;
+    if (heldAt === null || heldAt === sweptForHoldAt) {
+      return;
+    }
+    try {
+      await callTemporal(() =>
+        temporal.workflow.start(subscriptionSweep, {
+          workflowId: `${subscriptionSweepId(deployment)}-${heldAt}`,
+          workflowIdReusePolicy: "REJECT_DUPLICATE",
+          taskQueue,
+          args: [],
+        }),
+      );
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
+        throw error;
+      }
+    }
+    sweptForHoldAt = heldAt;
+  };
+
   let checkedTimesAtMs = Number.NEGATIVE_INFINITY;
 
   const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
@@ -254,7 +285,14 @@ const createPasses = ({
     });
   };
 
-  return [startRefunds, startShardSenders, wakeSenders, startProcessorEvents, wakeWebhookEndpoints];
+  return [
+    startRefunds,
+    startShardSenders,
+    wakeSenders,
+    startProcessorEvents,
+    startSweepOfHold,
+    wakeWebhookEndpoints,
+  ];
 };
 
 /**

@@ -1,8 +1,20 @@
+import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
+import { createShardActivities } from "../../../activities/createShardActivities.ts";
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
+import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
 import { ProcessorUnavailableError } from "../../../providers/billing/processor.ts";
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
+import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
+import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { startDispatcher } from "../../worker/dispatcher/dispatching.ts";
+import { startWorker } from "../../workflows/startWorker.ts";
 import { setUpBilling } from "../billingSetup.ts";
+import { setUpRestore } from "../repair/restoreSetup.ts";
 
 // Serial, because a sweep reads every subscription of the file's database.
 const test = testWithDatabase();
@@ -38,5 +50,69 @@ test.serial(
     t.is(failed.length, 3);
     control.clearFaults();
     t.deepEqual(await sweep(), { read: 5, failed: 0 });
+  },
+);
+
+test.serial(
+  "after a restore, subscriptions are read again once, while usage is held",
+  async (t) => {
+    const { original, fork, impact, control, pass, stream, subscriptionId } = await setUpRestore(t);
+    const { accountId } = stream;
+    await sweepSubscriptions(original.deps, original.deps.clock.now(), {
+      signal: new AbortController().signal,
+      onFailure: t.fail,
+    });
+    const { restored } = await fork(original);
+    control.changeSubscription({ subscriptionId, status: "canceled" });
+    pass(60);
+    const readStatus = async () =>
+      (await listWatchedSubscriptions(restored.db, accountId))[0]?.status;
+    t.is(await readStatus(), "active");
+    const run = await impact(restored, "deployment", "take-over");
+    t.is(run.exitCode, 0, run.stderr);
+    const { hold, ...deployment } = await readDeployment(restored.db);
+    const name = deploymentNameOf(deployment);
+
+    const stopping = new AbortController();
+    const temporal = await startWorker(
+      t,
+      {
+        ...createBillingActivities({
+          ...restored.deps,
+          observeSend: () => undefined,
+          observeRejection: () => undefined,
+          observeFailedEvent: () => undefined,
+          observeUnreadSubscription: t.fail,
+          observeDrift: () => undefined,
+        }),
+        deleteOldRecords: () => null,
+        // The dispatcher also starts the senders of usage.
+        ...createShardActivities({
+          ...restored.deps,
+          stopping: stopping.signal,
+          onResult: () => undefined,
+          onFailure: () => undefined,
+        }),
+      },
+      backgroundQueue(name),
+    );
+    t.teardown(() => stopping.abort());
+    const first = await startDispatcher(t, { db: restored.db, temporal });
+
+    await eventually(async () => (await readStatus()) === "canceled");
+    t.deepEqual((await readDeployment(restored.db)).hold, hold);
+    const sweep = temporal.workflow.getHandle(
+      `${subscriptionSweepId(name)}-${hold?.at.toISOString()}`,
+    );
+    const { runId } = await sweep.describe();
+    await sweep.result();
+    await first.stop();
+    await startDispatcher(t, { db: restored.db, temporal });
+    const stoppedAtMs = performance.now();
+    await eventually(async () => {
+      const { lastPassAgeSeconds } = await readDispatcherStatus(restored.db);
+      return lastPassAgeSeconds * 1000 < performance.now() - stoppedAtMs;
+    });
+    t.is((await sweep.describe()).runId, runId);
   },
 );

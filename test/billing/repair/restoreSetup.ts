@@ -74,6 +74,7 @@ export const setUpRestore = async (
       return { continued: await open(from.url), restored: await open(copy) };
     },
     customerId,
+    subscriptionId,
     register: async (
       { deps }: Opened,
       count: number,
