@@ -1,13 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { MAXIMUM_REFUND_KEYS } from "../../domain/charities/donations.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
 import { isUuid } from "../../domain/fields.ts";
 import { isRecordId } from "../../domain/recordIds.ts";
+import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { donationColumns, donationRow } from "./donations.ts";
-import type { NewDonationRefund } from "./donationRefunds.ts";
 
 const idRow = z.strictObject({ id: z.uuid() });
 
@@ -158,10 +159,10 @@ export const lockDonations = (
 const claimRow = z.strictObject({ idempotencyKey: z.string(), donationId: z.uuid() });
 
 /**
- * Assigns idempotency keys of refunds to donations unless they already belong to some. Waits for concurrent calls with the
- * keys.
+ * Assigns idempotency keys of refunds to locked donations unless they already belong to some, as far as a donation may have
+ * further ones. Waits for concurrent calls with the keys.
  * @param claims each key once
- * @returns the id of the donation that each key belongs to
+ * @returns the id of the donation that each key belongs to, without keys that belong to none
  */
 export const claimRefundKeys = async (
   transaction: DatabaseTransactionConnection,
@@ -169,15 +170,42 @@ export const claimRefundKeys = async (
   claims: ReadonlyMap<string, string>,
 ): Promise<ReadonlyMap<string, string>> => {
   const rows = await transaction.any(sql.type(claimRow)`
+    WITH claim AS (
+      SELECT
+        value ->> 0 AS idempotency_key,
+        (value ->> 1)::uuid AS donation_id,
+        EXISTS (
+          SELECT
+          FROM donation_refund_key
+          WHERE account_id = ${accountId} AND mode = ${mode} AND idempotency_key = value ->> 0
+        ) AS is_known
+      FROM json_array_elements(${JSON.stringify([...claims])}) AS value
+    ),
+    numbered AS (
+      SELECT claim.*, row_number() OVER (PARTITION BY donation_id, is_known ORDER BY idempotency_key) AS number
+      FROM claim
+    )
     INSERT INTO donation_refund_key AS known (account_id, mode, idempotency_key, donation_id)
-    SELECT ${accountId}, ${mode}, value ->> 0, (value ->> 1)::uuid
-    FROM json_array_elements(${JSON.stringify([...claims])}) AS value
-    ORDER BY value ->> 0
+    SELECT ${accountId}, ${mode}, idempotency_key, donation_id
+    FROM numbered
+    WHERE is_known
+      OR number + (
+        SELECT count(*) FROM donation_refund_key WHERE donation_refund_key.donation_id = numbered.donation_id
+      ) <= ${MAXIMUM_REFUND_KEYS}
+    ORDER BY idempotency_key
     -- The update changes nothing: it locks the row, and RETURNING needs it.
     ON CONFLICT (account_id, mode, idempotency_key) DO UPDATE SET donation_id = known.donation_id
     RETURNING known.idempotency_key AS "idempotencyKey", known.donation_id AS "donationId"
   `);
   return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
+};
+
+export type NewDonationRefund = {
+  readonly donationId: string;
+  readonly reason: string | null;
+  readonly idempotencyKey: string | null;
+  readonly metadata: Metadata;
+  readonly createdAt: Date;
 };
 
 /**

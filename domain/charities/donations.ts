@@ -21,6 +21,12 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
+/**
+ * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit
+ * a client that repeats a refund under new keys would fill the database.
+ */
+export const MAXIMUM_REFUND_KEYS = 100;
+
 /** A donation before its charity is confirmed. */
 export type NewDonation = Pick<
   Donation,

@@ -1,11 +1,11 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts";
-import { insertDonationRefunds } from "../../../db/charities/donationBatches.ts";
-import { claimRefundKey } from "../../../db/charities/donationRefunds.ts";
+import { claimRefundKeys, insertDonationRefunds } from "../../../db/charities/donationBatches.ts";
+import type { NewDonationRefund } from "../../../db/charities/donationBatches.ts";
 import { lockDonation } from "../../../db/charities/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode, AccountType } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
+import { MAXIMUM_REFUND_KEYS } from "../../../domain/charities/donations.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -28,8 +28,26 @@ export type DonationRefundRequest = Omit<NewDonationRefund, "donationId" | "crea
 export const donationNotFound = (): DomainError =>
   new DomainError("record_not_found", "donation not found");
 
-export const refundKeyIsTaken = (): DomainError =>
-  new DomainError("request_invalid", "idempotency_key: belongs to the refund of another donation");
+/**
+ * Returns why a refund's idempotency key cannot be used for a donation, or null.
+ * @param keys the id of the donation that each key belongs to
+ */
+export const findKeyProblem = (
+  keys: ReadonlyMap<string, string>,
+  idempotencyKey: string | null,
+  donationId: string,
+): DomainError | null => {
+  const owner = idempotencyKey === null ? donationId : keys.get(idempotencyKey);
+  if (owner === donationId) {
+    return null;
+  }
+  return new DomainError(
+    "request_invalid",
+    owner === undefined
+      ? `idempotency_key: the refund of this donation has ${MAXIMUM_REFUND_KEYS} keys already; use one of them, or none`
+      : "idempotency_key: belongs to the refund of another donation",
+  );
+};
 
 /**
  * Records refunds of locked donations that are not refunded yet, and subtracts the donations from the totals. Call it once
@@ -69,7 +87,7 @@ export const recordDonationRefunds = async (
 /**
  * Refunds a whole donation: the record, its refund and the totals change in one transaction. Refunding it again returns
  * the first refund. An idempotency key belongs to the donation that it was first used for.
- * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation
+ * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation or is one too many
  */
 export const refundDonation = (
   {
@@ -95,11 +113,13 @@ export const refundDonation = (
     if (!donation) {
       throw donationNotFound();
     }
-    if (
-      idempotencyKey !== null &&
-      (await claimRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
-    ) {
-      throw refundKeyIsTaken();
+    if (idempotencyKey !== null) {
+      const claim = new Map([[idempotencyKey, donation.id]]);
+      const keys = await claimRefundKeys(transaction, owner, claim);
+      const problem = findKeyProblem(keys, idempotencyKey, donation.id);
+      if (problem) {
+        throw problem;
+      }
     }
     if (!donation.refunded) {
       await recordDonationRefunds(transaction, owner, [{ donation, request }], now);

@@ -12,7 +12,7 @@ import { countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 import { donationData } from "./donationData.ts";
-import { donationNotFound, recordDonationRefunds, refundKeyIsTaken } from "./refundDonation.ts";
+import { donationNotFound, findKeyProblem, recordDonationRefunds } from "./refundDonation.ts";
 import type { DonationRefundRequest } from "./refundDonation.ts";
 
 /** A refund of a batch. The donation itself is read when it is needed, because a batch may have a thousand of them. */
@@ -52,7 +52,7 @@ const lockNamed = async (
   );
 };
 
-/** Assigns each key of the items to the first donation that they use it for, unless it belongs to one. */
+/** Assigns each key of the items to the first donation that they use it for, unless it belongs to one or is one too many. */
 const claimKeys = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
@@ -84,8 +84,9 @@ const decideAll = (
     if (!donation) {
       return donationNotFound();
     }
-    if (request.idempotencyKey !== null && keys.get(request.idempotencyKey) !== donation.id) {
-      return refundKeyIsTaken();
+    const problem = findKeyProblem(keys, request.idempotencyKey, donation.id);
+    if (problem) {
+      return problem;
     }
     const replayed = donation.refunded || refunded.has(donation.id);
     refunded.add(donation.id);
