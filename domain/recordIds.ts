@@ -28,7 +28,8 @@ export const shownIdOf = ({
 /**
  * Returns the id of the only record that an operator names by its id or by the id that it was imported with.
  * @param found the ids of the records that have the given one
- * @throws DomainError record_not_found, or request_invalid if several accounts have imported such an id
+ * @throws DomainError record_not_found, or request_invalid if there are several: an imported record may have
+ * the id of another account's
  */
 export const requireOneRecord = (
   kind: "registration" | "donation",
@@ -41,7 +42,7 @@ export const requireOneRecord = (
   if (others.length > 0) {
     throw new DomainError(
       "request_invalid",
-      `${others.length + 1} imported ${kind}s have the id ${given}; \`impact find\` shows their internal ids`,
+      `${others.length + 1} ${kind}s have the id ${given}; add --org with the id of the organization or store, or use an internal id that \`impact find\` shows`,
     );
   }
   return id;

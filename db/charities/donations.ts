@@ -109,12 +109,13 @@ export const findDonationByKey = (
   `);
 
 /**
- * Lists the ids of the donations with an id, their own or the one that they were imported with, in all accounts and
- * modes.
+ * Lists the ids of the donations with an id, their own or the one that they were imported with, in all modes of an account,
+ * or of all (null).
  */
 export const listDonationIds = (
   db: CommonQueryMethods,
   given: string,
+  accountId: string | null,
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT imported.id
@@ -125,9 +126,15 @@ export const listDonationIds = (
       FROM donation
       WHERE donation.account_id = account.id AND donation.mode = mode.mode AND donation.imported_id = ${given}
     ) AS imported
+    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ${
       isUuid(given)
-        ? sql.fragment`UNION SELECT donation.id FROM donation WHERE donation.id = ${given}::uuid`
+        ? sql.fragment`
+            UNION
+            SELECT donation.id
+            FROM donation
+            WHERE donation.id = ${given}::uuid AND (${accountId}::uuid IS NULL OR donation.account_id = ${accountId})
+          `
         : sql.fragment``
     }
   `);

@@ -251,12 +251,13 @@ export const findRegistration = (
   `);
 
 /**
- * Lists the ids of the registrations with an id, their own or the one that they were imported with, in all accounts and
- * modes. Costs an index search per account and mode.
+ * Lists the ids of the registrations with an id, their own or the one that they were imported with, in all modes of an
+ * account, or of all (null). Costs an index search per account and mode.
  */
 export const listRegistrationIds = (
   db: CommonQueryMethods,
   given: string,
+  accountId: string | null,
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT imported.id
@@ -271,9 +272,15 @@ export const listRegistrationIds = (
         AND registration.kind = kind.kind
         AND registration.imported_id = ${given}
     ) AS imported
+    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ${
       isUuid(given)
-        ? sql.fragment`UNION SELECT registration.id FROM registration WHERE registration.id = ${given}::uuid`
+        ? sql.fragment`
+            UNION
+            SELECT registration.id
+            FROM registration
+            WHERE registration.id = ${given}::uuid AND (${accountId}::uuid IS NULL OR registration.account_id = ${accountId})
+          `
         : sql.fragment``
     }
   `);

@@ -4,7 +4,12 @@ import { requireOneRecord } from "../../domain/recordIds.ts";
 
 /**
  * Returns the id of the registration that an operator names by its id or by the id that it was imported with.
- * @throws DomainError record_not_found, or request_invalid if several accounts have imported such an id
+ * @param accountId the account that has it; null for any
+ * @throws DomainError record_not_found, or request_invalid if several records have the id
  */
-export const getRegistrationId = async (db: CommonQueryMethods, given: string): Promise<string> =>
-  requireOneRecord("registration", given, await listRegistrationIds(db, given));
+export const getRegistrationId = async (
+  db: CommonQueryMethods,
+  given: string,
+  accountId: string | null,
+): Promise<string> =>
+  requireOneRecord("registration", given, await listRegistrationIds(db, given, accountId));

@@ -21,6 +21,8 @@ export type RefundDependencies = {
 
 export type OperatorRefund = {
   readonly id: string;
+  /** The account that has the registration; null for any. */
+  readonly accountId: string | null;
   /** Null refunds all units that remain. */
   readonly count: number | null;
   readonly reason: string;
@@ -103,7 +105,10 @@ export const refundAnyRegistration = async (
   deps: RefundDependencies,
   refund: OperatorRefund,
 ): Promise<AnyRefund> => {
-  const registration = await findRegistration(deps.db, await getRegistrationId(deps.db, refund.id));
+  const registration = await findRegistration(
+    deps.db,
+    await getRegistrationId(deps.db, refund.id, refund.accountId),
+  );
   if (!registration) {
     throw new DomainError("record_not_found", `registration ${refund.id} not found`);
   }

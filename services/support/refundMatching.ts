@@ -43,6 +43,7 @@ export async function* refundMatching(
   for await (const { id } of readRefundable(deps, filter)) {
     try {
       const { refundedCount } = await refundAnyRegistration(deps, {
+        accountId: filter.accountId,
         id,
         count: null,
         reason,

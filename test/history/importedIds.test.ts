@@ -7,6 +7,7 @@ import { KIND_NAMES, registrationsIn } from "../api/contract.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
@@ -199,8 +200,50 @@ test("operators name an imported registration by either id", async (t) => {
   );
   const ambiguous = await scene.impact("usage", "show", "t-77");
   t.is(ambiguous.exitCode, 1);
-  t.regex(ambiguous.stderr, /2 imported registrations have the id t-77/u);
+  t.regex(ambiguous.stderr, /2 registrations have the id t-77; add --org/u);
   t.is((await scene.impact("usage", "show", internalId)).exitCode, 0);
+});
+
+test("a record and its copy in another organization are told apart by --org", async (t) => {
+  const { db } = t.context;
+  const original = await setUpImport(t);
+  const copy = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  const key = original.apiKeyProd;
+  await call("POST", "/plant/trees", { key, body: { count: 2 } });
+  const list = await call("GET", "/plant/trees", { key });
+  const [{ id } = { id: "" }] = registrationsIn(list.body, "tree");
+  await copy.importText(linesOf(...registrationsIn(list.body, "tree")), "--kind", "tree");
+
+  for (const command of [
+    ["usage", "show"],
+    ["refund", "registration", "--reason", "test"],
+  ]) {
+    const ambiguous = await original.impact(...command, id);
+    t.is(ambiguous.exitCode, 1);
+    t.regex(ambiguous.stderr, /2 registrations have the id/u);
+  }
+
+  for (const owner of [original, copy]) {
+    const shown = await original.impact("usage", "show", id, "--org", owner.id, "--json");
+    t.like(readJson(shown), { registration_id: id, account_id: owner.id });
+    const cleared = await original.impact(
+      "evidence",
+      "cache",
+      "clear",
+      "--tree",
+      id,
+      "--org",
+      owner.id,
+    );
+    t.is(cleared.exitCode, 0, cleared.stderr);
+  }
+  const refund = ["refund", "registration", id, "--reason", "test", "--org"] as const;
+  t.regex((await original.impact(...refund, copy.id)).stderr, /no usage record on file/u);
+  const refunded = await original.impact(...refund, original.id);
+  t.is(refunded.exitCode, 0, refunded.stderr);
+  const { id: stranger } = await createTestOrganization(db);
+  t.is((await original.impact("usage", "show", id, "--org", stranger)).exitCode, 3);
 });
 
 test("importing an export of the same organization again changes nothing", async (t) => {

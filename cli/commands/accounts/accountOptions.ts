@@ -20,6 +20,13 @@ export const withAccount = (command: Command): Command =>
     )
     .option("--store <store>", "domain or id of the store");
 
+/** Which of the records with an id a command is for. */
+export type RecordOwnerOptions = { readonly org?: string };
+
+/** The option of commands that take a record's id: imported records may have that of another account's record. */
+export const recordOwnerOption = (): Option =>
+  new Option("--org <id>", "organization or store that has the record").argParser(parseId);
+
 /** Opens the database and finds the account that a command names. */
 export const openAccount = async (
   { connections }: Context,

@@ -16,6 +16,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { timeOf, presentEvent } from "./presentEvent.ts";
 
 const presentRegistration = (registration: AccountRegistration) => ({
@@ -105,13 +106,15 @@ const advise = (
   }
 };
 
+export type ShowUsageOptions = RecordOwnerOptions & { readonly json?: true };
+
 export const showUsage = async (
   { io, connections }: Context,
   given: string,
-  { json }: { readonly json?: true },
+  { org, json }: ShowUsageOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const id = await getRegistrationId(db, given);
+  const id = await getRegistrationId(db, given, org ?? null);
   const registration = await findRegistration(db, id);
   if (!registration) {
     throw new CommandError(EXIT.notFound, `Registration ${given} not found.`);

@@ -12,6 +12,7 @@ import {
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
+import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
 import type { HoldOptions } from "./repair/holdUsage.ts";
@@ -33,6 +34,7 @@ import type { SendNowOptions } from "./repair/sendUsageNow.ts";
 import { sendUsageNow } from "./repair/sendUsageNow.ts";
 import type { SettleCommandOptions } from "./repair/settleUsage.ts";
 import { settleUsage } from "./repair/settleUsage.ts";
+import type { ShowUsageOptions } from "./showUsage.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./repair/waiveEvents.ts";
 import { waiveEvents } from "./repair/waiveEvents.ts";
@@ -105,8 +107,9 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .command("show")
     .description("Show the usage of a registration and its meter events")
     .argument("<registration-id>", "id of the registration", parseRecordId)
+    .addOption(recordOwnerOption())
     .option("--json", "JSON output")
-    .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
+    .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
   usage
     .command("retry")
     .description("Retry failed meter events")

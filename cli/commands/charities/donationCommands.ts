@@ -1,8 +1,10 @@
 import type { Command } from "commander";
 import { parseId, parseRecordId, parseLimit, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { ListOptions } from "./listOrgDonations.ts";
 import { listOrgDonations } from "./listOrgDonations.ts";
+import type { ShowOptions } from "./showDonation.ts";
 import { showDonation } from "./showDonation.ts";
 
 export const addDonationCommands = (program: Command, context: Context): void => {
@@ -19,6 +21,7 @@ export const addDonationCommands = (program: Command, context: Context): void =>
     .command("show")
     .description("Show a donation and its refund")
     .argument("<id>", "id of the donation", parseRecordId)
+    .addOption(recordOwnerOption())
     .option("--json", "JSON output")
-    .action((id: string, options: { readonly json?: true }) => showDonation(context, id, options));
+    .action((id: string, options: ShowOptions) => showDonation(context, id, options));
 };

@@ -5,15 +5,18 @@ import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
+
+export type ShowOptions = RecordOwnerOptions & { readonly json?: true };
 
 export const showDonation = async (
   { io, connections }: Context,
   given: string,
-  { json }: { readonly json?: true },
+  { org, json }: ShowOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const donation = await findDonationDetails(db, await getDonationId(db, given));
+  const donation = await findDonationDetails(db, await getDonationId(db, given, org ?? null));
   if (!donation) {
     throw new DomainError("record_not_found", `donation ${given} not found`);
   }

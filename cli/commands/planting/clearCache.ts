@@ -8,13 +8,15 @@ import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import { counted } from "../../output/counted.ts";
+import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 
-export type ClearOptions = OperatorOptions & {
-  readonly tree?: string;
-  readonly summary?: true;
-  readonly all?: true;
-  readonly json?: true;
-};
+export type ClearOptions = OperatorOptions &
+  RecordOwnerOptions & {
+    readonly tree?: string;
+    readonly summary?: true;
+    readonly all?: true;
+    readonly json?: true;
+  };
 
 const requireOneSelection = ({ tree, summary, all }: ClearOptions): void => {
   if ([tree, summary, all].filter((option) => option !== undefined).length !== 1) {
@@ -24,11 +26,11 @@ const requireOneSelection = ({ tree, summary, all }: ClearOptions): void => {
 
 const selectResponses = async (
   db: CommonQueryMethods,
-  { tree, all }: ClearOptions,
+  { tree, org, all }: ClearOptions,
 ): Promise<CachedResponses> => {
   return tree === undefined
     ? { kind: all ? "all" : "summary" }
-    : { kind: "tree", registrationId: await getRegistrationId(db, tree) };
+    : { kind: "tree", registrationId: await getRegistrationId(db, tree, org ?? null) };
 };
 
 export const clearCache = async (

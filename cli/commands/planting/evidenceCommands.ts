@@ -5,6 +5,7 @@ import { parseCount, parseId, parseLimit, parseReason, parseRecordId } from "../
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { ClearOptions } from "./clearCache.ts";
 import { clearCache } from "./clearCache.ts";
 import type { ListOptions } from "./listOrders.ts";
@@ -82,6 +83,7 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .command("clear")
     .description("Delete cached responses, so that the next requests render new ones")
     .option("--tree <id>", "id of a tree registration", parseRecordId)
+    .addOption(recordOwnerOption())
     .option("--summary", "the evidence summary")
     .option("--all", "all cached responses")
     .addOption(reasonOption())

@@ -22,6 +22,8 @@ import {
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
+import { recordOwnerOption } from "../accounts/accountOptions.ts";
+import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { actorOf, operatorOption } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -31,7 +33,7 @@ const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
 store's units are returned to its balance at the price that was paid.`;
 
-type RefundOptions = {
+type RefundOptions = RecordOwnerOptions & {
   readonly reason: string;
   readonly as?: string;
   readonly dryRun?: true;
@@ -58,6 +60,7 @@ const refundOne = async (
     await openDependencies(context, options),
     {
       id,
+      accountId: options.org ?? null,
       count: options.count ?? null,
       reason: options.reason,
       idempotencyKey: options.idempotencyKey ?? null,
@@ -77,7 +80,7 @@ const refundOne = async (
     context.io,
     isDryRun
       ? `Without --dry-run, the command refunds ${units}.`
-      : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}`,
+      : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
   );
 };
 
@@ -87,7 +90,7 @@ const refundOneDonation = async (
   options: RefundOptions,
 ): Promise<void> => {
   const { db, clock, actor } = await openDependencies(context, options);
-  const donation = await findDonationDetails(db, await getDonationId(db, id));
+  const donation = await findDonationDetails(db, await getDonationId(db, id, options.org ?? null));
   if (!donation) {
     throw new DomainError("record_not_found", `donation ${id} not found`);
   }
@@ -201,6 +204,7 @@ export const addRefundCommands = (program: Command, context: Context): void => {
       .command("registration")
       .description("Refund a registration of an organization or a store, in full or in part")
       .argument("<id>", "id of the registration", parseRecordId)
+      .addOption(recordOwnerOption())
       .option("--count <n>", "units (default: all that remain)", parseCount)
       .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey),
   )
@@ -210,7 +214,8 @@ export const addRefundCommands = (program: Command, context: Context): void => {
     refund
       .command("donation")
       .description("Mark a donation as refunded; the charity keeps the money")
-      .argument("<id>", "id of the donation", parseRecordId),
+      .argument("<id>", "id of the donation", parseRecordId)
+      .addOption(recordOwnerOption()),
   ).action((id: string, options: RefundOptions) => refundOneDonation(context, id, options));
   addCommonOptions(
     refund
