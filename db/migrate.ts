@@ -10,16 +10,27 @@ import { readMigrations } from "./upgrade/readMigrations.ts";
 import type { Migration } from "./upgrade/readMigrations.ts";
 import { requireExtensions } from "./upgrade/requireExtensions.ts";
 
-type Applied = { readonly number: number; readonly runsWith: number };
+type Applied = {
+  readonly number: number;
+  readonly runsWith: number;
+  /** Null if it was applied before checksums were recorded. */
+  readonly checksum: string | null;
+};
 
 const readApplied = async (client: Client): Promise<readonly Applied[]> => {
-  const { rows } = await client.query<Applied>(
-    'SELECT number, runs_with AS "runsWith" FROM schema_migration ORDER BY number',
-  );
+  const { rows } = await client.query<Applied>(`
+    SELECT
+      number,
+      runs_with AS "runsWith",
+      -- The table of a database that was not migrated since has no such column.
+      to_jsonb(schema_migration) ->> 'checksum' AS checksum
+    FROM schema_migration
+    ORDER BY number
+  `);
   return rows;
 };
 
-/** The database has migrations that this release does not know, or lacks some that it needs. */
+/** The database has migrations that this release does not know or that differ from its own, or lacks some that it needs. */
 export class SchemaMismatchError extends Error {
   override readonly name = "SchemaMismatchError";
 }
@@ -34,6 +45,27 @@ const refuseNewerSchema = (applied: readonly Applied[], migrations: readonly Mig
       `The database was migrated by a newer release (migration ${refused.map(({ number }) => number).join(", ")}). Run that release.`,
     );
   }
+};
+
+/** Migrations are edited only before their release, so a database with other ones is of a development version. */
+const refuseOtherMigrations = (
+  applied: readonly Applied[],
+  migrations: readonly Migration[],
+): void => {
+  const checksums = new Map(applied.map(({ number, checksum }) => [number, checksum]));
+  const differing = migrations.filter(
+    ({ number, checksum }) => (checksums.get(number) ?? checksum) !== checksum,
+  );
+  if (differing.length > 0) {
+    throw new SchemaMismatchError(
+      `The database was migrated by another version, whose migration ${differing.map(({ name }) => name).join(", ")} differs from this one's. Run that version, or start with an empty database.`,
+    );
+  }
+};
+
+const requireCompatible = (applied: readonly Applied[], migrations: readonly Migration[]): void => {
+  refuseNewerSchema(applied, migrations);
+  refuseOtherMigrations(applied, migrations);
 };
 
 const findMissing = (
@@ -91,13 +123,23 @@ const becomeOnlyMigrator = async ({ client, pause }: Connected): Promise<void> =
   }
 };
 
+/** Adds the column to a table that is older. Only then, because ALTER TABLE waits for all readers, also for a dump. */
+const addChecksums = async (client: Client): Promise<void> => {
+  const { rows } = await client.query(`
+    SELECT FROM pg_attribute WHERE attrelid = 'schema_migration'::regclass AND attname = 'checksum'
+  `);
+  if (rows.length === 0) {
+    await client.query("ALTER TABLE schema_migration ADD COLUMN checksum text");
+  }
+};
+
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @param ownerUrl its role owns the tables
  * @param roles receive their privileges, also if nothing is to be applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
- * @throws SchemaMismatchError when a newer release has migrated the database
+ * @throws SchemaMismatchError when a newer release or another version has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
  * @throws PoolerError if `ownerUrl` is a pooler's
  * @throws MigrationBlockedError if another session holds a lock for too long
@@ -127,11 +169,14 @@ export const migrate = (
         name text NOT NULL,
         applied_at timestamptz NOT NULL DEFAULT now(),
         -- The newest migration that a release must know to run with this one.
-        runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
+        runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
+        -- Of the statements; null if the migration was applied before checksums were recorded.
+        checksum text
       )
     `);
+    await addChecksums(client);
     const applied = await readApplied(client);
-    refuseNewerSchema(applied, migrations);
+    requireCompatible(applied, migrations);
     const missing = findMissing(applied, migrations);
     await requireExtensions(client, missing);
     for (const migration of missing) {
@@ -142,8 +187,8 @@ export const migrate = (
   });
 
 /**
- * Checks that this release runs with the database's schema: it has all of its migrations, and further ones only if they
- * say so.
+ * Checks that this release runs with the database's schema: it has all of its migrations as they are now, and further ones
+ * only if they say so.
  * @throws SchemaMismatchError whose message says what to do
  */
 export const requireCurrentSchema = (
@@ -156,7 +201,7 @@ export const requireCurrentSchema = (
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
     );
     const applied = rows[0]?.exists === true ? await readApplied(client) : [];
-    refuseNewerSchema(applied, migrations);
+    requireCompatible(applied, migrations);
     const missing = findMissing(applied, migrations);
     if (missing.length > 0) {
       throw new SchemaMismatchError(

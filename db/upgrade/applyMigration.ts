@@ -40,14 +40,13 @@ export type Migrator = Extract<Actor, { kind: "operator" }> | null;
 /** Records in the migration's transaction that it was applied, and by whom. The first migration creates the audit log. */
 const record = async (
   client: Client,
-  { number, name, runsWith }: Migration,
+  { number, name, runsWith, checksum }: Migration,
   migrator: Migrator,
 ): Promise<void> => {
-  await client.query("INSERT INTO schema_migration (number, name, runs_with) VALUES ($1, $2, $3)", [
-    number,
-    name,
-    runsWith,
-  ]);
+  await client.query(
+    "INSERT INTO schema_migration (number, name, runs_with, checksum) VALUES ($1, $2, $3, $4)",
+    [number, name, runsWith, checksum],
+  );
   if (migrator) {
     await client.query(
       `

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
@@ -15,7 +16,14 @@ export type Migration = {
    * with it.
    */
   readonly runsWith: number;
+  /** A digest of the statements. Comments and white space do not change it. */
+  readonly checksum: string;
 };
+
+const checksumOf = (text: string): string =>
+  createHash("sha256")
+    .update(text.replaceAll(/--.*$/gmu, "").replaceAll(/\s+/gu, " ").trim())
+    .digest("hex");
 
 /** `-- @name value`, in the comment at the beginning of a file. */
 const DIRECTIVE = /^-- @(?<name>\S+)(?: (?<value>\S+))?$/u;
@@ -63,6 +71,7 @@ export const readMigrations = async (folder = MIGRATIONS): Promise<readonly Migr
         text,
         isTransaction: !directives.has("no-transaction"),
         runsWith: readRunsWith(file, number, directives.get("runs-with")),
+        checksum: checksumOf(text),
       };
     }),
   );

@@ -268,6 +268,28 @@ test("a release runs with the later migrations that say so, and not with others"
   });
 });
 
+test("a database with an earlier version of a migration is neither migrated nor used, and the migration is named", async (t) => {
+  const { url, release, upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  const commented = await release({
+    "0001_things": `-- What is counted.\n${FIRST["0001_things"]}`,
+  });
+  await t.notThrowsAsync(requireCurrentSchema(url, { folder: commented }));
+  const edited = await release({ "0001_things": "CREATE TABLE thing (id bigint NOT NULL);" });
+
+  const mismatch = {
+    instanceOf: SchemaMismatchError,
+    message: /another version, whose migration 0001_things differs/u,
+  };
+  await t.throwsAsync(requireCurrentSchema(url, { folder: edited }), mismatch);
+  await t.throwsAsync(migrate(url, undefined, { folder: edited }), mismatch);
+
+  // As before checksums were recorded.
+  await client.query("ALTER TABLE schema_migration DROP COLUMN checksum");
+  await t.notThrowsAsync(requireCurrentSchema(url, { folder: edited }));
+  t.deepEqual(await upgrade(SECOND), { applied: ["0002_names"] });
+});
+
 test("a directive that is unknown or names no earlier migration is an error", async (t) => {
   const { upgrade } = await setUp(t);
   await t.throwsAsync(upgrade({ "0001_things": "-- @run-with 0000\nSELECT 1;" }), {
