@@ -1099,6 +1099,8 @@ CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (
 
 CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, meter) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
 
+CREATE INDEX meter_event_waived ON public.meter_event USING btree (id) WHERE (state = 'waived'::text);
+
 CREATE INDEX planting_claim_order ON public.planting_claim USING btree (order_id);
 
 CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (order_id, stage) WHERE (state = 'accepted'::text);

@@ -287,14 +287,14 @@ export const findLastLease = (db: CommonQueryMethods): Promise<Date | null> =>
     WHERE state IN (${UNFINISHED})
   `);
 
-/** Makes a retry of failed usage check the processor's sums first. */
+/** Makes a retry of failed or waived usage check the processor's sums first. */
 export const doubtFailedEvents = async (
   transaction: DatabaseTransactionConnection,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET outcome_unknown = true
-    WHERE state IN (${FAILED}) AND processor = 'stripe'
+    WHERE (state IN (${FAILED}) OR state = 'waived') AND processor = 'stripe'
   `);
 };
 

@@ -137,6 +137,8 @@ CREATE INDEX meter_event_customer ON meter_event (customer_id, meter, second) WH
 -- span are few; a B-tree would cost each event another entry.
 CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
+-- After a restore, they are in doubt as well.
+CREATE INDEX meter_event_waived ON meter_event (id) WHERE state = 'waived';
 
 -- Operators list late deliveries by their note. Most delivered events have none.
 CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { setUpRestore } from "./restoreSetup.ts";
 import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
 import type { UsageSetup } from "./usageSetup.ts";
 
@@ -313,5 +315,38 @@ test.serial(
     await scene.drain();
     t.is(scene.billed(), 6);
     t.is((await scene.impactLater(...args)).exitCode, 1);
+  },
+);
+
+test.serial(
+  "waived usage that a lost history had retried and sent is not billed twice",
+  async (t) => {
+    const { original, register, drain, impact, fork, control, pass, billedByMinute } =
+      await setUpRestore(t);
+    await register(original, 6);
+    pass(5);
+    control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+    await drain(original);
+    const [failed] = z
+      .array(listedEvent)
+      .parse(readJson(await impact(original, "usage", "list", "--state", "failed", "--json")));
+    const id = String(failed?.meter_event_id);
+    t.is((await impact(original, "usage", "waive", id, ...REASON)).exitCode, 0);
+    const { continued, restored } = await fork(original);
+    t.is((await impact(continued, "usage", "retry", id)).exitCode, 0);
+    await drain(continued);
+    t.deepEqual(billedByMinute(), { 0: 6 });
+    // Stripe has forgotten the idempotency keys and identifiers.
+    pass(3 * 24 * 60 * 60);
+
+    await guardUsage(restored.deps);
+    pass(16 * 60);
+    const settled = await impact(restored, "usage", "reconcile", "--after-restore");
+    t.is(settled.exitCode, 0, settled.stderr);
+    const retried = await impact(restored, "usage", "retry", id, "--json");
+    t.deepEqual(results.parse(readJson(retried)), [{ id, result: "delivered", reason: null }]);
+    await drain(restored);
+
+    t.deepEqual(billedByMinute(), { 0: 6 });
   },
 );
