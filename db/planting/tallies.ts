@@ -69,29 +69,3 @@ export const listPlantedSites = (
       AND (${countsSimulated} OR planting_site.partner <> 'simulated')
     ORDER BY planting_tally.planted DESC, planting_tally.site_id
   `);
-
-/** Sums all accounts' planted trees of production keys by impact factor, up to the largest safe integer. */
-export const sumPlantedByFactor = (
-  db: CommonQueryMethods,
-  countsSimulated: boolean,
-): Promise<
-  readonly {
-    readonly factorId: string;
-    readonly isSimulated: boolean;
-    readonly trees: number;
-  }[]
-> =>
-  db.any(sql.type(
-    z.strictObject({ factorId: z.string(), isSimulated: z.boolean(), trees: safeInteger }),
-  )`
-    SELECT
-      planting_tally.factor_id AS "factorId",
-      planting_site.partner = 'simulated' AS "isSimulated",
-      least(sum(planting_tally.planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
-    FROM planting_tally
-    JOIN planting_site ON planting_site.id = planting_tally.site_id
-    WHERE planting_tally.mode = 'live' AND (${countsSimulated} OR planting_site.partner <> 'simulated')
-    GROUP BY 1, 2
-    HAVING sum(planting_tally.planted) > 0
-    ORDER BY 1, 2
-  `);

@@ -102,17 +102,6 @@ export const addToTotals = async (
   }
 };
 
-/**
- * Returns the units of all accounts' production keys, without refunded ones. A sum that exceeds a safe integer is
- * capped at the largest one.
- */
-export const sumAllAccounts = (db: CommonQueryMethods, kind: Kind): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ total: safeInteger }))`
-    SELECT least(coalesce(sum(total), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS total
-    FROM impact_total
-    WHERE mode = 'live' AND kind = ${kind} AND period = 'all'
-  `);
-
 const periodRow = z.strictObject({ period: z.string(), tree: safeInteger, bottle: safeInteger });
 
 /** Trees and bottles of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */

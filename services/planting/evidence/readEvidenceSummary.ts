@@ -5,10 +5,8 @@ import {
   summaryKey,
 } from "../../../db/planting/cachedResponses.ts";
 import type { CachedResponse } from "../../../db/planting/cachedResponses.ts";
-import type { PlantedRegion } from "../../../db/planting/sites.ts";
-import { listRegions } from "../../../db/planting/sites.ts";
-import { sumPlantedByFactor } from "../../../db/planting/tallies.ts";
-import { sumAllAccounts } from "../../../db/registrations/totals.ts";
+import type { PlantedRegion } from "../../../db/planting/summary.ts";
+import { readSummary } from "../../../db/planting/summary.ts";
 import { projectImpact } from "../../../domain/planting/impactFactors.ts";
 import type { ProjectedImpact } from "../../../domain/planting/impactFactors.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
@@ -37,13 +35,17 @@ const summarize = async (
   db: CommonQueryMethods,
   countsSimulated: boolean,
 ): Promise<EvidenceSummary> => {
-  const planted = await sumPlantedByFactor(db, countsSimulated);
+  const { registeredTrees, planted, regions } = await readSummary(
+    db,
+    MEDIA_PER_SITE,
+    countsSimulated,
+  );
   return {
-    registeredTrees: await sumAllAccounts(db, "tree"),
+    registeredTrees,
     plantedTrees: sumTrees(planted),
     simulatedTrees: sumTrees(planted.filter((part) => part.isSimulated)),
     projected: projectImpact(planted),
-    regions: await listRegions(db, MEDIA_PER_SITE, countsSimulated),
+    regions,
   };
 };
 

@@ -2,11 +2,13 @@ import { z } from "zod";
 import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { deleteCachedResponses } from "../../../db/planting/cachedResponses.ts";
+import { sql } from "../../../db/sql.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace, eventsOf, openOwnDatabase, startEvidenceApi } from "./evidenceApi.ts";
 
@@ -155,4 +157,23 @@ test.serial("the summary of all accounts is limited to the largest safe integer"
   t.is(summary.total_trees, MOST);
   t.is(summary.trees_planted, MOST);
   t.true(summary.carbon_offset_tons > 0);
+});
+
+test.serial("the parts of the summary are of the same moment", async (t) => {
+  const db = await openOwnDatabase(t);
+  const { setup, read } = await startEvidenceApi(t, { db });
+  await setup.register(7);
+  await createAndPlace(setup);
+  await read("/evidence");
+
+  // The summary waits for the registered trees, and meanwhile they are planted.
+  const [response] = await runBehindLocks(
+    db,
+    (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
+    () => read("/evidence"),
+    () => setup.pass(3 * STAGE_MS),
+  );
+
+  const { summary, regions } = evidenceSummary.parse(JSON.parse(response.text));
+  t.deepEqual([summary.trees_planted, summary.countries.length, regions.length], [7, 1, 1]);
 });

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { parseConfig } from "../../../config/config.ts";
 import { listAccountsWithUnorderedTrees } from "../../../db/planting/orders.ts";
-import { listPlantedSites, sumPlantedByFactor } from "../../../db/planting/tallies.ts";
+import { readSummary } from "../../../db/planting/summary.ts";
+import { listPlantedSites } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
 import { plantingOrderIntervalMs } from "../../../program/settings/readPlantingSettings.ts";
 import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
@@ -200,14 +201,14 @@ test.serial("refunds before and after planting lower the planted trees", async (
 
 test.serial("test trees never count as planted", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  const before = await sumPlantedByFactor(t.context.db, true);
+  const { planted: before } = await readSummary(t.context.db, 0, true);
   await setup.register(10, { mode: "test" });
   await setup.createOrders();
   await setup.place();
   await setup.pass(10 * STAGE_MS);
   t.is((await setup.orders())[0]?.stage, "planted_and_verified");
   t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-  t.deepEqual(await sumPlantedByFactor(t.context.db, true), before);
+  t.deepEqual((await readSummary(t.context.db, 0, true)).planted, before);
 });
 
 test.serial("facts of an unknown order are rejected", async (t) => {

@@ -1,0 +1,92 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+// This file reads the totals of registrations itself, because the summary is one statement.
+
+const summaryRow = z.strictObject({
+  registeredTrees: safeInteger,
+  planted: z.array(
+    z.strictObject({ factorId: z.string(), isSimulated: z.boolean(), trees: z.int() }),
+  ),
+  regions: z.array(
+    z.strictObject({
+      region: z.string(),
+      country: z.string(),
+      isSimulated: z.boolean(),
+      media: z.array(
+        z.strictObject({ id: z.string(), type: z.string(), url: z.string(), date: z.string() }),
+      ),
+    }),
+  ),
+});
+type SummaryRow = Readonly<z.output<typeof summaryRow>>;
+
+export type PlantedRegion = SummaryRow["regions"][number];
+
+/**
+ * Reads what the production keys of all accounts have registered and planted: the registered trees without refunded ones,
+ * the planted trees by impact factor, and their regions with the latest media of each site. A sum that exceeds a safe
+ * integer is capped at the largest one. It is one statement, so that its parts agree. A transaction with one snapshot would
+ * not do: the snapshot would be older than the lock of the summary.
+ */
+export const readSummary = (
+  db: CommonQueryMethods,
+  mediaPerSite: number,
+  countsSimulated: boolean,
+): Promise<SummaryRow> =>
+  db.one(sql.type(summaryRow)`
+    WITH
+      planted_part AS (
+        SELECT
+          planting_tally.factor_id AS "factorId",
+          planting_site.partner = 'simulated' AS "isSimulated",
+          least(sum(planting_tally.planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
+        FROM planting_tally
+        JOIN planting_site ON planting_site.id = planting_tally.site_id
+        WHERE planting_tally.mode = 'live' AND (${countsSimulated} OR planting_site.partner <> 'simulated')
+        GROUP BY 1, 2
+        HAVING sum(planting_tally.planted) > 0
+      ),
+      planted_region AS (
+        SELECT
+          planting_site.region,
+          planting_site.country,
+          bool_and(planting_site.partner = 'simulated') AS "isSimulated",
+          coalesce(
+            jsonb_agg(
+              jsonb_build_object(
+                'id', latest.id::text,
+                'type', latest.type,
+                'url', latest.url,
+                'date', to_char(latest.taken_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+              )
+              ORDER BY latest.id DESC
+            ) FILTER (WHERE latest.id IS NOT NULL),
+            '[]'
+          ) AS media
+        FROM planting_site
+        LEFT JOIN LATERAL (
+          SELECT id, type, url, taken_at
+          FROM planting_media
+          WHERE planting_media.site_id = planting_site.id AND mode = 'live'
+          ORDER BY id DESC
+          LIMIT ${mediaPerSite}
+        ) AS latest ON true
+        WHERE (${countsSimulated} OR planting_site.partner <> 'simulated') AND EXISTS (
+          SELECT FROM planting_tally
+          WHERE planting_tally.site_id = planting_site.id AND planting_tally.mode = 'live'
+            AND planting_tally.planted > 0
+        )
+        GROUP BY planting_site.country, planting_site.region
+      )
+    SELECT
+      (
+        SELECT least(coalesce(sum(total), 0), ${Number.MAX_SAFE_INTEGER})::bigint
+        FROM impact_total
+        WHERE mode = 'live' AND kind = 'tree' AND period = 'all'
+      ) AS "registeredTrees",
+      (SELECT coalesce(jsonb_agg(planted_part ORDER BY "factorId", "isSimulated"), '[]') FROM planted_part) AS planted,
+      (SELECT coalesce(jsonb_agg(planted_region ORDER BY country, region), '[]') FROM planted_region) AS regions
+  `);
