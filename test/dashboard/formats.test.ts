@@ -208,7 +208,7 @@ test.serial(
   "an unknown path below /dashboard is a page for browsers and JSON for clients",
   async (t) => {
     const { url, page } = await open(t);
-    const targets = [`${url}/dashboard`, `${url}/dashboard/`, `${page}/`, `${page}/other`];
+    const targets = [`${url}/dashboard`, `${url}/dashboard/`, `${page}/other`, `${page}x/`];
     for (const target of targets) {
       const shown = await fetch(target, { headers: BROWSER });
       t.is(shown.status, 404, target);
@@ -225,6 +225,15 @@ test.serial(
     }
   },
 );
+
+test.serial("the address of a page with a slash at the end redirects to the page", async (t) => {
+  const { page } = await open(t);
+  for (const slash of ["/", "/?utm_source=mail"]) {
+    const response = await fetch(`${page}${slash}`, { redirect: "manual" });
+    t.is(response.status, 301);
+    t.is(response.headers.get("Location"), page);
+  }
+});
 
 test.serial("concurrent visitors share one read of the database", async (t) => {
   const { setup, url, page } = await open(t);

@@ -251,6 +251,16 @@ export const dashboardPages = ({
       }
     };
 
+  /** The links of the page are relative, so it has no slash at the end. */
+  const redirectSlash = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
+    const dashboardSlug = await lookUpSlug(pathParameter(ctx, "slug"));
+    if (dashboardSlug === null) {
+      await next();
+    } else {
+      redirect(ctx, dashboardSlug, "page");
+    }
+  };
+
   /** Paths that do not exist here, but may have existed where the slug was imported from, lead to the dashboard. */
   const redirectImported = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
     const slug = pathParameter(ctx, "slug");
@@ -288,6 +298,7 @@ export const dashboardPages = ({
     }),
     { path: "/dashboard/:slug/card", run: serve("card") },
     { path: "/dashboard/:slug", run: serve("page") },
+    { path: "/dashboard/:slug/", run: redirectSlash },
     { path: "/dashboard/:slug/{*rest}", run: redirectImported },
   ];
   return { pages, findReady };
