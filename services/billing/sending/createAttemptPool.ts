@@ -1,0 +1,97 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { joinCalls } from "../../../db/joinCalls.ts";
+import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
+import type { LeaseStart } from "./attemptLease.ts";
+import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
+import type { SendingDependencies } from "./sendMeterEvent.ts";
+import { lowerStripeCallRate } from "./shareCallRate.ts";
+
+/** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
+const COLLECT_OUTCOMES_MS = 50;
+
+/** An attempt that is committed with its lease. */
+export type BegunAttempt = {
+  readonly event: StoredMeterEvent;
+  readonly started: LeaseStart;
+  /** When it may call the processor, by the monotonic clock. */
+  readonly startsAtMs: number;
+};
+
+type AttemptObservers = {
+  readonly onResult: (event: StoredMeterEvent, result: SendResult) => void;
+  readonly onFailure: (event: StoredMeterEvent, error: unknown) => void;
+  /** Called when an attempt is no longer in the pool. */
+  readonly onEnd: () => void;
+};
+
+export type AttemptPool = {
+  /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
+  readonly start: (attempt: BegunAttempt) => void;
+  readonly size: () => number;
+  /** Resolves when the pool is empty. */
+  readonly settled: () => Promise<void>;
+};
+
+/** Creates the pool of the attempts that a shard's sender makes at the same time. */
+export const createAttemptPool = (
+  deps: SendingDependencies,
+  { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
+): AttemptPool => {
+  const running = new Set<Promise<void>>();
+  const records = createAttemptRecords(deps.db, COLLECT_OUTCOMES_MS);
+  /** Many rejections at about the same time are one reason. */
+  const lowerRate = joinCalls(async (rejections: readonly null[]) => {
+    await lowerStripeCallRate(deps.db);
+    return rejections;
+  }, COLLECT_OUTCOMES_MS);
+
+  /** Leaves an event to its stream's own sender, which repeats the failure without holding up others. */
+  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<void> =>
+    records.delay({
+      id,
+      attempts,
+      reason: error instanceof Error ? error.message : String(error),
+      outcomeUnknown: true,
+      newKey: false,
+      inDoubtSince: null,
+      retryAt: null,
+    });
+
+  const make = async ({ event, started, startsAtMs }: BegunAttempt): Promise<void> => {
+    const startsInMs = startsAtMs - performance.now();
+    if (startsInMs > 0) {
+      await sleep(startsInMs, undefined, { signal }).catch(() => undefined);
+    }
+    let result: SendResult;
+    try {
+      const options = { started, signal, isShared: true };
+      result = await finishSending({ ...deps, records }, event, options);
+    } catch (error) {
+      onFailure(event, error);
+      // If this fails too, the lease expires.
+      await leave(event, error).catch(() => undefined);
+      return;
+    }
+    onResult(event, result);
+    if (result.kind === "delayed" && result.cause === "rate_limited") {
+      await lowerRate(null).catch((error: unknown) => onFailure(event, error));
+    }
+  };
+
+  return {
+    start: (attempt) => {
+      const made = make(attempt).finally(() => {
+        running.delete(made);
+        onEnd();
+      });
+      running.add(made);
+    },
+    size: () => running.size,
+    settled: async () => {
+      while (running.size > 0) {
+        await Promise.all(running);
+      }
+    },
+  };
+};
