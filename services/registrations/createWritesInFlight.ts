@@ -2,7 +2,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 
 /** A write that has begun and not ended. */
 export type WriteInFlight = {
-  readonly owner: AccountMode;
+  readonly account: AccountMode;
   readonly keys: readonly string[];
   /** Resolves when the write has ended, whatever its result is. Null until another write waits for it. */
   ended: PromiseWithResolvers<void> | null;
@@ -10,7 +10,7 @@ export type WriteInFlight = {
 
 export type WritesInFlight = {
   /** @param keys the write's idempotency keys. Without one it repeats no write, so it waits for none */
-  readonly begin: (owner: AccountMode, keys: readonly string[]) => WriteInFlight;
+  readonly begin: (account: AccountMode, keys: readonly string[]) => WriteInFlight;
   /** Resolves when the earlier writes with one of the write's keys have ended. */
   readonly awaitEarlier: (write: WriteInFlight) => Promise<void>;
   readonly end: (write: WriteInFlight) => void;
@@ -32,10 +32,10 @@ export const createWritesInFlight = (): WritesInFlight => {
       if (write === own) {
         break;
       }
-      const { accountId, mode } = write.owner;
+      const { accountId, mode } = write.account;
       if (
-        accountId === own.owner.accountId &&
-        mode === own.owner.mode &&
+        accountId === own.account.accountId &&
+        mode === own.account.mode &&
         write.keys.some((key) => keys.has(key))
       ) {
         earlier.push(write);
@@ -45,8 +45,8 @@ export const createWritesInFlight = (): WritesInFlight => {
   };
 
   return {
-    begin: (owner, keys) => {
-      const write = { owner, keys, ended: null };
+    begin: (account, keys) => {
+      const write = { account, keys, ended: null };
       writes.add(write);
       return write;
     },

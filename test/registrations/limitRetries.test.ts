@@ -3,10 +3,8 @@ import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { AccountLimits } from "../../domain/accounts/limits.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
-import type {
-  SpendingGuard,
-  WriteAttempt,
-} from "../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import type { WriteAttempt } from "../../services/registrations/writeOrFindOriginal.ts";
 import { batchIn } from "../api/batches.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";

@@ -8,10 +8,8 @@ import { systemClock } from "../../domain/clock.ts";
 import type { NewRegistration } from "../../domain/registrations/registrations.ts";
 import type { CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
-import type {
-  SpendingGuard,
-  UnusualDay,
-} from "../../services/registrations/createSpendingGuard.ts";
+import type { UnusualDay } from "../../services/registrations/createDailyCounts.ts";
+import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
 import { createSpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
 import type {
   CreatedOrganization,

@@ -1,0 +1,166 @@
+import type { CommonQueryMethods } from "slonik";
+import {
+  addToDailyCounts,
+  listUsualDays,
+  markDayReported,
+} from "../../db/registrations/dailyCounts.ts";
+import type { DailyCount } from "../../db/registrations/dailyCounts.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { UsualDay } from "../../domain/accounts/limits.ts";
+import { isUnusualDay } from "../../domain/accounts/limits.ts";
+import type { Clock } from "../../domain/clock.ts";
+
+/** An account's day that is ten times as large as its usual one. */
+export type UnusualDay = DailyCount & { readonly usualCount: number };
+
+type AccountDay = AccountMode & {
+  readonly day: string;
+  /** As last read from the database, which includes other processes. */
+  storedCount: number;
+  /** Registered here and not stored. */
+  newCount: number;
+  /** Requested and not registered yet. */
+  requestedCount: number;
+  /** Undefined until it is read, once. */
+  usual?: UsualDay | null;
+  isReported: boolean;
+};
+
+export type DailyCounts = {
+  /** Returns the units that the account has registered or is registering today, UTC. */
+  readonly readCount: (account: AccountMode) => number;
+  /**
+   * Counts units that are being registered.
+   * @returns a function that ends the reservation, of whose units `newCount` were registered
+   */
+  readonly reserve: (account: AccountMode, count: number) => (newCount: number) => void;
+  /** Adds what this process has counted to the database, and reads what others have. */
+  readonly store: () => Promise<void>;
+};
+
+const keyOf = ({ accountId, mode, day }: AccountMode & { readonly day: string }): string =>
+  `${accountId}/${mode}/${day}`;
+
+const DAY_MS = 86_400_000;
+
+/** Returns a function that returns the day in UTC, and formats it only once a day. */
+const createToday = (clock: Clock): (() => string) => {
+  let day = "";
+  let endsMs = 0;
+  return () => {
+    const nowMs = clock.now().getTime();
+    if (nowMs >= endsMs || nowMs < endsMs - DAY_MS) {
+      day = new Date(nowMs).toISOString().slice(0, 10);
+      endsMs = Date.parse(day) + DAY_MS;
+    }
+    return day;
+  };
+};
+
+/**
+ * Counts the units that accounts register on a day, in memory. The caller compares the counts with the limit, and stores
+ * them every few seconds. So a day can exceed its limit by what other processes accept in that time, and by what a process
+ * that was killed had not stored.
+ * @param onUnusualDay called once per account and day, by one process
+ */
+export const createDailyCounts = ({
+  db,
+  clock,
+  onUnusualDay,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly onUnusualDay: (day: UnusualDay) => void;
+}): DailyCounts => {
+  const days = new Map<string, AccountDay>();
+  const today = createToday(clock);
+
+  const dayOf = ({ accountId, mode }: AccountMode): AccountDay => {
+    const ofAccount = { accountId, mode, day: today() };
+    const key = keyOf(ofAccount);
+    let known = days.get(key);
+    if (!known) {
+      known = { ...ofAccount, storedCount: 0, newCount: 0, requestedCount: 0, isReported: false };
+      days.set(key, known);
+    }
+    return known;
+  };
+
+  /** Forgets past days that nothing waits for. They are read again with the account's next registration. */
+  const forgetPast = (): void => {
+    for (const [key, { newCount, requestedCount, day }] of days) {
+      if (newCount === 0 && requestedCount === 0 && day !== today()) {
+        days.delete(key);
+      }
+    }
+  };
+
+  const reportIfUnusual = async (known: AccountDay): Promise<void> => {
+    if (known.isReported || !known.usual || !isUnusualDay(known.storedCount, known.usual)) {
+      return;
+    }
+    if (await markDayReported(db, known, clock.now())) {
+      const { accountId, mode, day, storedCount: count, usual } = known;
+      onUnusualDay({ accountId, mode, day, count, usualCount: usual.meanCount });
+    }
+    known.isReported = true;
+  };
+
+  const readUsualDays = async (changed: readonly AccountDay[]): Promise<void> => {
+    // Test mode costs nothing, so its days are never reported as unusual.
+    const unread = changed.filter(({ mode, usual }) => mode === "live" && usual === undefined);
+    for (const day of new Set(unread.map((each) => each.day))) {
+      const accounts = unread.filter((each) => each.day === day);
+      const found = new Map(
+        (await listUsualDays(db, accounts, day)).map((usual) => [keyOf({ ...usual, day }), usual]),
+      );
+      for (const account of accounts) {
+        account.usual = found.get(keyOf(account)) ?? null;
+      }
+    }
+  };
+
+  return {
+    readCount: (account) => {
+      const { storedCount, newCount, requestedCount } = dayOf(account);
+      return storedCount + newCount + requestedCount;
+    },
+    reserve: (account, count) => {
+      // The units belong to the day of the request, also if it ends meanwhile.
+      const day = dayOf(account);
+      day.requestedCount += count;
+      return (newCount) => {
+        day.requestedCount -= count;
+        day.newCount += newCount;
+      };
+    },
+    store: async () => {
+      const changed = [...days.values()].filter(({ newCount }) => newCount > 0);
+      forgetPast();
+      if (changed.length === 0) {
+        return;
+      }
+      const added = changed.map(({ accountId, mode, day, newCount }) => ({
+        accountId,
+        mode,
+        day,
+        // What exceeds a safe integer is added next time.
+        count: Math.min(newCount, Number.MAX_SAFE_INTEGER),
+      }));
+      const stored = await addToDailyCounts(db, added);
+      for (const [index, known] of changed.entries()) {
+        known.newCount -= added[index]?.count ?? 0;
+      }
+      for (const sum of stored) {
+        const known = days.get(keyOf(sum));
+        if (known) {
+          known.storedCount = sum.count;
+        }
+      }
+      await readUsualDays(changed);
+      for (const known of changed) {
+        await reportIfUnusual(known);
+      }
+    },
+  };
+};
