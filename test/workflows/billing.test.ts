@@ -16,6 +16,7 @@ import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
+import { settleUsage } from "../../services/billing/repair/settleUsage.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -23,6 +24,7 @@ import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundWorkflowId } from "../../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
+import type { BillingSetup } from "../billing/billingSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -172,7 +174,15 @@ test.serial(
   },
 );
 
-const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
+/** What an operator does about a failed event. */
+const SETTLEMENTS = {
+  retry: retryUsage,
+  waive: (deps: BillingSetup["deps"], id: bigint) => waiveUsage(deps, id, "by hand"),
+  settle: (deps: BillingSetup["deps"], id: bigint) =>
+    settleUsage(deps, id, { kind: "credit_note", reference: "cn_1" }, "by hand"),
+} as const;
+
+const failsAndStartsAgain = test.macro(async (t, settle: keyof typeof SETTLEMENTS) => {
   const setup = await setUpBilling(t);
   const { deps, stream, double, register, drain } = setup;
   const { db } = deps;
@@ -201,7 +211,7 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
   t.deepEqual(await listWaitingRefunds(db, 10), []);
 
   const [failed = 0n] = await listFailedMeterEventIds(db, stream);
-  await (settle === "retry" ? retryUsage(deps, failed) : waiveUsage(deps, failed, "by hand"));
+  await SETTLEMENTS[settle](deps, failed);
   await drain();
 
   t.deepEqual(await listWaitingRefunds(db, 10), [{ id: waiting?.id, registrationId: id }]);
@@ -218,6 +228,11 @@ test.serial(
   "the workflow of a refund whose usage has failed ends, and starts again after a waiver",
   failsAndStartsAgain,
   "waive",
+);
+test.serial(
+  "the workflow of a refund whose usage has failed ends, and starts again after it was settled by hand",
+  failsAndStartsAgain,
+  "settle",
 );
 
 test("a sender without progress continues as new, however often it is woken, and later sends the usage", async (t) => {

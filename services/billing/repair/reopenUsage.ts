@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
-import { hasFacts, releaseFacts } from "../../../db/billing/usageFacts.ts";
+import { hasFacts, redispatchRefunds, releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
@@ -68,6 +68,7 @@ export const reopenUsage = async (
       note: `reopened: ${reason}`,
       settledAt: now,
     });
+    await redispatchRefunds(transaction, meterEventId);
     await releaseFacts(transaction, meterEventId, 0);
     await recordAction(
       transaction,

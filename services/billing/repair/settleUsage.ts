@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { recordHandSettlement } from "../../../db/billing/meterEvents.ts";
+import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
@@ -30,6 +31,8 @@ export const settleUsage = (
         note: `settled: ${reason}`,
         settledAt: now,
       });
+      // The workflows of refunds in a failed event have failed.
+      await redispatchRefunds(transaction, meterEventId);
       await recordAction(
         transaction,
         actor,

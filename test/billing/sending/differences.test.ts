@@ -3,6 +3,7 @@ import { z } from "zod";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
+import { listWaitingRefunds } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
@@ -318,6 +319,28 @@ test("usage that Stripe lost is reopened and billed once", async (t) => {
     WHERE id = ${lost}
   `);
   t.is(note, "reopened: lost at Stripe");
+});
+
+test("a refund that Stripe lost is confirmed again when it is reopened", async (t) => {
+  const setup = await setUpBilling(t);
+  const { register, refund, drain, billed, recorded, pass, deps, double } = setup;
+  const id = await register(5);
+  await drain();
+  await refund(id, 2);
+  double.control.addFault({ kind: "reject_later" });
+  await drain();
+  await deps.db.query(sql.typeAlias("void")`
+    UPDATE refund SET dispatched_at = now() WHERE registration_id = ${id}
+  `);
+  const lost = (await idsOf(setup)).at(-1) ?? 0n;
+  pass(LAG_SECONDS);
+
+  await reopen(setup, lost);
+
+  const waiting = await listWaitingRefunds(deps.db, 100);
+  t.true(waiting.some(({ registrationId }) => registrationId === id));
+  await drain();
+  t.deepEqual(billed(), await recorded());
 });
 
 test("an event is not reopened while the sums may lag, if Stripe has it, or if they fit neither", async (t) => {
