@@ -103,27 +103,25 @@ export const insertFact = async (
 /** Marks a stored fact as accepted, with its proof for timelines. */
 export const acceptFact = async (
   transaction: DatabaseTransactionConnection,
-  orderId: number,
-  fact: { readonly stage: PlantingStage; readonly digest: string },
+  id: number,
   evidence: StageEvidence | null,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'accepted', reason = NULL, evidence = ${evidence && JSON.stringify(evidence)}::jsonb
-    WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
+    WHERE id = ${id}
   `);
 };
 
 export const contradictFact = async (
   transaction: DatabaseTransactionConnection,
-  orderId: number,
-  fact: { readonly stage: PlantingStage; readonly digest: string },
+  id: number,
   reason: string,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact
     SET state = 'contradiction', reason = ${reason}
-    WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
+    WHERE id = ${id}
   `);
 };
 

@@ -81,11 +81,11 @@ export const settleFacts = async (
     const { fact, decision } = decided;
     waiting = waiting.filter(({ id }) => id !== fact.id);
     if (decision.state === "contradiction") {
-      await contradictFact(transaction, order.id, fact, decision.reason);
+      await contradictFact(transaction, fact.id, decision.reason);
       continue;
     }
     const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact);
-    await acceptFact(transaction, order.id, fact, evidence);
+    await acceptFact(transaction, fact.id, evidence);
     reached.push(fact);
     order = { ...changed, stage: latestStage(reached.map(({ stage }) => stage)) };
   }
