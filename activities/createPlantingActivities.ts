@@ -31,13 +31,12 @@ export type PlantingActivityDependencies = {
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
 export const createPlantingActivities = (deps: PlantingActivityDependencies) => ({
   /** Creates planting orders of the trees that have none, and deletes expired cached responses. */
-  createPlantingOrders: async (): Promise<{ readonly orders: number }> => {
-    await clearExpiredResponses(deps);
-    const orders = await withHeartbeat(() =>
-      createPlantingOrders(deps, Context.current().cancellationSignal),
-    );
-    return { orders };
-  },
+  createPlantingOrders: (): Promise<{ readonly orders: number }> =>
+    withHeartbeat(async () => {
+      const signal = Context.current().cancellationSignal;
+      await clearExpiredResponses(deps, signal);
+      return { orders: await createPlantingOrders(deps, signal) };
+    }),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */
   listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),

@@ -96,9 +96,26 @@ export const deleteCachedResponses = async (
   return rowCount;
 };
 
-export const deleteExpiredResponses = async (db: CommonQueryMethods, now: Date): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+/**
+ * Deletes expired responses.
+ * @returns the number of deleted responses; 0 if there are none
+ */
+export const deleteExpiredResponses = async (
+  db: CommonQueryMethods,
+  now: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
     DELETE FROM cached_response
-    WHERE expires_at <= ${now.toISOString()}::timestamptz
+    WHERE key IN (
+      SELECT key
+      FROM cached_response
+      WHERE expires_at <= ${now.toISOString()}::timestamptz
+      ORDER BY expires_at
+      LIMIT ${limit}
+      -- One that is being stored anew is no longer expired.
+      FOR UPDATE SKIP LOCKED
+    )
   `);
+  return rowCount;
 };

@@ -8,6 +8,7 @@ import {
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { deleteInBatches } from "../../deleteInBatches.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =
@@ -44,10 +45,12 @@ export const clearCachedResponses = (
     return deleted;
   });
 
-export const clearExpiredResponses = ({
-  db,
-  clock,
-}: {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-}): Promise<void> => deleteExpiredResponses(db, clock.now());
+/**
+ * Deletes expired responses in short statements. It may be interrupted and repeated.
+ * @returns the number of deleted responses
+ */
+export const clearExpiredResponses = (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  signal: AbortSignal,
+): Promise<number> =>
+  deleteInBatches((limit) => deleteExpiredResponses(db, clock.now(), limit), signal);

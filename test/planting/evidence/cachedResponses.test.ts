@@ -1,7 +1,11 @@
+import { Client } from "pg";
+import { z } from "zod";
 import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
+import { sql } from "../../../db/sql.ts";
 import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { clearExpiredResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -126,3 +130,29 @@ test.serial(
     t.is(later.json.refunded_count, 1);
   },
 );
+
+test.serial("expired responses are deleted, except those that are being stored anew", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { setup } = await startEvidenceApi(t);
+  const store = (prefix: string, count: number, expiresAt: string) =>
+    db.query(sql.typeAlias("void")`
+      INSERT INTO cached_response (key, base_url, revision, body, stored_at, expires_at)
+      SELECT ${prefix} || number, '', 1, '', now(), ${expiresAt}::timestamptz
+      FROM generate_series(1, ${count}) AS number
+    `);
+  await store("expired/", 2001, setup.clock.now().toISOString());
+  await store("valid/", 3, "2100-01-01T00:00:00.000Z");
+  const storing = new Client({ connectionString: databaseUrl });
+  await storing.connect();
+  t.teardown(() => storing.end());
+  await storing.query("BEGIN; SELECT FROM cached_response WHERE key = 'expired/7' FOR UPDATE");
+
+  t.is(await clearExpiredResponses(setup.deps, new AbortController().signal), 2000);
+
+  t.deepEqual(
+    await db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
+      SELECT key FROM cached_response WHERE key ~ '^(expired|valid)/' ORDER BY key
+    `),
+    ["expired/7", "valid/1", "valid/2", "valid/3"],
+  );
+});
