@@ -1,3 +1,4 @@
+import { counted } from "./counted.ts";
 import { DomainError } from "./errors.ts";
 
 /** The most items of one batch. */
@@ -20,8 +21,8 @@ const describeRejections = (
     .map(([index, { message }]) => `items.${index}: ${message}`);
   const more =
     rejections.size > MESSAGES_SHOWN ? `; and ${rejections.size - MESSAGES_SHOWN} more` : "";
-  const verb = rejections.size === 1 ? "is" : "are";
-  return `nothing was recorded, because ${rejections.size} of ${itemCount} items ${verb} rejected: ${lines.join("; ")}${more}`;
+  const all = counted(itemCount, "item");
+  return `nothing was recorded, because ${counted(rejections.size, `of ${all} is`, `of ${all} are`)} rejected: ${lines.join("; ")}${more}`;
 };
 
 /** A batch of which nothing was recorded, because some of its items are rejected. */

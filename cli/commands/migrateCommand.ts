@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/migrate.ts";
+import { counted } from "../../domain/counted.ts";
 import { unusableDatabaseError } from "../../program/openDatabase.ts";
 import type { Context } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
@@ -8,7 +9,6 @@ import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
-import { counted } from "../output/counted.ts";
 
 export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
   program

@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import { DomainError } from "../errors.ts";
 import type { Mode } from "./accounts.ts";
 
@@ -77,14 +78,14 @@ export const requireAffordableCount = (
   if (countPerDay !== null && countToday + count > countPerDay) {
     throw new DomainError(
       "request_invalid",
-      `${field}: this account may register ${countPerDay} units on one day (UTC), and ${Math.max(countPerDay - countToday, 0)} are left today`,
+      `${field}: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today`,
     );
   }
 };
 
 /** Returns the error message for a write beyond the limit of test data. */
 export const testQuotaMessage = (testRecords: number): string =>
-  `the limit of test data is reached: this account's test keys may store ${testRecords} records. Old ones are deleted ` +
+  `the limit of test data is reached: this account's test keys may store ${counted(testRecords, "record")}. Old ones are deleted ` +
   "after a while; ask the service's operator to raise the limit";
 
 /**

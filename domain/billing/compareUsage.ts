@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 
 const CHECK_AGAIN_MS = 15_000;
@@ -37,7 +38,7 @@ export const compareUsage = (
   if (lagMs > 0) {
     return {
       kind: "early",
-      reason: `the processor's sums may lag for another ${Math.ceil(lagMs / 60_000)} minutes`,
+      reason: `the processor's sums may lag for another ${counted(Math.ceil(lagMs / 60_000), "minute")}`,
       afterMs: lagMs,
     };
   }
@@ -48,7 +49,7 @@ export const compareUsage = (
     ? { kind: "absent" }
     : {
         kind: "unclear",
-        reason: `the processor has ${theirs} units in that minute, but ${others.delivered} were delivered without this event's ${event.quantity}`,
+        reason: `the processor has ${counted(theirs, "unit")} in that minute, but ${counted(others.delivered, "was", "were")} delivered without this event's ${event.quantity}`,
       };
 };
 

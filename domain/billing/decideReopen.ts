@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import { DomainError } from "../errors.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 import type { MeterEventState } from "./meterEvents.ts";
@@ -32,7 +33,7 @@ export const decideReopenAfterCheck = (
     "reason" in checked
       ? checked.reason
       : checked.kind === "partial"
-        ? `the processor has ${checked.acceptedQuantity} units in that minute that no other event explains`
+        ? `the processor has ${counted(checked.acceptedQuantity, "unit")} in that minute that no other event explains`
         : "the processor has its usage";
   throw new DomainError("request_invalid", `meter event ${id}: ${reason}`);
 };

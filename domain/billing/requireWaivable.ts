@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import { DomainError } from "../errors.ts";
 import { isFailed } from "./meterEvents.ts";
 import type { MeterEventState } from "./meterEvents.ts";
@@ -22,7 +23,7 @@ export const requireWaivable = (
   if (refundedUnits > 0) {
     throw new DomainError(
       "request_invalid",
-      `meter event ${id}: refunds of ${refundedUnits} units of it have been sent to the processor or offset against other usage, which they would reduce; retry the event, or bill its usage by hand and settle it`,
+      `meter event ${id}: refunds of ${counted(refundedUnits, "unit")} of it have been sent to the processor or offset against other usage, which they would reduce; retry the event, or bill its usage by hand and settle it`,
     );
   }
 };

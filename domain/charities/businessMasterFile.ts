@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import type { Ein } from "./charities.ts";
 import { parseEin } from "./charities.ts";
 
@@ -80,7 +81,9 @@ export const isMasterFileHeader = (line: string): boolean => {
 export const readMasterFileLine = (line: string): MasterFileRecord | string => {
   const fields = splitLine(line);
   if (fields?.length !== COLUMNS.length) {
-    return fields ? `${fields.length} columns instead of ${COLUMNS.length}` : "unbalanced quotes";
+    return fields
+      ? `${counted(fields.length, "column")} instead of ${COLUMNS.length}`
+      : "unbalanced quotes";
   }
   const field = (name: (typeof COLUMNS)[number]): string =>
     fields[COLUMNS.indexOf(name)]?.trim() ?? "";

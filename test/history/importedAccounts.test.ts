@@ -234,7 +234,7 @@ test("a store's imported records are in its lists, statistics, evidence and reve
     env: { DATABASE_URL: databaseUrl },
   });
   t.is(verified.exitCode, 1);
-  t.regex(verified.stderr, /differ in 1 sums, and 0 totals/u);
+  t.regex(verified.stderr, /differ in 1 sum, and 0 totals/u);
 });
 
 test("a store that repeats a key from before the cut-over pays nothing and records nothing", async (t) => {
@@ -344,7 +344,7 @@ test("what is missing or different in a ledger is found", async (t) => {
   await importEntries(LEDGER.slice(0, 4));
   const missing = await verify(LEDGER);
   t.is(missing.exitCode, 1);
-  t.regex(missing.stderr, /1 of 5 lines are missing or different, 4 imported entries are here/u);
+  t.regex(missing.stderr, /1 of 5 lines is missing or different, 4 imported entries are here/u);
   t.is((await verify(LEDGER.slice(0, 3))).exitCode, 1);
   t.is((await verify([...LEDGER.slice(0, 4), ...LEDGER.slice(0, 2)])).exitCode, 0);
 });

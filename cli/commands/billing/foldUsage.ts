@@ -1,3 +1,4 @@
+import { counted } from "../../../domain/counted.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { foldUsage as fold } from "../../../services/billing/foldUsage.ts";
 import type { FoldedStream } from "../../../services/billing/foldUsage.ts";
@@ -9,7 +10,6 @@ import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { counted } from "../../output/counted.ts";
 
 export type FoldOptions = OperatorOptions & {
   readonly before: Date;

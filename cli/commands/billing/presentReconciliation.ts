@@ -8,7 +8,7 @@ import { formatTime } from "../../output/formatTable.ts";
 import { printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
-import { counted } from "../../output/counted.ts";
+import { counted } from "../../../domain/counted.ts";
 
 /** A compared stream. Its differences have ids if they are stored. */
 export type ComparedStream = ReportedStream & {
@@ -194,6 +194,12 @@ export const printReconciliation = (io: Io, streams: readonly ComparedStream[]):
       say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);
     }
   }
+};
+
+/** Returns how many of the compared streams need attention. */
+export const countAttention = (needing: number, compared: number): string => {
+  const all = counted(compared, "stream");
+  return counted(needing, `of ${all} needs attention`, `of ${all} need attention`);
 };
 
 /** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */

@@ -2,6 +2,7 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
+import { counted } from "../../../domain/counted.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
@@ -19,7 +20,12 @@ import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejecti
 import { printJson } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
-import { presentStream, printReconciliation, sayCompared } from "./presentReconciliation.ts";
+import {
+  countAttention,
+  presentStream,
+  printReconciliation,
+  sayCompared,
+} from "./presentReconciliation.ts";
 import { showLastReconciliation } from "./showLastReconciliation.ts";
 
 export type ReconcileOptions = {
@@ -143,7 +149,7 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   if (problems.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${problems.length} of ${streams.length} streams need attention: ${drifting.length} differ at the processor, ${problems.length - drifting.length} could not be compared.`,
+      `${countAttention(problems.length, streams.length)}: ${counted(drifting.length, "differs", "differ")} at the processor, ${problems.length - drifting.length} could not be compared.`,
     );
   }
 };

@@ -8,7 +8,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
-import { presentStream, printReconciliation } from "./presentReconciliation.ts";
+import { countAttention, presentStream, printReconciliation } from "./presentReconciliation.ts";
 
 const describe = ({ endedAt, error }: StoredReconciliation): string =>
   error === null ? (endedAt === null ? "not ended" : "succeeded") : "failed";
@@ -68,7 +68,7 @@ export const showLastReconciliation = async (
     throw new CommandError(
       EXIT.failed,
       last.error === null
-        ? `${streams.length} of ${last.streams} streams need attention.`
+        ? `${countAttention(streams.length, last.streams ?? streams.length)}.`
         : `The reconciliation failed: ${last.error}`,
     );
   }

@@ -8,6 +8,7 @@ import type { StreamReport } from "../../../services/billing/reconciliation/reco
 import type { MeterStatement } from "../../../services/billing/readStatement.ts";
 import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
 import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
+import { counted } from "../../../domain/counted.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -225,7 +226,7 @@ const showStatement = async (
     const unread = disagreements.filter(({ error: unreadable }) => unreadable !== null).length;
     throw new CommandError(
       EXIT.failed,
-      `The processor does not confirm the statement: ${disagreements.length - unread} of its sums differ, ${unread} could not be read.`,
+      `The processor does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
     );
   }
 };

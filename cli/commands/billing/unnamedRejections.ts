@@ -1,8 +1,8 @@
 import type { UnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { counted } from "../../output/counted.ts";
 
 export const presentUnnamedRejections = ({
   code,

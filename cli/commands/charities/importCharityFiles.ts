@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { CharityImport } from "../../../services/charities/importCharities.ts";
 import { importCharities } from "../../../services/charities/importCharities.ts";
@@ -10,7 +11,6 @@ import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { counted } from "../../output/counted.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;

@@ -1,3 +1,4 @@
+import { counted } from "../../../domain/counted.ts";
 import { importCharityLinks } from "../../../services/charities/importCharityLinks.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -7,7 +8,6 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
-import { counted } from "../../output/counted.ts";
 
 /** Further bad lines are only counted. */
 const BAD_LINES_SHOWN = 20;

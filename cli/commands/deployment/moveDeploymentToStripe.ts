@@ -1,4 +1,5 @@
 import { describeAccount } from "../../../domain/billing/deployment.ts";
+import { counted } from "../../../domain/counted.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
@@ -65,9 +66,10 @@ export const moveDeploymentToStripe = async (
     );
     return;
   }
+  const moved = usage.reduce((sum, { events }) => sum + events, 0);
   say(
     io,
-    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${usage.reduce((sum, { events }) => sum + events, 0)} meter event(s); the workers send them.`,
+    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}; the workers send what was moved.`,
   );
   if (usage.some(({ unfinished }) => unfinished > 0)) {
     say(io, "Some usage was being recorded in the ledger. Repeat the command to move it.");

@@ -4,11 +4,11 @@ import { readRole, readServerStatus } from "../../../db/connections/serverStatus
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
 import { readReconciliationStatus } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
-import { counted } from "../../output/counted.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;

@@ -13,6 +13,7 @@ import {
 } from "../../../domain/billing/deployment.ts";
 import { SHARDS } from "../../../domain/billing/usage.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { checkWithDatabase, ok, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
@@ -89,7 +90,7 @@ const checkShards = (context: Context): Promise<Finding> =>
     const statuses = await listShardStatuses(await context.connections.database());
     if (statuses.length < SHARDS) {
       return wrong(
-        `${statuses.length} of ${SHARDS} have looked for usage so far; start a worker with \`npm run worker\` or \`npm start\``,
+        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for usage so far; start a worker with \`npm run worker\` or \`npm start\``,
       );
     }
     const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));

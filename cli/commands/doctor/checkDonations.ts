@@ -1,4 +1,5 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { findIgnoredPrice } from "../../../program/settings/readStripeOptions.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";
@@ -19,7 +20,9 @@ const checkProviders = (context: Context): Promise<Finding> =>
       const users = accounts.filter(({ charityProvider }) => charityProvider === provider).length;
       return setting === null
         ? []
-        : [`${setting} is not set here, and ${users} account(s) use ${provider}`];
+        : [
+            `${setting} is not set here, and ${counted(users, "account uses", "accounts use")} ${provider}`,
+          ];
     });
     return missing.length === 0
       ? ok(selected.length === 0 ? "no accounts" : selected.toSorted().join(", "))

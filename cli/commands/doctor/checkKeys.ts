@@ -1,9 +1,9 @@
 import { listExpiringKeys } from "../../../db/accounts/apiKeys.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning } from "./check.ts";
 import type { Finding } from "./check.ts";
-import { counted } from "../../output/counted.ts";
 
 /** Long enough to give a client another key. */
 const NOTICE_DAYS = 14;

@@ -3,10 +3,10 @@ import {
   listOrganizationsWithoutCustomer,
   listUsedKinds,
 } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
-import { counted } from "../../output/counted.ts";
 
 /** Each subscription takes a handful of calls. */
 const MAXIMUM_SUBSCRIPTIONS = 20;
@@ -55,7 +55,7 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
       ? warning(
           `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
         )
-      : ok(`Stripe has the newest ${newest.length} of ${customers.length} customers`);
+      : ok(`Stripe has the newest ${newest.length} of ${counted(customers.length, "customer")}`);
   });
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
@@ -85,7 +85,7 @@ const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
     const found = problems.flat();
     return found.length === 0
       ? ok(
-          `the newest ${newest.length} of ${subscribed.length} have a price for each meter that they use`,
+          `each used meter has a price in the newest ${newest.length} of ${counted(subscribed.length, "subscription")}`,
         )
       : wrong(found.join(" "));
   });

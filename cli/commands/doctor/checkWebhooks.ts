@@ -4,11 +4,11 @@ import {
   listEndpointsDisabledByFailure,
 } from "../../../db/webhooks/endpointHealth.ts";
 import { readWebhookState } from "../../../db/webhooks/state.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
-import { counted } from "../../output/counted.ts";
 
 const HOUR_MS = 60 * 60 * 1000;
 
@@ -30,9 +30,8 @@ const checkDisabled = (context: Context): Promise<Finding> =>
     }
     const { id, url, disabledAt } = latest;
     const since = disabledAt.toISOString();
-    const count = disabled.length === 1 ? "1 is" : `${disabled.length} are`;
     return warning(
-      `${count} disabled because of failures, the latest (${url}) since ${formatTime(disabledAt)}; once its server works: ` +
+      `${counted(disabled.length, "is", "are")} disabled because of failures, the latest (${url}) since ${formatTime(disabledAt)}; once its server works: ` +
         `\`impact webhook enable ${id}\`, then \`impact webhook recover ${id} --since ${since}\``,
     );
   });
@@ -48,7 +47,10 @@ const describeBacklog = (backlogs: readonly EndpointBacklog[]): Result => {
     return ok("none grows");
   }
   const { id, url, pending, recent, recentPending } = largest;
-  const others = growing.length === 1 ? "" : ` Those of ${growing.length - 1} more grow.`;
+  const others =
+    growing.length === 1
+      ? ""
+      : ` Those of ${counted(growing.length - 1, "other endpoint")} grow, too.`;
   return warning(
     `that of ${url} grows: ${counted(pending, "delivery is", "deliveries are")} pending, and ${recentPending} of the last hour's ${recent}; ` +
       `see \`impact webhook deliveries ${id} --state pending\`.${others}`,

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { counted } from "../../../domain/counted.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../../services/history/createReport.ts";
@@ -22,7 +23,6 @@ import { runImportSlug } from "./importSlug.ts";
 import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
 import { openHistory } from "./openHistory.ts";
-import { counted } from "../../output/counted.ts";
 
 const HISTORY_HELP = `
 FILE holds one JSON object per line, or CSV with a header; plain or gzip; - reads

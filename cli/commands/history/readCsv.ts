@@ -1,3 +1,4 @@
+import { counted } from "../../../domain/counted.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printable } from "../../output/printable.ts";
 import { LINE_FIELDS } from "./parseRecord.ts";
@@ -70,7 +71,7 @@ const toFields = (
     return "a cell with quotes must be in quotes, with its own quotes doubled";
   }
   if (cells.length !== columns.length) {
-    return `has ${cells.length} columns instead of ${columns.length}`;
+    return `has ${counted(cells.length, "column")} instead of ${columns.length}`;
   }
   if (text.includes("\uFFFD")) {
     return "not well-formed UTF-8";

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import type { Verification } from "../../../services/history/verifyImport.ts";
 import { isLedgerEqual, verifyImport } from "../../../services/history/verifyImport.ts";
+import { counted } from "../../../domain/counted.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -14,7 +15,6 @@ import { openAccount } from "../accounts/accountOptions.ts";
 import { withHistory } from "./historyOptions.ts";
 import type { HistoryOptions } from "./historyOptions.ts";
 import { openHistory } from "./openHistory.ts";
-import { counted } from "../../output/counted.ts";
 
 const VERIFY_HELP = `
 Give the files of \`impact import history\`. Compared are records, quantities (units, or
@@ -127,18 +127,23 @@ const verify = async (
   }
   const isLedgerDifferent = !isLedgerEqual(verification);
   if (isLedgerDifferent) {
+    const lines = counted(ledger.lines, "line");
     say(
       io,
-      `The ledger differs: ${ledger.different} of ${ledger.lines} lines are missing or different, ${ledger.entries} imported entries are here; the balance after them is ${formatCents(ledger.importedCents)}${ledger.statedCents === null ? "" : `, in the files ${formatCents(ledger.statedCents)}`}; the store's balance is ${formatCents(ledger.balanceCents)}, the sum of its entries ${formatCents(ledger.sumCents)}.`,
+      `The ledger differs: ${counted(ledger.different, `of ${lines} is`, `of ${lines} are`)} missing or different, ${counted(ledger.entries, "imported entry is", "imported entries are")} here; the balance after them is ${formatCents(ledger.importedCents)}${ledger.statedCents === null ? "" : `, in the files ${formatCents(ledger.statedCents)}`}; the store's balance is ${formatCents(ledger.balanceCents)}, the sum of its entries ${formatCents(ledger.sumCents)}.`,
     );
   }
   if (evidence.different > 0) {
-    say(io, `${evidence.different} of ${evidence.lines} lines of evidence are not shown here.`);
+    const lines = counted(evidence.lines, "line");
+    say(
+      io,
+      `${counted(evidence.different, `of ${lines} of evidence is`, `of ${lines} of evidence are`)} not shown here.`,
+    );
   }
   if (differences.length + counters.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      `The files and the database differ in ${differences.length}${hasMoreDifferences ? " or more" : ""} sums, and ${counters.length} totals of the API differ from their records.`,
+      `The files and the database differ in ${counted(differences.length, "sum", hasMoreDifferences ? "or more sums" : "sums")}, and ${counted(counters.length, "total of the API differs from its", "totals of the API differ from their")} records.`,
     );
   }
   if (bad + evidence.different > 0 || isLedgerDifferent) {

@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import { counted } from "../../../domain/counted.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { CachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
@@ -7,7 +8,6 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
-import { counted } from "../../output/counted.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 
 export type ClearOptions = OperatorOptions &

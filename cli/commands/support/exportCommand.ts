@@ -12,6 +12,7 @@ import { listStoreRegistrations } from "../../../db/registrations/storeRegistrat
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind, Mode } from "../../../domain/accounts/accounts.ts";
+import { counted } from "../../../domain/counted.ts";
 import { formatHead, formatRow } from "../../../program/exports/formatRows.ts";
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
@@ -46,7 +47,6 @@ import type { OperatorOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
-import { counted } from "../../output/counted.ts";
 
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { sumRefundable } from "../../../db/registrations/refundableRegistrations.ts";
 import { findDonationDetails } from "../../../db/charities/donations.ts";
+import { counted } from "../../../domain/counted.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
@@ -27,7 +28,6 @@ import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { actorOf, operatorOption } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { counted } from "../../output/counted.ts";
 
 const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
@@ -142,7 +142,10 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   const deps = await openDependencies(context, options);
   const filter = { accountId, mode, attribution, from, until };
   const { registrations, units } = await sumRefundable(deps.db, filter);
-  say(io, `The filter matches ${registrations} registration(s) with ${units} unit(s).`);
+  say(
+    io,
+    `The filter matches ${counted(registrations, "registration")} with ${counted(units, "unit")}.`,
+  );
   const isDryRun = options.dryRun === true;
   if (!isDryRun && options.yes !== true) {
     throw new CommandError(EXIT.usage, "Check with --dry-run, then refund them with --yes.");

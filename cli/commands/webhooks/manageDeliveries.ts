@@ -1,3 +1,4 @@
+import { counted } from "../../../domain/counted.ts";
 import type { DeliveryState } from "../../../domain/webhooks/decideDelivery.ts";
 import { getWebhookEndpoint } from "../../../services/webhooks/getWebhookEndpoint.ts";
 import { readDeliveries, readDelivery } from "../../../services/webhooks/readDeliveries.ts";
@@ -108,6 +109,8 @@ export const recoverEvents = async (
   }
   say(
     io,
-    total === 0 ? "The endpoint has missed nothing." : `${total} missed events are sent now.`,
+    total === 0
+      ? "The endpoint has missed nothing."
+      : `${counted(total, "missed event is", "missed events are")} sent now.`,
   );
 };

@@ -7,6 +7,7 @@ import { inParts } from "../../../db/bulkWork/inParts.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { counted } from "../../../domain/counted.ts";
 import { LEASE_ENDED } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
 
@@ -51,7 +52,10 @@ export const createLedgerProcessor = ({
       }
       return recorded === quantity
         ? { kind: "delivered" }
-        : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };
+        : {
+            kind: "conflict",
+            reason: `${identifier} is recorded with ${counted(recorded, "unit")}`,
+          };
     },
     usageLagMs: 0,
     sumUsage: async ({ accountId }, meter, span) => {

@@ -9,6 +9,7 @@ import {
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
@@ -25,7 +26,7 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
   const unread = drifting.filter(({ errorIsTemporary }) => errorIsTemporary);
   return unread.length === 0
     ? null
-    : `${unread.length} streams could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
+    : `${counted(unread.length, "stream")} could not be read, such as ${unread[0]?.accountName}: ${unread[0]?.error}`;
 };
 
 /**

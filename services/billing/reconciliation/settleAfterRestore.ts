@@ -28,6 +28,7 @@ import { isHoldMissing } from "../../../domain/billing/deployment.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
@@ -220,7 +221,7 @@ const record = (
     const state = result === "absent" ? "superseded" : "delivered";
     await moveSettledEvent(transaction, event.id, {
       state,
-      note: `the processor has ${processorQuantity} units of it`,
+      note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
       acceptedQuantity: result === "partial" ? processorQuantity : null,
       // Not now: nothing was sent after the hold, so the sums lag behind nothing.
       settledAt: heldAt,

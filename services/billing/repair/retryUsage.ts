@@ -14,6 +14,7 @@ import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/deci
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
@@ -80,7 +81,10 @@ export const retryUsage = async (
     await moveSettledEvent(transaction, meterEventId, {
       state,
       acceptedQuantity,
-      note: acceptedQuantity === null ? null : `the processor had ${acceptedQuantity} units of it`,
+      note:
+        acceptedQuantity === null
+          ? null
+          : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
       settledAt: clock.now(),
     });
     await recordUsageEvent(transaction, event, state, clock.now());

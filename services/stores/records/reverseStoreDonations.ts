@@ -1,4 +1,5 @@
 import { lockNewestDonations } from "../../../db/stores/storeDonations.ts";
+import { counted } from "../../../domain/counted.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
@@ -39,7 +40,7 @@ export const reverseStoreDonations = (
       if (found.length < quantity) {
         throw new DomainError(
           "request_invalid",
-          `quantity: only ${found.length} of the matching donations remain to be reversed`,
+          `quantity: only ${counted(found.length, "of the matching donations remains", "of the matching donations remain")} to be reversed`,
         );
       }
       const request = { reason, idempotencyKey: null, metadata: {} };

@@ -5,6 +5,7 @@ import type { ReversibleRecord } from "../../../db/registrations/storeRegistrati
 import { insertReversals, lockReversible } from "../../../db/registrations/storeRegistrations.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
+import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Owner } from "../../../domain/registrations/registrations.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
@@ -55,7 +56,7 @@ const selectNewestUnits = async (
     if (missing > 0 && page.length < limit) {
       throw new DomainError(
         "request_invalid",
-        `quantity: only ${quantity - missing} of the matching units remain to be reversed`,
+        `quantity: only ${counted(quantity - missing, "of the matching units remains", "of the matching units remain")} to be reversed`,
       );
     }
   }

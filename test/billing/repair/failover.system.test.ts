@@ -57,7 +57,7 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
 
   const settle = ["usage", "settle", "--restored-at", restoredAt, "--include-lost-refunds"];
   const proposed = await impact(promoted, ...settle, "--dry-run");
-  t.regex(proposed.stderr, /[1-9]\d* correction\(s\) proposed/u);
+  t.regex(proposed.stderr, /[1-9]\d* corrections? proposed/u);
   const settled = await impact(promoted, ...settle, "--reason", "failover");
   t.is(settled.exitCode, 0, settled.stderr);
   // Clients repeat everything under the old keys; what was not lost is replayed.

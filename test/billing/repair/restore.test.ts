@@ -273,7 +273,7 @@ test("a dry run shows the same results, changes nothing and keeps the hold", asy
   const second = await impact(restored, ...AFTER_RESTORE, "--dry-run", "--json");
 
   t.is(first.exitCode, 0, first.stderr);
-  t.regex(first.stderr, /5 event\(s\) are in doubt.* usage stays held/u);
+  t.regex(first.stderr, /5 events are in doubt.* usage stays held/u);
   t.deepEqual(doubts.parse(readJson(second)), doubts.parse(readJson(first)));
   t.like(await drain(restored), { cause: "held" });
   const run = await impact(restored, ...AFTER_RESTORE, "--json");

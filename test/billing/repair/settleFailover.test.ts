@@ -112,7 +112,7 @@ test("what a failover lost is taken back once, and clients that repeat their key
     [1, "send", -24],
     [2, "send", -7],
   ]);
-  t.regex(proposed.stderr, /2 correction\(s\) proposed; nothing was changed/u);
+  t.regex(proposed.stderr, /2 corrections proposed; nothing was changed/u);
   t.deepEqual(summaryOf(await impact(restored, ...SETTLE, "--dry-run", "--json")), [
     [1, "send", -24],
     [2, "send", -7],
@@ -120,7 +120,7 @@ test("what a failover lost is taken back once, and clients that repeat their key
 
   const recorded = await impact(restored, ...SETTLE, ...REASON);
   t.is(recorded.exitCode, 0, recorded.stderr);
-  t.regex(recorded.stderr, /Recorded 2 correction\(s\)/u);
+  t.regex(recorded.stderr, /Recorded 2 corrections/u);
   // Before the corrections are sent, after that, and when the sums show them.
   t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
   await register(restored, 24, "order-1");

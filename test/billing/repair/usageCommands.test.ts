@@ -78,7 +78,7 @@ test.serial(
     t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
     t.regex(
       differing.stderr,
-      /does not confirm the statement: 1 of its sums differ, 0 could not be read/u,
+      /does not confirm the statement: 1 of its sums differs, 0 could not be read/u,
     );
     const json = await scene.impactLater(...args, "--json");
     t.is(json.exitCode, 1);
@@ -261,7 +261,7 @@ test.serial(
     t.like(readJson(drifted), {
       streams: [{ delivered: 9, processor_quantity: 14, drift: 5 }],
     });
-    t.regex(drifted.stderr, /1 differ at the processor/u);
+    t.regex(drifted.stderr, /1 differs at the processor/u);
   },
 );
 

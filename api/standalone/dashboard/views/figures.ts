@@ -1,3 +1,4 @@
+import { counted } from "../../../../domain/counted.ts";
 import { formatCents } from "../../../../domain/money.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { formatNumber, nameUnits } from "./format.ts";
@@ -12,9 +13,6 @@ export type Figure = {
 
 const ofMonth = (count: number): string =>
   count === 0 ? "None yet this month" : `${formatNumber(count)} this month`;
-
-const countedDonations = (count: number): string =>
-  `in ${formatNumber(count)} ${count === 1 ? "donation" : "donations"}`;
 
 /** Lists what there is to show, the most important first. */
 export const listFigures = ({
@@ -49,7 +47,7 @@ export const listFigures = ({
           kind: "donations",
           number: formatCents(donations.amountCents),
           label: "donated to charities",
-          detail: countedDonations(donations.count),
+          detail: `in ${counted(donations.count, "donation")}`,
         } as const,
       ]
     : []),

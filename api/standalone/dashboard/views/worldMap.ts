@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { geoEqualEarth, geoPath } from "d3-geo";
 import { feature } from "topojson-client";
+import { counted } from "../../../../domain/counted.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 
@@ -68,7 +69,7 @@ export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup
     class="map"
     viewBox="0 0 ${WIDTH} ${HEIGHT}"
     role="group"
-    aria-label="World map with ${points.length} planting ${points.length === 1 ? "project" : "projects"}"
+    aria-label="World map with ${counted(points.length, "planting project")}"
   >
     <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
     ${dots}

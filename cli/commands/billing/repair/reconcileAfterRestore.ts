@@ -1,3 +1,4 @@
+import { counted } from "../../../../domain/counted.ts";
 import { settleAfterRestore } from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
@@ -69,18 +70,18 @@ export const reconcileAfterRestore = async (
   if (dryRun) {
     say(
       io,
-      `${settled.length} event(s) are in doubt, and the processor's sums settle ${settled.length - unclear} of them. Nothing was changed; usage stays held.`,
+      `${counted(settled.length, "event is", "events are")} in doubt, and the processor's sums settle ${settled.length - unclear} of them. Nothing was changed; usage stays held.`,
     );
     return;
   }
   say(
     io,
-    `Settled ${settled.length - unclear} event(s) in doubt, and ended the hold. The workers send what the processor lacks.`,
+    `Settled ${counted(settled.length - unclear, "event")} in doubt, and ended the hold. The workers send what the processor lacks.`,
   );
   if (unclear > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${unclear} event(s) stay blocked; see \`impact usage list --state failed\`.`,
+      `${counted(unclear, "event stays", "events stay")} blocked; see \`impact usage list --state failed\`.`,
     );
   }
 };

@@ -1,10 +1,10 @@
 import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEventReports.ts";
+import { counted } from "../../../../domain/counted.ts";
 import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
-import { counted } from "../../../output/counted.ts";
 
 export type ReopenOptions = {
   readonly reason: string;

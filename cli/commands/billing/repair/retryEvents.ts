@@ -5,6 +5,7 @@ import {
 } from "../../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../../db/registrations/registrations.ts";
 import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
+import { counted } from "../../../../domain/counted.ts";
 import { DomainError } from "../../../../domain/errors.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
@@ -185,7 +186,7 @@ export const retryEvents = async (
     say(io, "No usage has failed; there is nothing to retry.");
   }
   if (count("waiting") > 0) {
-    say(io, `The worker will send the usage of ${count("waiting")} meter event(s) again.`);
+    say(io, `The worker will send the usage of ${counted(count("waiting"), "meter event")} again.`);
   }
   const failed = results.filter(({ result }) => result === "failed");
   if (failed.length > 0) {

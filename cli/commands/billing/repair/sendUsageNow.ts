@@ -1,4 +1,5 @@
 import { streamKey } from "../../../../domain/billing/usage.ts";
+import { counted } from "../../../../domain/counted.ts";
 import { sendUsageNow as send } from "../../../../services/billing/sending/sendUsageNow.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
@@ -57,6 +58,6 @@ export const sendUsageNow = async (
   }
   say(
     io,
-    `Workers send the usage of ${streams.length} stream(s) within seconds; ${delayedKeys.size} of them waited for another attempt.`,
+    `Workers send the usage of ${counted(streams.length, "stream")} within seconds; ${delayedKeys.size} of them waited for another attempt.`,
   );
 };

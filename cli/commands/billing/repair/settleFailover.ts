@@ -1,3 +1,4 @@
+import { counted } from "../../../../domain/counted.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import type {
   FailoverReport,
@@ -140,17 +141,20 @@ export const settleAfterFailover = async (
   say(
     io,
     options.dryRun
-      ? `${compared} ${done} correction(s) proposed; nothing was changed.`
-      : `${compared} Recorded ${done} correction(s). The workers send ${count("send")} of them.`,
+      ? `${compared} ${counted(done, "correction")} proposed; nothing was changed.`
+      : `${compared} Recorded ${counted(done, "correction")}. The workers send ${count("send")} of them.`,
   );
   if (count("skip") > 0) {
-    say(io, `The processor has less in ${count("skip")} minute(s); they were not corrected.`);
+    say(
+      io,
+      `The processor has less in ${counted(count("skip"), "minute")}, which the command has not corrected.`,
+    );
   }
   const open = count("document_needed", "wait") + unreadable.length;
   if (open > 0 && !options.dryRun) {
     throw new CommandError(
       EXIT.failed,
-      `${open} difference(s) remain: ${count("document_needed")} need a document, ${count("wait")} must wait, ${unreadable.length} customer(s) could not be compared. Repeat the command for them.`,
+      `${counted(open, "difference remains", "differences remain")}: ${counted(count("document_needed"), "needs", "need")} a document, ${count("wait")} must wait, ${counted(unreadable.length, "customer")} could not be compared. Repeat the command for them.`,
     );
   }
 };

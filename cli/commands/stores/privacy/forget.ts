@@ -1,3 +1,5 @@
+import { counted } from "../../../../domain/counted.ts";
+import type { Store } from "../../../../db/stores/stores.ts";
 import { forgetAllCustomers } from "../../../../services/stores/privacy/forgetAllCustomers.ts";
 import { forgetCustomer } from "../../../../services/stores/privacy/forgetCustomer.ts";
 import type { Context } from "../../../context.ts";
@@ -48,7 +50,7 @@ export const forget = async (
   if (options.json) {
     printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
   }
-  const records = `${registrations} registration(s) and ${donations} donation(s) of ${domain}`;
+  const records = `${counted(registrations, "registration")} and ${counted(donations, "donation")} of ${domain}`;
   say(
     io,
     isDryRun

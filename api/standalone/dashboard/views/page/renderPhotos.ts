@@ -1,8 +1,9 @@
+import { counted } from "../../../../../domain/counted.ts";
 import { isSimulated } from "../../../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
 import { absoluteUrl } from "../../../../planting/absoluteUrl.ts";
 import { isAllSimulated } from "../../simulation.ts";
-import { formatDay, formatNumber } from "../format.ts";
+import { formatDay } from "../format.ts";
 import type { Markup } from "../html.ts";
 import { html } from "../html.ts";
 import { projectId } from "./renderProjects.ts";
@@ -18,13 +19,11 @@ const listNames = (names: readonly string[]): string => {
   return rest > 0 ? `${shown.join(", ")} and ${rest} more` : shown.join(", ");
 };
 
-const trees = (count: number): string => (count === 1 ? "1 tree" : `${formatNumber(count)} trees`);
-
 /** Says what a photo or video proves. Of a simulated one the page says so. */
-const explainProof = ({ isOfVerification, trees: count }: Medium): string =>
+const explainProof = ({ isOfVerification, trees }: Medium): string =>
   isOfVerification
-    ? `Evidence of the verification of ${trees(count)}`
-    : `Evidence of the planting of ${trees(count)}`;
+    ? `Evidence of the verification of ${counted(trees, "tree")}`
+    : `Evidence of the planting of ${counted(trees, "tree")}`;
 
 /** The picture of a video is its still. */
 export const shownUrl = ({ type, url, thumbnailUrl }: Medium): string =>

@@ -1,4 +1,5 @@
 import type { PlantedSite } from "../../../../../db/planting/tallies.ts";
+import { counted } from "../../../../../domain/counted.ts";
 import { isSimulated } from "../../../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
 import { isAllSimulated } from "../../simulation.ts";
@@ -31,8 +32,7 @@ const mergeSites = (sites: readonly PlantedSite[]): readonly PlantedSite[] => {
   return [...merged.values()].toSorted((one, other) => other.planted - one.planted);
 };
 
-const countTrees = (trees: number): string =>
-  trees === 1 ? "1 tree planted" : `${formatNumber(trees)} trees planted`;
+const countTrees = (trees: number): string => counted(trees, "tree planted", "trees planted");
 
 const explainProject = ({ planted, verified }: PlantedSite): string => {
   if (verified === 0) {
@@ -88,7 +88,7 @@ export const renderProjects = (dashboard: Dashboard, base: string): Markup => {
     ${
       rendered.length > PROJECTS_SHOWN
         ? html`<details>
-            <summary>Show ${formatNumber(rendered.length - PROJECTS_SHOWN)} more projects</summary>
+            <summary>Show ${counted(rendered.length - PROJECTS_SHOWN, "more project")}</summary>
             <ol class="projects">
               ${rendered.slice(PROJECTS_SHOWN)}
             </ol>
