@@ -34,60 +34,139 @@ const readVersion = (): string => {
 const optionDescription: Help["optionDescription"] = (option) =>
   `${new Help().optionDescription(option)}${option.mandatory ? " (required)" : ""}`;
 
-type AddCommands = (program: Command, context: Context) => void;
+/** The help of the program shows only names: its commands are not loaded for it. */
+const subcommandTerm: Help["subcommandTerm"] = (command) =>
+  command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
-/** Adds the commands of each name, by their groups. Loading them all takes most of the time of a short command. */
-const COMMANDS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddCommands>>>>> = {
+/** Adds the options and subcommands of a command. */
+type Define = (command: Command, context: Context) => void;
+
+type Entry = { readonly description: string; readonly load: () => Promise<Define> };
+
+/** The commands by their groups. Loading them all takes most of the time of a short command. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   "Accounts:": {
-    org: async () => (await import("./commands/accounts/orgCommands.ts")).addOrgCommands,
-    store: async () => (await import("./commands/stores/storeCommands.ts")).addStoreCommands,
-    key: async () => (await import("./commands/accounts/keyCommands.ts")).addKeyCommands,
-    audit: async () => (await import("./commands/accounts/auditCommands.ts")).addAuditCommands,
+    org: {
+      description: "Manage organizations, the accounts of the standalone interface",
+      load: async () => (await import("./commands/accounts/orgCommands.ts")).addOrgCommands,
+    },
+    store: {
+      description: "Manage stores, the accounts of the store-platform interface",
+      load: async () => (await import("./commands/stores/storeCommands.ts")).addStoreCommands,
+    },
+    key: {
+      description: "Manage API keys; an account can have several, so that they can be rotated",
+      load: async () => (await import("./commands/accounts/keyCommands.ts")).addKeyCommands,
+    },
+    audit: {
+      description: "Read the audit log: who changed what, and why",
+      load: async () => (await import("./commands/accounts/auditCommands.ts")).addAuditCommands,
+    },
   },
   "Records:": {
-    find: async () => (await import("./commands/support/findCommand.ts")).addFindCommand,
-    statement: async () =>
-      (await import("./commands/billing/statementCommand.ts")).addStatementCommand,
-    export: async () => (await import("./commands/support/exportCommand.ts")).addExportCommand,
-    refund: async () => (await import("./commands/support/refundCommands.ts")).addRefundCommands,
-    usage: async () => (await import("./commands/billing/usageCommands.ts")).addUsageCommands,
-    charity: async () =>
-      (await import("./commands/charities/charityCommands.ts")).addCharityCommands,
-    donation: async () =>
-      (await import("./commands/charities/donationCommands.ts")).addDonationCommands,
-    evidence: async () =>
-      (await import("./commands/planting/evidenceCommands.ts")).addEvidenceCommands,
-    event: async () => (await import("./commands/events/eventCommands.ts")).addEventCommands,
-    certificate: async () =>
-      (await import("./commands/dashboard/certificateCommands.ts")).addCertificateCommands,
-    webhook: async () =>
-      (await import("./commands/webhooks/webhookCommands.ts")).addWebhookCommands,
-    import: async () => (await import("./commands/history/importCommands.ts")).addImportCommands,
-    "verify-import": async () =>
-      (await import("./commands/history/verifyImport.ts")).addVerifyImportCommand,
+    find: {
+      description: "Find records by an id, key, order, customer or meter event",
+      load: async () => (await import("./commands/support/findCommand.ts")).defineFindCommand,
+    },
+    statement: {
+      description: "Show what an organization or store registered and how far it was billed",
+      load: async () =>
+        (await import("./commands/billing/statementCommand.ts")).defineStatementCommand,
+    },
+    export: {
+      description: "Export a list of an organization or a store as CSV or NDJSON",
+      load: async () => (await import("./commands/support/exportCommand.ts")).defineExportCommand,
+    },
+    refund: {
+      description: "Refund registrations and donations for a customer",
+      load: async () => (await import("./commands/support/refundCommands.ts")).addRefundCommands,
+    },
+    usage: {
+      description: "Inspect and repair the reporting of usage to the billing processor",
+      load: async () => (await import("./commands/billing/usageCommands.ts")).addUsageCommands,
+    },
+    charity: {
+      description: "Manage the built-in catalogue of charities",
+      load: async () =>
+        (await import("./commands/charities/charityCommands.ts")).addCharityCommands,
+    },
+    donation: {
+      description: "Look up donations to charities",
+      load: async () =>
+        (await import("./commands/charities/donationCommands.ts")).addDonationCommands,
+    },
+    evidence: {
+      description: "Inspect planting orders, record and correct their evidence",
+      load: async () =>
+        (await import("./commands/planting/evidenceCommands.ts")).addEvidenceCommands,
+    },
+    event: {
+      description: "Inspect the events that clients receive",
+      load: async () => (await import("./commands/events/eventCommands.ts")).addEventCommands,
+    },
+    certificate: {
+      description: "Manage public certificates of registrations, donations and orders",
+      load: async () =>
+        (await import("./commands/dashboard/certificateCommands.ts")).addCertificateCommands,
+    },
+    webhook: {
+      description: "Manage the servers that events are sent to, and what was sent",
+      load: async () => (await import("./commands/webhooks/webhookCommands.ts")).addWebhookCommands,
+    },
+    import: {
+      description: "Import history from another system",
+      load: async () => (await import("./commands/history/importCommands.ts")).addImportCommands,
+    },
+    "verify-import": {
+      description: "Compare the totals of imported files with the database",
+      load: async () =>
+        (await import("./commands/history/verifyImport.ts")).defineVerifyImportCommand,
+    },
   },
   "Operations:": {
-    doctor: async () => (await import("./commands/doctor/doctorCommand.ts")).addDoctorCommand,
-    migrate: async () => (await import("./commands/migrateCommand.ts")).addMigrateCommand,
-    deployment: async () =>
-      (await import("./commands/deployment/deploymentCommands.ts")).addDeploymentCommands,
-    workflow: async () =>
-      (await import("./commands/workflow/workflowCommands.ts")).addWorkflowCommands,
-    try: async () => (await import("./commands/tryCommands.ts")).addTryCommands,
+    doctor: {
+      description: "Check everything that the service depends on",
+      load: async () => (await import("./commands/doctor/doctorCommand.ts")).defineDoctorCommand,
+    },
+    migrate: {
+      description:
+        "Migrate the database to this release and grant its roles what they need; safe to repeat",
+      load: async () => (await import("./commands/migrateCommand.ts")).defineMigrateCommand,
+    },
+    deployment: {
+      description: "Show and change what belongs to the whole deployment",
+      load: async () =>
+        (await import("./commands/deployment/deploymentCommands.ts")).addDeploymentCommands,
+    },
+    workflow: {
+      description: "Inspect and terminate workflows",
+      load: async () =>
+        (await import("./commands/workflow/workflowCommands.ts")).addWorkflowCommands,
+    },
+    try: {
+      description: "Send requests to the API as a client does",
+      load: async () => (await import("./commands/tryCommands.ts")).addTryCommands,
+    },
   },
+};
+
+/** Returns the name of the command that a command line runs or asks the help of. */
+const commandIn = (args: readonly string[]): string | undefined => {
+  const [first, second] = args.filter((arg) => !arg.startsWith("-"));
+  return first === "help" ? second : first;
 };
 
 /**
  * Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process.
- * @param args the command line. If it begins with a command's name, the program has that command only.
+ * @param args the command line, of whose command only the options and subcommands are defined; null to define all
  * @param printsUsageErrors whether it also prints what is wrong with the command line
  */
 export const buildProgram = async (
   context: Context,
   {
-    args = [],
+    args = null,
     printsUsageErrors = true,
-  }: { readonly args?: readonly string[]; readonly printsUsageErrors?: boolean } = {},
+  }: { readonly args?: readonly string[] | null; readonly printsUsageErrors?: boolean } = {},
 ): Promise<Command> => {
   const { stdout, stderr } = context.io;
   const program = new Command("impact")
@@ -96,7 +175,7 @@ export const buildProgram = async (
     .version(readVersion(), "-V, --version", "show the version")
     .helpOption("-h, --help", "show help")
     .helpCommand(...HELP_COMMAND)
-    .configureHelp({ optionDescription })
+    .configureHelp({ optionDescription, subcommandTerm })
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
@@ -108,14 +187,14 @@ export const buildProgram = async (
       "after",
       `${EXAMPLES_HELP}\n${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}\n${MORE_HELP}`,
     );
-  const name = args.find((arg) => !arg.startsWith("-"));
-  const isKnown = Object.values(COMMANDS).some((group) => Object.hasOwn(group, name ?? ""));
+  const wanted = args === null ? null : commandIn(args);
   for (const [heading, group] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
-    for (const [each, load] of Object.entries(group)) {
-      if (each === name || !isKnown) {
-        const addCommands = await load();
-        addCommands(program, context);
+    for (const [name, { description, load }] of Object.entries(group)) {
+      const command = program.command(name).description(description);
+      if (args === null || name === wanted) {
+        const define = await load();
+        define(command, context);
       }
     }
   }

@@ -10,12 +10,8 @@ import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
-export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
-  program
-    .command("migrate")
-    .description(
-      "Migrate the database to this release and grant its roles what they need; safe to repeat",
-    )
+export const defineMigrateCommand = (command: Command, { io, connections }: Context): void => {
+  command
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

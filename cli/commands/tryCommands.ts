@@ -60,8 +60,7 @@ const plant = async (context: Context, { key, count, url }: PlantOptions): Promi
   }
 };
 
-export const addTryCommands = (program: Command, context: Context): void => {
-  const attempt = program.command("try").description("Send requests to the API as a client does");
+export const addTryCommands = (attempt: Command, context: Context): void => {
   attempt
     .command("plant")
     .description("Register trees and print the response")

@@ -43,9 +43,15 @@ for (const line of commandLines(program)) {
   });
 }
 
-test("a command line that begins with a command's name has no other commands to load", async (t) => {
-  for (const command of program.commands) {
-    const { commands } = await buildProgram(CONTEXT, { args: ["--json", command.name(), "help"] });
+test("a command line loads its own command only, and none for the help of the program", async (t) => {
+  for (const [args, loaded] of [
+    ...program.commands.map((command) => [["--json", command.name(), "help"], [command.name()]]),
+    [["help", "org"], ["org"]],
+    [["--help"], []],
+    [["frob"], []],
+  ] as const) {
+    const { commands } = await buildProgram(CONTEXT, { args });
+    t.is(commands.length, program.commands.length);
     t.deepEqual(
       commands.map((each) => each.name()),
       [command.name()],

@@ -103,10 +103,8 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
   }
 };
 
-export const addAuditCommands = (program: Command, context: Context): void => {
-  program
-    .command("audit")
-    .description("Read the audit log: who changed what, and why")
+export const addAuditCommands = (audit: Command, context: Context): void => {
+  audit
     .command("list")
     .description("List audit entries, newest first")
     .option("--account <account>", "id of an organization or a store, or a store's domain")

@@ -77,10 +77,7 @@ const revoke = async (
   }
 };
 
-export const addKeyCommands = (program: Command, context: Context): void => {
-  const key = program
-    .command("key")
-    .description("Manage API keys; an account can have several, so that they can be rotated");
+export const addKeyCommands = (key: Command, context: Context): void => {
   withAccount(key.command("list").description("List the keys of an organization or a store"))
     .option("--json", "JSON output")
     .addHelpText("after", LIST_HELP)

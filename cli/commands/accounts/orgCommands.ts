@@ -43,10 +43,7 @@ const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cyc
 const SUBSCRIPTION_POLICY =
   "what follows if the subscription is not active: alert, suspend (reject registrations) or keep";
 
-export const addOrgCommands = (program: Command, context: Context): void => {
-  const org = program
-    .command("org")
-    .description("Manage organizations, the accounts of the standalone interface");
+export const addOrgCommands = (org: Command, context: Context): void => {
   org
     .command("create")
     .description("Create an organization and print its two API keys, once")

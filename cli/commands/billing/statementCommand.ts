@@ -231,10 +231,8 @@ const showStatement = async (
   }
 };
 
-export const addStatementCommand = (program: Command, context: Context): void => {
-  program
-    .command("statement")
-    .description("Show what an organization or store registered and how far it was billed")
+export const defineStatementCommand = (command: Command, context: Context): void => {
+  command
     .requiredOption("--org <id>", "id of the organization or store", parseId)
     .requiredOption(
       "--period <period>",

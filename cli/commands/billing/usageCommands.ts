@@ -86,10 +86,7 @@ Usage that failed, was corrected, has a note, or was delivered late or less than
 ago stays as it is.
 Make a backup first. The command may be stopped at any time and repeated.`;
 
-export const addUsageCommands = (program: Command, context: Context): void => {
-  const usage = program
-    .command("usage")
-    .description("Inspect and repair the reporting of usage to the billing processor");
+export const addUsageCommands = (usage: Command, context: Context): void => {
   usage
     .command("list")
     .description("List meter events, latest first, and usage that is not sealed yet")

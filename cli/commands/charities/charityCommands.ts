@@ -24,10 +24,7 @@ const LINKS_HELP = `
 Each line is {"ein": "53-0196605", "website": "https://…", "icon_url": "https://…"}. An
 absent URL leaves what is stored, and an empty one removes it.`;
 
-export const addCharityCommands = (program: Command, context: Context): void => {
-  const charity = program
-    .command("charity")
-    .description("Manage the built-in catalogue of charities");
+export const addCharityCommands = (charity: Command, context: Context): void => {
   charity
     .command("import")
     .description("Import files of the IRS's Business Master File")

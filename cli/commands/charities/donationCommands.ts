@@ -7,8 +7,7 @@ import { listOrgDonations } from "./listOrgDonations.ts";
 import type { ShowOptions } from "./showDonation.ts";
 import { showDonation } from "./showDonation.ts";
 
-export const addDonationCommands = (program: Command, context: Context): void => {
-  const donation = program.command("donation").description("Look up donations to charities");
+export const addDonationCommands = (donation: Command, context: Context): void => {
   donation
     .command("list")
     .description("List an organization's donations, newest first")

@@ -16,10 +16,7 @@ const parseCertificate = parserOf(
   "the URL of a certificate, or its last part",
 );
 
-export const addCertificateCommands = (program: Command, context: Context): void => {
-  const certificate = program
-    .command("certificate")
-    .description("Manage public certificates of registrations, donations and orders");
+export const addCertificateCommands = (certificate: Command, context: Context): void => {
   certificate
     .command("revoke")
     .description("Revoke the URL of a certificate, so that its page does not exist any more")

@@ -40,10 +40,7 @@ Discarding changes nothing at Stripe and no usage. First find out what the event
 report of refused usage shows as drift in impact usage reconcile, and a change of a
 subscription is read every night.`;
 
-export const addDeploymentCommands = (program: Command, context: Context): void => {
-  const deployment = program
-    .command("deployment")
-    .description("Show and change what belongs to the whole deployment");
+export const addDeploymentCommands = (deployment: Command, context: Context): void => {
   deployment
     .command("show")
     .description("Show the deployment's id, its processor and its database")

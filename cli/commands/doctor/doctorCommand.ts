@@ -90,10 +90,8 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
   }
 };
 
-export const addDoctorCommand = (program: Command, context: Context): void => {
-  program
-    .command("doctor")
-    .description("Check everything that the service depends on")
+export const defineDoctorCommand = (command: Command, context: Context): void => {
+  command
     .option("--json", "JSON output")
     .action((options: { readonly json?: true }) => diagnose(context, options));
 };

@@ -4,8 +4,7 @@ import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listEvents.ts";
 import { listEvents } from "./listEvents.ts";
 
-export const addEventCommands = (program: Command, context: Context): void => {
-  const event = program.command("event").description("Inspect the events that clients receive");
+export const addEventCommands = (event: Command, context: Context): void => {
   event
     .command("list")
     .description("List an organization's events as GET /events returns them, oldest first")

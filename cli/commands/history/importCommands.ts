@@ -163,8 +163,7 @@ const runImport = async (
   }
 };
 
-export const addImportCommands = (program: Command, context: Context): void => {
-  const group = program.command("import").description("Import history from another system");
+export const addImportCommands = (group: Command, context: Context): void => {
   withHistory(
     group
       .command("history")

@@ -155,12 +155,8 @@ const verify = async (
   say(io, `${counted(verification.lines, "line")}: the database has all of them.`);
 };
 
-export const addVerifyImportCommand = (program: Command, context: Context): void => {
-  withHistory(
-    program
-      .command("verify-import")
-      .description("Compare the totals of imported files with the database"),
-  )
+export const defineVerifyImportCommand = (command: Command, context: Context): void => {
+  withHistory(command)
     .option("--json", "JSON output")
     .addHelpText("after", VERIFY_HELP)
     .action((paths: readonly string[], options: VerifyOptions) => verify(context, paths, options));

@@ -26,10 +26,7 @@ A withdrawn fact stays stored with its proof, the reason and the operator, but n
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
 again, the latest report first. Evidence and the summary change with the next request.`;
 
-export const addEvidenceCommands = (program: Command, context: Context): void => {
-  const evidence = program
-    .command("evidence")
-    .description("Inspect planting orders, record and correct their evidence");
+export const addEvidenceCommands = (evidence: Command, context: Context): void => {
   const order = evidence.command("order").description("Inspect planting orders");
   order
     .command("list")

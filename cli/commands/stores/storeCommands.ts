@@ -191,10 +191,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .action((named: string, options: LedgerOptions) => listLedger(context, named, options));
 };
 
-export const addStoreCommands = (program: Command, context: Context): void => {
-  const store = program
-    .command("store")
-    .description("Manage stores, the accounts of the store-platform interface");
+export const addStoreCommands = (store: Command, context: Context): void => {
   addSettingCommands(store, context);
   addBalanceCommands(store, context);
   addPrivacyCommands(store, context);

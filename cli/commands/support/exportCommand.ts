@@ -295,10 +295,8 @@ const exportList = async (
   say(io, `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`);
 };
 
-export const addExportCommand = (program: Command, context: Context): void => {
-  program
-    .command("export")
-    .description("Export a list of an organization or a store as CSV or NDJSON")
+export const defineExportCommand = (command: Command, context: Context): void => {
+  command
     .addArgument(new Argument("<list>", "list to export").choices(LISTS))
     .option("--org <id>", "organization", parseId)
     .option("--store <store>", "id or domain of a store")

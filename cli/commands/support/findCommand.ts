@@ -204,10 +204,8 @@ const find = async (
   }
 };
 
-export const addFindCommand = (program: Command, context: Context): void => {
-  program
-    .command("find")
-    .description("Find records by an id, key, order, customer or meter event")
+export const defineFindCommand = (command: Command, context: Context): void => {
+  command
     .argument("<text>", "what a customer or a log names", parseSearchText)
     .option("--org <id>", "only this organization or store", parseId)
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)

@@ -198,10 +198,7 @@ const addCommonOptions = (command: Command): Command =>
     .option("--dry-run", "check only")
     .option("--json", "JSON output");
 
-export const addRefundCommands = (program: Command, context: Context): void => {
-  const refund = program
-    .command("refund")
-    .description("Refund registrations and donations for a customer");
+export const addRefundCommands = (refund: Command, context: Context): void => {
   addCommonOptions(
     refund
       .command("registration")

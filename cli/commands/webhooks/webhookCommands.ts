@@ -167,10 +167,7 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
   );
 };
 
-export const addWebhookCommands = (program: Command, context: Context): void => {
-  const webhook = program
-    .command("webhook")
-    .description("Manage the servers that events are sent to, and what was sent");
+export const addWebhookCommands = (webhook: Command, context: Context): void => {
   addEndpointCommands(webhook, context);
   addActions(webhook, context);
   addDeliveryCommands(webhook, context);

@@ -16,8 +16,7 @@ The data stays in the database. The sender of a shard is started again within se
 that of a stream in trouble within a minute, and a planting order when plantingOrderCreation finds it lost. A
 refund's workflow is not started again; its usage is reported nevertheless.`;
 
-export const addWorkflowCommands = (program: Command, context: Context): void => {
-  const workflow = program.command("workflow").description("Inspect and terminate workflows");
+export const addWorkflowCommands = (workflow: Command, context: Context): void => {
   workflow
     .command("list")
     .description(
