@@ -72,6 +72,21 @@ test("the help of a command marks its required options", async (t) => {
   t.notRegex(stdout, /--csv .*required/u);
 });
 
+test("every command prints JSON with --json, except those that stream or print nothing else", (t) => {
+  const leavesWithout = (command: Command, words: readonly string[]): readonly string[] =>
+    command.commands.length > 0
+      ? command.commands.flatMap((inner) => leavesWithout(inner, [...words, inner.name()]))
+      : command.options.some(({ long }) => long === "--json")
+        ? []
+        : [words.join(" ")];
+  t.deepEqual(leavesWithout(program, []), [
+    "store export-customer",
+    "export",
+    "webhook listen",
+    "try plant",
+  ]);
+});
+
 test("the help lists the exit codes", async (t) => {
   const { stdout } = await runImpact(["--help"]);
   t.regex(stdout, /Exit codes:\n {2}0 {2}success/u);

@@ -249,11 +249,13 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .description("Hold all usage: nothing is sealed or sent")
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
     .addOption(operatorOption())
+    .option("--json", "JSON output")
     .action((options: HoldOptions) => holdAllUsage(context, options));
   usage
     .command("release")
     .description("End a hold, if nothing was lost: usage is sent again")
     .addOption(reasonOption())
     .addOption(operatorOption())
+    .option("--json", "JSON output")
     .action((options: Partial<HoldOptions>) => releaseAllUsage(context, options));
 };

@@ -6,6 +6,9 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import { printJson } from "../../output/print.ts";
+
+type RevokeOptions = OperatorOptions & { readonly json?: true };
 
 /** Parses the URL of a certificate, or the last part of it. */
 const parseCertificate = parserOf(
@@ -23,15 +26,19 @@ export const addCertificateCommands = (certificate: Command, context: Context): 
     .argument("<url>", "URL of the certificate, or its last part", parseCertificate)
     .addOption(reasonOption())
     .addOption(operatorOption())
-    .action(async (token: string, options: OperatorOptions) => {
+    .option("--json", "JSON output")
+    .action(async (token: string, { json, ...options }: RevokeOptions) => {
       const { io, connections, clock } = context;
       const { recordId, isOfOrder } = await revokeCertificate(
         { db: await connections.database(), clock, actor: actorOf(options) },
         token,
       );
+      if (json) {
+        printJson(io, { record_id: recordId, is_of_order: isOfOrder });
+      }
       say(
         io,
-        `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The next request for its URL creates another one.`,
+        `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The URL ends within seconds; the next API request for the certificate returns another URL.`,
       );
     });
 };

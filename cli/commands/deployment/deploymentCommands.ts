@@ -6,11 +6,10 @@ import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
-import type { OperatorOptions } from "../../operator.ts";
 import { separate, takeOver } from "./decideCopy.ts";
 import type { SeparateOptions, TakeOverOptions } from "./decideCopy.ts";
 import { discardEvent, listEvents, retryEvent } from "./processorEvents.ts";
-import type { ListEventsOptions } from "./processorEvents.ts";
+import type { ListEventsOptions, ResolveOptions } from "./processorEvents.ts";
 import { showDeployment } from "./showDeployment.ts";
 
 const MOVE_HELP = `
@@ -92,14 +91,16 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
     .addOption(reasonOption())
     .addOption(operatorOption())
+    .option("--json", "JSON output")
     .addHelpText("after", RETRY_EVENT_HELP)
-    .action((id: string, options: OperatorOptions) => retryEvent(context, id, options));
+    .action((id: string, options: ResolveOptions) => retryEvent(context, id, options));
   deployment
     .command("discard-event")
     .description("Close a failed event of Stripe without processing it")
     .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
     .requiredOption("--reason <text>", "reason for the audit log", parseReason)
     .addOption(operatorOption())
+    .option("--json", "JSON output")
     .addHelpText("after", DISCARD_EVENT_HELP)
-    .action((id: string, options: OperatorOptions) => discardEvent(context, id, options));
+    .action((id: string, options: ResolveOptions) => discardEvent(context, id, options));
 };

@@ -53,13 +53,18 @@ export const listEvents = async (
   if (events.length > limit) {
     say(io, `Showing the first ${limit}. To see more, raise --limit.`);
   }
+export type ResolveOptions = OperatorOptions & { readonly json?: true };
+
 };
 
 export const retryEvent = async (
   { io, connections, clock }: Context,
   id: string,
-  options: OperatorOptions,
+  { json, ...options }: ResolveOptions,
 ): Promise<void> => {
+  if (json) {
+    printJson(io, { event_id: id, state: "pending", changed });
+  }
   const deps = { db: await connections.database(), clock, actor: actorOf(options) };
   const changed = await resolveProcessorEvent(deps, id, "retry");
   say(
@@ -73,8 +78,11 @@ export const retryEvent = async (
 export const discardEvent = async (
   { io, connections, clock }: Context,
   id: string,
-  options: OperatorOptions,
+  { json, ...options }: ResolveOptions,
 ): Promise<void> => {
+  if (json) {
+    printJson(io, { event_id: id, state: "discarded", changed });
+  }
   const deps = { db: await connections.database(), clock, actor: actorOf(options) };
   const changed = await resolveProcessorEvent(deps, id, "discard");
   say(io, changed ? `Discarded event ${id}.` : `Event ${id} was discarded before.`);

@@ -2,18 +2,26 @@ import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
 import { actorOf, operatorName } from "../../../operator.ts";
-import { printText } from "../../../output/print.ts";
+import { printJson, printText } from "../../../output/print.ts";
 
-export type HoldOptions = { readonly reason: string; readonly as?: string };
+export type HoldOptions = {
+  readonly reason: string;
+  readonly as?: string;
+  readonly json?: true;
+};
 
 export const holdAllUsage = async (
   { io, connections, clock }: Context,
-  { reason, as }: HoldOptions,
+  { reason, as, json }: HoldOptions,
 ): Promise<void> => {
   const hold = await holdUsage(
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
     { reason, by: operatorName(as) },
   );
+  if (json) {
+    printJson(io, { usage_held: hold });
+    return;
+  }
   printText(
     io,
     `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.`,
@@ -22,12 +30,16 @@ export const holdAllUsage = async (
 
 export const releaseAllUsage = async (
   { io, connections, clock }: Context,
-  { as, reason }: Partial<HoldOptions>,
+  { as, reason, json }: Partial<HoldOptions>,
 ): Promise<void> => {
   const hold = await releaseUsage(
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
     operatorName(as),
   );
+  if (json) {
+    printJson(io, { released_hold: hold });
+    return;
+  }
   printText(
     io,
     hold
