@@ -212,9 +212,14 @@ test.serial("store forget --all-customers erases every customer, also page by pa
     FROM generate_series(1, 1200) AS number
   `);
 
-  const run = await runImpact(["store", "forget", store.domain, "--all-customers", "--json"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
+  const forgetAll = ["store", "forget", store.domain, "--all-customers", "--json"];
+  const env = { DATABASE_URL: databaseUrl };
+  const unconfirmed = await runImpact(forgetAll, { env });
+  t.is(unconfirmed.exitCode, 2);
+  t.regex(unconfirmed.stderr, /all customers of .* cannot be undone.* --yes/u);
+  t.not(holds(await dumpDatabase(databaseUrl), people[0] ?? createPerson()).length, 0);
+
+  const run = await runImpact([...forgetAll, "--yes"], { env });
 
   t.like(readJson(run), { registrations: 1208, donations: 2 });
   const dump = await dumpDatabase(databaseUrl);

@@ -15,13 +15,14 @@ import type { CustomerOptions } from "./customerOptions.ts";
 export type ForgetOptions = OperatorOptions &
   CustomerOptions & {
     readonly allCustomers?: true;
+    readonly yes?: true;
     readonly dryRun?: true;
     readonly json?: true;
   };
 
 const forgetAll = async (
   { connections, clock }: Context,
-  storeId: string,
+  { id, domain }: Store,
   options: ForgetOptions,
 ) => {
   if (options.customerId ?? options.customerEmail ?? options.orderId ?? options.dryRun) {
@@ -30,8 +31,14 @@ const forgetAll = async (
       "--all-customers takes no customer, no order and no --dry-run.",
     );
   }
+  if (!options.yes) {
+    throw new CommandError(
+      EXIT.usage,
+      `This erases the personal data of all customers of ${domain}, and cannot be undone. To confirm, pass --yes.`,
+    );
+  }
   const db = await connections.database();
-  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, storeId);
+  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, id);
 };
 
 export const forget = async (
@@ -43,10 +50,11 @@ export const forget = async (
   const customer = options.allCustomers ? null : customerOf(options);
   const isDryRun = options.dryRun === true;
   const db = await connections.database();
-  const { id, domain } = await findNamedStore(db, named);
+  const store = await findNamedStore(db, named);
+  const { id, domain } = store;
   const { registrations, donations } = customer
     ? await forgetCustomer({ db, clock, actor: actorOf(options) }, id, customer, { isDryRun })
-    : await forgetAll(context, id, options);
+    : await forgetAll(context, store, options);
   if (options.json) {
     printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
   }

@@ -38,6 +38,7 @@ export const addPrivacyCommands = (store: Command, context: Context): void => {
       .argument("<store>", STORE),
   )
     .option("--all-customers", "erase those of all customers, also of an uninstalled store")
+    .option("--yes", "confirm --all-customers")
     .option("--dry-run", "count only")
     .addOption(reasonOption())
     .addOption(operatorOption())
