@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { findAccount } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { PrepaidDay, StatementDetail, UsageDay } from "../../db/billing/statements.ts";
 import {
@@ -12,8 +11,8 @@ import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
@@ -34,15 +33,6 @@ export type MeterStatement = { readonly meter: Kind; readonly period: Period } &
     }
   | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
 );
-
-/** @throws DomainError record_not_found if there is no such account */
-const getOwner = async (db: DatabasePool, accountId: string): Promise<Account> => {
-  const account = await findAccount(db, accountId);
-  if (!account) {
-    throw new DomainError("record_not_found", `organization or store ${accountId} not found`);
-  }
-  return account;
-};
 
 /** Returns a meter's period: the given one, or else the account's current billing cycle. */
 const periodOf = async (
@@ -72,7 +62,7 @@ export const readStatement = async (
   signal: AbortSignal,
 ): Promise<{ readonly account: Account; readonly meters: readonly MeterStatement[] }> => {
   const { db, clock } = deps;
-  const account = await getOwner(db, owner.accountId);
+  const account = await getOrganizationOrStore(db, owner.accountId);
   const meters: MeterStatement[] = [];
   for (const meter of KINDS) {
     const stream = { ...owner, meter };
@@ -107,7 +97,7 @@ export async function* readStatementDetails(
   owner: AccountMode,
   period: Period | null,
 ): AsyncGenerator<StatementDetail & { readonly meter: Kind }, void, void> {
-  await getOwner(deps.db, owner.accountId);
+  await getOrganizationOrStore(deps.db, owner.accountId);
   for (const meter of KINDS) {
     const span = await periodOf(deps, owner, meter, period);
     let after: StatementDetail | null = null;

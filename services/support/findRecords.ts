@@ -21,8 +21,7 @@ import {
 } from "../../db/support/recordLookups.ts";
 import { RECORD_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
 import type { FoundBy, Lookup } from "../../domain/support/lookup.ts";
-import { findAccount } from "../../db/accounts/accounts.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import type { RegistrationUsage } from "../billing/readUsage.ts";
 import { readUsage } from "../billing/readUsage.ts";
 
@@ -141,8 +140,8 @@ export const findRecords = async (
     limit,
   }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
 ): Promise<FoundRecords> => {
-  if (accountId !== null && !(await findAccount(db, accountId))) {
-    throw new DomainError("record_not_found", `account ${accountId} not found`);
+  if (accountId !== null) {
+    await getOrganizationOrStore(db, accountId);
   }
   const lookup = parseLookup(text);
   // One more than is shown reveals whether there are more.

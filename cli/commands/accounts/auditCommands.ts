@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { findAccount } from "../../../db/accounts/accounts.ts";
 import { listAuditEntries } from "../../../db/accounts/auditEntries.ts";
 import type { AuditEntry } from "../../../db/accounts/auditEntries.ts";
 import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
+import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import {
   parseCount,
   parseLimit,
@@ -41,10 +41,12 @@ const parseAction = parserOf(
   `one of ${AUDIT_ACTIONS.join(", ")}, or a group: ${[...GROUPS].join(", ")}`,
 );
 
-/** @throws CommandError with the exit code `notFound` */
+/** @throws CommandError or DomainError with the exit code `notFound` */
 const findAccountId = async (db: CommonQueryMethods, named: string): Promise<string> => {
-  const account = z.guid().safeParse(named).success ? await findAccount(db, named) : null;
-  return account?.id ?? (await findNamedStore(db, named)).id;
+  const account = z.guid().safeParse(named).success
+    ? await getOrganizationOrStore(db, named)
+    : await findNamedStore(db, named);
+  return account.id;
 };
 
 const presentEntry = (entry: AuditEntry) => ({

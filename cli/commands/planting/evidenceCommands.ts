@@ -31,7 +31,7 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
   order
     .command("list")
     .description("List planting orders, newest first")
-    .option("--org <id>", "id of the organization", parseId)
+    .option("--org <id>", "id of the organization or store", parseId)
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)

@@ -1,5 +1,6 @@
 import { listPlantingOrders } from "../../../db/planting/orders.ts";
 import type { OrderStage } from "../../../domain/planting/order.ts";
+import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { presentOrder } from "./presentOrder.ts";
@@ -16,7 +17,11 @@ export const listOrders = async (
   { io, connections }: Context,
   { org, stage, contradicted, limit, json }: ListOptions,
 ): Promise<void> => {
-  const orders = await listPlantingOrders(await connections.database(), {
+  const db = await connections.database();
+  if (org !== undefined) {
+    await getOrganizationOrStore(db, org);
+  }
+  const found = await listPlantingOrders(db, {
     ...(org === undefined ? {} : { accountId: org }),
     ...(stage === undefined ? {} : { stage }),
     ...(contradicted ? { contradicted } : {}),

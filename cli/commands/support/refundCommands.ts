@@ -8,6 +8,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
+import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import type { RefundDependencies } from "../../../services/support/refundAnyRegistration.ts";
 import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
 import { refundMatching } from "../../../services/support/refundMatching.ts";
@@ -145,6 +146,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   say(
     io,
     `The filter matches ${counted(registrations, "registration")} with ${counted(units, "unit")}.`,
+  await getOrganizationOrStore(deps.db, accountId);
   );
   const isDryRun = options.dryRun === true;
   if (!isDryRun && options.yes !== true) {

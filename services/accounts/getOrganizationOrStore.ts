@@ -1,0 +1,16 @@
+import type { CommonQueryMethods } from "slonik";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { findAccount } from "../../db/accounts/accounts.ts";
+import { DomainError } from "../../domain/errors.ts";
+
+/** @throws DomainError record_not_found */
+export const getOrganizationOrStore = async (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<Account> => {
+  const account = await findAccount(db, id);
+  if (!account) {
+    throw new DomainError("record_not_found", `organization or store ${id} not found`);
+  }
+  return account;
+};
