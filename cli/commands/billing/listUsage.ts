@@ -11,6 +11,7 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfMore } from "../../output/sayIfMore.ts";
 import { sayUnnamedRejections } from "./unnamedRejections.ts";
 import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
 
@@ -56,7 +57,6 @@ export const listUsage = async (
     await getOrganization(db, org);
   }
   const accountId = org ?? null;
-  // One row more than is shown reveals whether there are more.
   const unsealed =
     state === undefined || state === "pending"
       ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })
@@ -75,9 +75,7 @@ export const listUsage = async (
   if (hold) {
     say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
   }
-  if (unsealed.length + events.length > limit) {
-    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
-  }
+  sayIfMore(io, unsealed.length + events.length, limit);
   if (state === undefined || state === "failed") {
     const { start } = defaultSpan(clock.now());
     sayUnnamedRejections(io, await listUnnamedRejections(db, timeOf(start), UNNAMED_SHOWN));

@@ -4,8 +4,8 @@ import { formatCents } from "../../../domain/money.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
-import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfMore } from "../../output/sayIfMore.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
 
 export type ListOptions = {
@@ -22,7 +22,6 @@ export const listOrgDonations = async (
   const db = await connections.database();
   await getOrganization(db, org);
   const owner = { accountId: org, mode };
-  // One more than the limit shows whether more donations exist.
   const found = await listDonations(db, owner, {}, { offset: 0, limit: limit + 1 });
   const donations = found.slice(0, limit);
   if (json) {
@@ -41,7 +40,5 @@ export const listOrgDonations = async (
       ]),
     );
   }
-  if (found.length > limit) {
-    say(io, `More donations exist; raise --limit to list more than ${limit}.`);
-  }
+  sayIfMore(io, found.length, limit);
 };

@@ -6,6 +6,7 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfMore } from "../../output/sayIfMore.ts";
 
 export type ListEventsOptions = {
   readonly state: ProcessorEventState;
@@ -18,7 +19,6 @@ export const listEvents = async (
   { state, limit, json }: ListEventsOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  // One row more than is shown reveals whether there are more.
   const events = await listProcessorEvents(db, state, limit + 1);
   const shown = events.slice(0, limit);
   if (json) {
@@ -50,23 +50,21 @@ export const listEvents = async (
       ]),
     );
   }
-  if (events.length > limit) {
-    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
-  }
-export type ResolveOptions = OperatorOptions & { readonly json?: true };
-
+  sayIfMore(io, events.length, limit);
 };
+
+export type ResolveOptions = OperatorOptions & { readonly json?: true };
 
 export const retryEvent = async (
   { io, connections, clock }: Context,
   id: string,
   { json, ...options }: ResolveOptions,
 ): Promise<void> => {
+  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const changed = await resolveProcessorEvent(deps, id, "retry");
   if (json) {
     printJson(io, { event_id: id, state: "pending", changed });
   }
-  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
-  const changed = await resolveProcessorEvent(deps, id, "retry");
   say(
     io,
     changed
@@ -80,10 +78,10 @@ export const discardEvent = async (
   id: string,
   { json, ...options }: ResolveOptions,
 ): Promise<void> => {
+  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const changed = await resolveProcessorEvent(deps, id, "discard");
   if (json) {
     printJson(io, { event_id: id, state: "discarded", changed });
   }
-  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
-  const changed = await resolveProcessorEvent(deps, id, "discard");
   say(io, changed ? `Discarded event ${id}.` : `Event ${id} was discarded before.`);
 };

@@ -3,6 +3,7 @@ import type { OrderStage } from "../../../domain/planting/order.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfMore } from "../../output/sayIfMore.ts";
 import { presentOrder } from "./presentOrder.ts";
 
 export type ListOptions = {
@@ -25,28 +26,30 @@ export const listOrders = async (
     ...(org === undefined ? {} : { accountId: org }),
     ...(stage === undefined ? {} : { stage }),
     ...(contradicted ? { contradicted } : {}),
-    limit,
+    limit: limit + 1,
   });
+  const orders = found.slice(0, limit);
   if (json) {
     const deployment = await connections.deploymentName();
     printJson(
       io,
       orders.map((order) => presentOrder(deployment, order)),
     );
-    return;
+  } else {
+    printTable(
+      io,
+      ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "created"],
+      orders.map((order) => [
+        order.id,
+        order.publicId,
+        order.buyerName,
+        order.mode,
+        order.partner,
+        order.treeCount,
+        order.stage,
+        order.createdAt,
+      ]),
+    );
   }
-  printTable(
-    io,
-    ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "created"],
-    orders.map((order) => [
-      order.id,
-      order.publicId,
-      order.buyerName,
-      order.mode,
-      order.partner,
-      order.treeCount,
-      order.stage,
-      order.createdAt,
-    ]),
-  );
+  sayIfMore(io, found.length, limit);
 };

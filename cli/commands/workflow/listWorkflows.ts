@@ -1,8 +1,8 @@
 import type { WorkflowExecutionInfo } from "@temporalio/client";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
-import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfMore } from "../../output/sayIfMore.ts";
 import { listingQuery } from "./listingQuery.ts";
 import type { WorkflowFilter } from "./listingQuery.ts";
 import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
@@ -44,7 +44,5 @@ export const listWorkflows = async (
       ]),
     );
   }
-  if (found.length > limit) {
-    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
-  }
+  sayIfMore(io, found.length, limit);
 };
