@@ -35,8 +35,9 @@ export const formatTable = (
     headings.map((heading) => heading.toUpperCase()),
     ...rows.map((row) => row.map(formatCell)),
   ];
+  // Not by Math.max of all: so many arguments overflow the stack.
   const widths = headings.map((_heading, column) =>
-    Math.max(...lines.map((line) => stringWidth(line[column] ?? ""))),
+    lines.reduce((width, line) => Math.max(width, stringWidth(line[column] ?? "")), 0),
   );
   return lines
     .map((line) =>

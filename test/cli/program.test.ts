@@ -278,6 +278,11 @@ test("a table aligns wide characters and escapes control characters", (t) => {
 });
 
 test("a message shows what a terminal would obey, whatever it quotes", async (t) => {
+test("a table has as many rows as a list may have", (t) => {
+  const rows = Array.from({ length: 300_000 }, (_row, index) => [index]);
+  t.true(formatTable(["n"], rows).endsWith("299,999\n"));
+});
+
   const path = "/nonexistent/\u001B]0;owned\u0007\u202E\u009B31m";
   const shown = "/nonexistent/\\u001B]0;owned\\u0007\\u202E\\u009B31m";
   for (const args of [

@@ -53,9 +53,9 @@ export const showLastReconciliation = async (
       "last success": lastSuccessAt,
       from: timeOf(last.startSecond),
       to: timeOf(last.endSecond),
-      compared: last.streams,
-      drifting: last.drifting,
-      unreadable: last.unreadable,
+      "compared streams": last.streams,
+      "drifting streams": last.drifting,
+      "unreadable streams": last.unreadable,
       "drift units": last.driftUnits,
       error: last.error,
     });

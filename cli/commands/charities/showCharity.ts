@@ -38,7 +38,7 @@ export const showCharity = async (
     "sort name": charity.sortName,
     "known as": charity.knownAs,
     website: charity.website,
-    icon_url: charity.iconUrl,
+    "icon URL": charity.iconUrl,
     city: charity.city,
     state: charity.state,
     "NTEE code": charity.ntee,

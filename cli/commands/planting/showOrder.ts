@@ -41,7 +41,23 @@ export const showOrder = async (
     printJson(io, { ...presented, facts: facts.map(presentFact) });
     return;
   }
-  printRecord(io, presented);
+  printRecord(io, {
+    order: order.id,
+    "public id": order.publicId,
+    account: order.accountId,
+    buyer: order.buyerName,
+    mode: order.mode,
+    partner: order.partner,
+    "partner reference": order.partnerReference,
+    trees: order.treeCount,
+    "refunded trees": order.refundedCount,
+    timeline: order.timeline,
+    stage: order.stage,
+    created: order.createdAt,
+    planted: order.plantedAt,
+    verified: order.verifiedAt,
+    workflow: presented.workflow_id,
+  });
   io.stdout.write("\n");
   printTable(
     io,
