@@ -309,3 +309,21 @@ test("webhook listen says what is missing, and passes on the API's error", async
   const run = await impact("webhook", "listen", ...to, "--key", "impact_test_x", "--url", url);
   t.regex(run.stderr, /events: invalid API key/u);
 });
+
+test("webhook listen says that it has no response, or another program's", async (t) => {
+  const impact = impactIn(t);
+  const { url } = await startReceiver(t);
+  const listen = ["webhook", "listen", "--key", "k", "--forward-to", "http://127.0.0.1:9/"];
+  const other = await impact(...listen, "--url", url);
+  t.is(other.exitCode, 1);
+  t.regex(other.stderr, /events: the response 204 is not the API's\. Check --url\.\n$/u);
+  const absent = await impact(...listen, "--url", "http://127.0.0.1:2");
+  t.is(absent.exitCode, 4);
+  t.regex(absent.stderr, /No response from http:\/\/127\.0\.0\.1:2\/events: /u);
+});
+
+test("webhook update without an option changes nothing", async (t) => {
+  const run = await impactIn(t)("webhook", "update", crypto.randomUUID());
+  t.is(run.exitCode, 2);
+  t.regex(run.stderr, /Nothing to change/u);
+});

@@ -58,27 +58,57 @@ type Page = z.output<typeof page>;
 /** Reads what follows an event, or from the beginning. */
 type ReadPage = (startingAfter: string | null) => Promise<Page>;
 
+/** Parses JSON; what is not JSON fails the schema that follows. */
+const asJson = z.string().transform((text): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+});
+
+/** @throws CommandError with the exit code `unreachable` if there is no response */
+const fetchText = async (
+  url: string,
+  query: URLSearchParams,
+  key: string,
+): Promise<{ readonly status: number; readonly body: string }> => {
+  try {
+    const response = await fetch(`${url}?${query.toString()}`, {
+      headers: { Authorization: key },
+      redirect: "error",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    return { status: response.status, body: await response.text() };
+  } catch (error) {
+    throw new CommandError(
+      EXIT.unreachable,
+      `No response from ${url}: ${describeError(error)}. Check that the API is running.`,
+      { cause: error },
+    );
+  }
+};
+
 const readFromApi = async (
   { connections }: Context,
-  { key = "", url, types = TYPES }: ListenOptions,
+  { key = "", url: base, types = TYPES }: ListenOptions,
 ): Promise<ReadPage> => {
-  const base = url ?? (await connections.publicBaseUrl());
+  const url = `${base ?? (await connections.publicBaseUrl())}/events`;
   return async (startingAfter) => {
     const query = new URLSearchParams({ types: types.join(","), limit: String(PAGE_EVENTS) });
     if (startingAfter !== null) {
       query.set("starting_after", startingAfter);
     }
-    const response = await fetch(`${base}/events?${query.toString()}`, {
-      headers: { Authorization: key },
-      redirect: "error",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    const body: unknown = await response.json();
-    if (!response.ok) {
-      const { error } = z.object({ error: z.string() }).parse(body);
-      throw new CommandError(EXIT.failed, `${base}/events: ${error}`);
+    const { status, body } = await fetchText(url, query, key);
+    const found = asJson.pipe(page).safeParse(body);
+    if (status !== 200 || !found.success) {
+      const { data } = asJson.pipe(z.object({ error: z.string() })).safeParse(body);
+      throw new CommandError(
+        EXIT.failed,
+        `${url}: ${data?.error ?? `the response ${status} is not the API's. Check --url.`}`,
+      );
     }
-    return page.parse(body);
+    return found.data;
   };
 };
 
@@ -155,7 +185,8 @@ const listen = async (context: Context, options: ListenOptions): Promise<void> =
     : readFromApi(context, options));
   const secret = options.secret ?? formatSecret(randomBytes(SECRET_BYTES));
   let last = await findNewest(read);
-  say(io, `Ready. Requests are signed with ${secret} and sent to ${options.forwardTo}.`);
+  const signedWith = options.secret === undefined ? `the new secret ${secret}` : "--secret";
+  say(io, `Ready. Requests are signed with ${signedWith} and sent to ${options.forwardTo}.`);
   let remaining = options.limit ?? Infinity;
   while (remaining > 0) {
     const { events, has_more: hasMore } = await read(last);
