@@ -86,6 +86,9 @@ export const exitCodeOf = (error: unknown): number => {
   return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
 };
 
+/** PostgreSQL's code for a role that may not do something. */
+const INSUFFICIENT_PRIVILEGE = "42501";
+
 /** Returns the error's message, followed by its causes' messages in parentheses. */
 export const describeError = (error: unknown): string => {
   if (!(error instanceof Error)) {
@@ -97,5 +100,8 @@ export const describeError = (error: unknown): string => {
     cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)
       ? `${error.message} (${describeError(cause)})`
       : error.message;
+  if ("code" in error && error.code === INSUFFICIENT_PRIVILEGE) {
+    return `${reason}. Check the role of DATABASE_URL; impact migrate grants it what the service needs.`;
+  }
   return reason === "" && "code" in error ? String(error.code) : reason;
 };

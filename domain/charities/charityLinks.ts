@@ -20,7 +20,7 @@ const url = () =>
     .nullish();
 
 const line = z.strictObject({
-  ein: z.string().transform((given, context) => {
+  ein: text(50).transform((given, context) => {
     const ein = parseEin(given);
     if (ein === null) {
       context.addIssue({ code: "custom", message: "must be an EIN, such as 53-0196605" });
@@ -38,7 +38,7 @@ export const readLinksLine = (json: string): CharityLinks | { readonly problem: 
   try {
     value = JSON.parse(json);
   } catch {
-    return { problem: "is not valid JSON" };
+    return { problem: "not valid JSON" };
   }
   const { success, data, error } = line.safeParse(value);
   return success

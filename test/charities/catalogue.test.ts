@@ -310,7 +310,7 @@ test("imported websites and icons are in search results, and malformed lines are
   t.is(done.exitCode, 1);
   t.deepEqual(JSON.parse(done.stdout), { updated: 1, unknown: 1, bad: 2 });
   t.regex(done.stderr, /Line 3 skipped: icon_url: must be an http/u);
-  t.regex(done.stderr, /Line 4 skipped: is not valid JSON/u);
+  t.regex(done.stderr, /Line 4 skipped: not valid JSON/u);
 
   const { body } = await call("GET", "/charities/search?ein=530196605", { key: live });
   t.like(body, {

@@ -103,6 +103,9 @@ test("a file is written whole for its owner only, and an existing one is left al
   const second = await run("trees", "--org", id, "--output", file);
   t.is(second.exitCode, 1);
   t.is(second.stderr, `impact: ${file} exists. Remove it, or choose another --output.\n`);
+  const unwritable = await run("trees", "--org", id, "--output", join(file, "inner.csv"));
+  t.is(unwritable.exitCode, 2);
+  t.regex(unwritable.stderr, /^impact: \S+inner\.csv cannot be written: ENOTDIR/u);
   t.is(await readFile(file, "utf8"), written);
   t.deepEqual(await readdir(folder), ["trees.csv"]);
 });

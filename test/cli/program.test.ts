@@ -144,6 +144,7 @@ test(
   ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"],
   /must be before --to/u,
 );
+test(usageError, ["event", "list", "--org", ID, "--starting-after", "x"], /id of an event/u);
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "show", "x", "--run", "latest"], /Must be an id/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);

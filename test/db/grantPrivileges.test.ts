@@ -2,6 +2,7 @@ import type { ExecutionContext } from "ava";
 import { Client, escapeIdentifier } from "pg";
 import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
 import { migrate } from "../../db/migrate.ts";
+import { runImpact } from "../cli/runImpact.ts";
 import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -109,6 +110,11 @@ test("a migration creates the roles with the passwords of their URLs; the reader
   ]) {
     await t.throwsAsync(reader.query(statement), { code: "42501" }, statement);
   }
+  const run = await runImpact(["org", "create", "--name", "New"], {
+    env: { DATABASE_URL: readerUrl },
+  });
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /permission denied for table account\. Check the role of DATABASE_URL/u);
 });
 
 test("the roles can use a later table at once, and migrating again takes away what they should not have", async (t) => {

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { parseEventTypes, parseId, parseLimit, parseMode } from "../../arguments.ts";
+import { parseEventId, parseEventTypes, parseId, parseLimit, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listEvents.ts";
 import { listEvents } from "./listEvents.ts";
@@ -11,7 +11,11 @@ export const addEventCommands = (event: Command, context: Context): void => {
     .requiredOption("--org <id>", "id of the organization", parseId)
     .option("--mode <live|test>", "mode of the events", parseMode, "live")
     .option("--types <list>", "only these types, with commas between them", parseEventTypes)
-    .option("--starting-after <event>", "only events that follow the one with this id")
+    .option(
+      "--starting-after <event>",
+      "only events that follow the one with this id",
+      parseEventId,
+    )
     .option("--limit <n>", "maximum rows", parseLimit, 100)
     .option("--json", "JSON output")
     .action((options: ListOptions) => listEvents(context, options));

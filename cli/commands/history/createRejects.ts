@@ -6,8 +6,9 @@ import { finished } from "node:stream/promises";
 import type { Rejection } from "../../../services/history/importLine.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
-import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printable } from "../../output/printable.ts";
+import { unwritableFileError } from "../../output/unwritableFileError.ts";
 
 const SHOWN = 20;
 const REASON_SHOWN = 500;
@@ -17,11 +18,6 @@ export type Rejects = {
   /** Resolves once all rejections are written. */
   readonly end: () => Promise<void>;
 };
-
-const unwritableError = (path: string, exitCode: number, error: unknown): CommandError =>
-  new CommandError(exitCode, `${path} cannot be written: ${describeError(error)}.`, {
-    cause: error,
-  });
 
 const isSameFile = async (path: string, other: string): Promise<boolean> => {
   const [file, otherFile] = await Promise.all(
@@ -44,7 +40,7 @@ const openFile = async (path: string, inputs: readonly string[]): Promise<WriteS
   try {
     await once(file, "open");
   } catch (error) {
-    throw unwritableError(path, EXIT.usage, error);
+    throw unwritableFileError(path, EXIT.usage, error);
   }
   return file;
 };
@@ -66,13 +62,13 @@ const openRejectsFile = async (path: string, inputs: readonly string[]): Promise
     try {
       await written;
     } catch (error) {
-      throw unwritableError(path, EXIT.failed, error);
+      throw unwritableFileError(path, EXIT.failed, error);
     }
   };
   return {
     write: async (line) => {
       if (failure !== null) {
-        throw unwritableError(path, EXIT.failed, failure);
+        throw unwritableFileError(path, EXIT.failed, failure);
       }
       if (!file.write(line)) {
         await requireWritten(once(file, "drain"));

@@ -3,7 +3,7 @@ import { text } from "node:stream/consumers";
 import { plantingReport } from "../../../domain/planting/fact.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
+import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 
 const parseReport = (json: string): PlantingReport => {
@@ -11,7 +11,7 @@ const parseReport = (json: string): PlantingReport => {
   try {
     value = JSON.parse(json);
   } catch (error) {
-    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${String(error)}`, {
+    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${describeError(error)}.`, {
       cause: error,
     });
   }

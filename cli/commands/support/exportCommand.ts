@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { createWriteStream, rmSync } from "node:fs";
-import { readdir, rename, rm, stat } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
@@ -46,6 +46,7 @@ import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
+import { unwritableFileError } from "../../output/unwritableFileError.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
 const EXPORT_HELP = `
@@ -225,7 +226,8 @@ const removeUnlessDone = async (path: string, work: () => Promise<void>): Promis
   try {
     await work();
   } catch (error) {
-    await rm(path, { force: true });
+    // The first error is the reason.
+    await rm(path, { force: true }).catch(() => undefined);
     throw error;
   } finally {
     for (const signal of SIGNALS) {
@@ -245,7 +247,10 @@ const writeToFile = async (io: Io, path: string, chunks: AsyncIterable<Buffer>):
   }
   const partial = `${path}.${randomBytes(4).toString("hex")}.part`;
   await removeUnlessDone(partial, async () => {
-    await pipeline(chunks, createWriteStream(partial, { flags: "wx", mode: 0o600 }));
+    const file = await open(partial, "wx", 0o600).catch((error: unknown) => {
+      throw unwritableFileError(path, EXIT.usage, error);
+    });
+    await pipeline(chunks, file.createWriteStream());
     // Another export to this path may have ended meanwhile.
     await requireAbsent(path);
     await rename(partial, path);

@@ -13,6 +13,7 @@ import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookE
 import type { WebhookDependencies } from "../../../services/webhooks/webhookDependencies.ts";
 import { getAccount } from "../../../services/accounts/getAccount.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
@@ -118,6 +119,9 @@ export const updateEndpoint = async (
   options: UpdateOptions,
 ): Promise<void> => {
   const { url, types, allTypes, description, json } = options;
+  if ([url, types, allTypes, description].every((given) => given === undefined)) {
+    throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
+  }
   const deps = await openWebhooks(context, options);
   const current = await getWebhookEndpoint(deps.db, id);
   requireTypesOf((await getAccount(deps.db, current.accountId)).type, types ?? null);
