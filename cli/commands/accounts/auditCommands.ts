@@ -112,7 +112,7 @@ export const addAuditCommands = (audit: Command, context: Context): void => {
     .option("--account <account>", "id of an organization or a store, or a store's domain")
     .option("--action <action>", "action, or group of actions", parseAction)
     .option("--operator <name>", "operator", parseOperator)
-    .option("--since <time>", "first time", parseTimestamp)
+    .option("--since <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
     .option("--until <time>", "end, exclusive", parseTimestamp)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)

@@ -20,7 +20,7 @@ POST requests are rejected with a 403. An expired key is rejected like an unknow
   impact key issue --org ID --mode live --name "reporting" --scope read --expires 90d`;
 
 const LIST_HELP = `
-Times are in UTC. "Last used" is an hour, and may be an hour late.`;
+Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
 
 type JsonOption = { readonly json?: true };
 

@@ -159,8 +159,8 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
   usage
     .command("settle")
     .description("Record that an event was settled by hand, or correct what a failover lost")
-    .argument("[id]", "id of a failed, held or late meter event", parseMeterEventId)
-    .option("--restored-at <time>", "the last time that a failover kept", parseTimestamp)
+    .argument("[id]", "id of a failed, held, waived or late meter event", parseMeterEventId)
+    .option("--restored-at <time>", "time to which the database was restored", parseTimestamp)
     .option("--org <id>", "with --restored-at: id of the organization", parseId)
     .option("--include-lost-refunds", "with --restored-at: bill lost refunds again")
     .addOption(
@@ -253,7 +253,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((options: HoldOptions) => holdAllUsage(context, options));
   usage
     .command("release")
-    .description("End a hold, if nothing was lost: usage is sent again")
+    .description("End a hold, if no data was lost: workers send usage as before")
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

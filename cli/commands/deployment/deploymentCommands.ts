@@ -64,10 +64,10 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .action((options: TakeOverOptions) => takeOver(context, options));
   deployment
     .command("separate")
-    .description("Make a copy of a database a deployment of its own")
+    .description("Turn a copied database into a separate deployment")
     .option(
       "--is-copy",
-      "the database is a copy although it looks like the original, as one of a disk does",
+      "the database is a copy that looks like the original, such as a copied disk",
     )
     .addOption(reasonOption())
     .addOption(operatorOption())

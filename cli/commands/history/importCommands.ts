@@ -49,9 +49,10 @@ refunded. Their trees are not planted again, unless --order-planting asks for it
 An import can be repeated, and an interrupted one is completed by running it again: a
 line that is there with the same content is skipped. If it says that more of an imported
 record is refunded, the difference is subtracted from the totals; nothing is credited.
-One whose id or key is there with other content is a conflict. Equal lines without id and key in one run are separate
-records; import them in one run. While clients register, the import yields to them and
-takes several times as long. The exit code is 1 if a line was not imported.`;
+One whose id or key is there with other content is a conflict. Equal lines without id and
+key in one run are separate records; import them in one run. While clients register, the
+import yields to them and takes several times as long. The exit code is 1 if a line was
+not imported.`;
 
 const KEY_HELP = `
 Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
@@ -181,7 +182,9 @@ export const addImportCommands = (group: Command, context: Context): void => {
     );
   const importingKey = group
     .command("key")
-    .description("Make an API key of another system valid here; read from standard input");
+    .description(
+      "Make an API key of another system valid here; read from standard input or a file",
+    );
   withKeySettings(withAccount(importingKey), "imported")
     .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
     .addOption(reasonOption())

@@ -17,11 +17,11 @@ import type { HistoryOptions } from "./historyOptions.ts";
 import { openHistory } from "./openHistory.ts";
 
 const VERIFY_HELP = `
-Give the files of \`impact import history\`. Compared are records, quantities (units, or
-cents of donations) and refunds, by kind, UTC month and attribution, with the records that
-were imported; records that were created here do not matter. A store's ledger is compared
-entry by entry, and its balance with the sum of its entries. The totals that the API
-returns are compared with all records. The exit code is 1 if anything differs.`;
+Pass the files of \`impact import history\`. The command compares their records,
+quantities (units, or cents of donations) and refunds, by kind, UTC month and attribution,
+with the imported records, and ignores records that were created here. It compares a
+store's ledger entry by entry, the store's balance with the sum of its entries, and the
+totals that the API returns with all records. The exit code is 1 if anything differs.`;
 
 type VerifyOptions = HistoryOptions & { readonly json?: true };
 

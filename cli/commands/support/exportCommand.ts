@@ -303,15 +303,15 @@ const exportList = async (
 export const defineExportCommand = (command: Command, context: Context): void => {
   command
     .addArgument(new Argument("<list>", "list to export").choices(LISTS))
-    .option("--org <id>", "organization", parseId)
-    .option("--store <store>", "id or domain of a store")
-    .option("--mode <mode>", "live or test", parseMode, "live")
+    .option("--org <id>", "id of the organization", parseId)
+    .option("--store <store>", "domain or id of the store")
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--format <format>", "format of the file")
         .choices(["csv", "ndjson"])
         .default("csv"),
     )
-    .option("--since <time>", "first time", parseTimestamp)
+    .option("--since <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
     .option("--until <time>", "end, exclusive", parseTimestamp)
     .option("--output <file>", "file to create (default: stdout)")
     .addOption(reasonOption())

@@ -34,6 +34,11 @@ const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
 store's units are returned to its balance at the price that was paid.`;
 
+const REFUND_MATCHING_HELP = `
+Select the registrations with --attribution, with --from and --to, or with both. Check
+them with --dry-run, then pass --yes. Each is refunded by itself, so an interrupted run
+can be repeated.`;
+
 type RefundOptions = RecordOwnerOptions & {
   readonly reason: string;
   readonly as?: string;
@@ -141,12 +146,12 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     throw new CommandError(EXIT.usage, "Pass --attribution, or --from and --to.");
   }
   const deps = await openDependencies(context, options);
+  await getOrganizationOrStore(deps.db, accountId);
   const filter = { accountId, mode, attribution, from, until };
   const { registrations, units } = await sumRefundable(deps.db, filter);
   say(
     io,
     `The filter matches ${counted(registrations, "registration")} with ${counted(units, "unit")}.`,
-  await getOrganizationOrStore(deps.db, accountId);
   );
   const isDryRun = options.dryRun === true;
   if (!isDryRun && options.yes !== true) {
@@ -184,7 +189,12 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     );
   }
   const summary = `${counted(done.units, "unit")} of ${counted(done.registrations, "registration")}`;
-  say(io, isDryRun ? `Without --dry-run, the command refunds ${summary}.` : `Refunded ${summary}.`);
+  say(
+    io,
+    isDryRun
+      ? `With --yes instead of --dry-run, the command refunds ${summary}.`
+      : `Refunded ${summary}.`,
+  );
   if (failures.length > 0) {
     throw new CommandError(
       EXIT.failed,
@@ -226,8 +236,10 @@ export const addRefundCommands = (refund: Command, context: Context): void => {
       .requiredOption("--org <id>", "id of the organization or store", parseId)
       .option("--mode <live|test>", "mode", parseMode, "live")
       .option("--attribution <text>", "attribution of the registrations")
-      .option("--from <time>", "first time", parseTimestamp)
+      .option("--from <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
       .option("--to <time>", "end, exclusive", parseTimestamp)
-      .option("--yes", "refund without asking"),
-  ).action((options: FilterOptions) => refundByFilter(context, options));
+      .option("--yes", "confirm that all of them are refunded"),
+  )
+    .addHelpText("after", REFUND_MATCHING_HELP)
+    .action((options: FilterOptions) => refundByFilter(context, options));
 };
