@@ -5,10 +5,13 @@ import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { EXPORT_FORMATS } from "../../program/exports/formatRows.ts";
+import type { ExportFormat, ListRow } from "../../program/exports/formatRows.ts";
+import { inChunks } from "../../program/exports/inChunks.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./lists/exports.ts";
 import type { ListExport } from "./lists/exports.ts";
+import { limitPages, LINK_HEADER, listJson } from "./lists/listPages.ts";
 import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
@@ -239,32 +242,97 @@ export type Streaming = {
 
 const stream = async (
   ctx: ApiContext,
-  handle: () => AsyncIterable<string | Buffer>,
+  chunks: () => AsyncIterable<string | Buffer>,
   { openLists, writeTimeoutMs }: Streaming,
 ): Promise<void> => {
   const close = openLists.open(callerOf(ctx));
   try {
-    await streamText(ctx, handle(), writeTimeoutMs);
+    await streamText(ctx, chunks(), writeTimeoutMs);
   } finally {
     close();
   }
 };
 
-/** Defines an endpoint whose response may be too long to be held in memory. HEAD does not run the handler. */
-export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: KeyDefinition<Query, z.ZodType, ResponseBody, AsyncIterable<string | Buffer>>,
-  streaming: Streaming,
-): Endpoint =>
-  buildKeyEndpoint(definition, async (ctx, handle) => {
-    if (ctx.method === "HEAD") {
-      const format =
-        definition.description.exportColumns === undefined ? null : requestedFormat(ctx);
-      ctx.status = 200;
-      ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
-      return;
+/** Responds to HEAD without reading the list. */
+const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
+  ctx.status = 200;
+  ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
+};
+
+const describeExported = (
+  description: Description,
+  { columns }: ListExport,
+  headers: Readonly<Record<string, string>>,
+): Description => ({
+  ...description,
+  exportColumns: columns,
+  responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
+});
+
+/** A list that is sent whole, or as one page if the query has a limit. */
+type PagedList = {
+  /** The list from the first row of the response on. */
+  readonly rows: () => AsyncIterable<readonly ListRow[]>;
+  /** Returns the JSON before the rows, which opens the array that they are in. */
+  readonly readHead: () => Promise<string>;
+  /** Yields the JSON of the whole list, where it need not be taken apart into rows. */
+  readonly wholeJson?: () => AsyncIterable<string | Buffer>;
+};
+
+/**
+ * Defines an endpoint whose response is a list: whole, or page by page with `pageParameters`, as JSON, CSV or NDJSON. It may
+ * be too long to be held in memory.
+ */
+export const pagedListEndpoint = <
+  Query extends z.ZodType<{ readonly limit?: number | undefined }>,
+  ResponseBody extends z.ZodType,
+>(
+  definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> & {
+    readonly exported: ListExport;
+    /** The field of a row that identifies it. */
+    readonly idField: string;
+  },
+  {
+    streaming,
+    publicBaseUrl,
+  }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
+): Endpoint => {
+  const { exported, idField, handle, ...rest } = definition;
+  const description = describeExported(rest.description, exported, LINK_HEADER);
+  const chunksOf = (
+    ctx: ApiContext,
+    format: ExportFormat | null,
+    limit: number | null,
+    { rows, readHead, wholeJson }: PagedList,
+  ): AsyncIterable<string | Buffer> => {
+    if (format === null && limit === null && wholeJson) {
+      return wholeJson();
     }
-    await stream(ctx, handle, streaming);
-  });
+    const pages = limitPages(ctx, rows(), { limit, idField, baseUrl: publicBaseUrl() });
+    return format === null
+      ? inChunks(listJson(readHead, pages))
+      : exportChunks(ctx, format, exported, pages);
+  };
+  return buildKeyEndpoint(
+    {
+      ...rest,
+      description,
+      handle: (request) => ({ list: handle(request), limit: request.query.limit ?? null }),
+    },
+    async (ctx, handleRequest) => {
+      const format = requestedFormat(ctx);
+      if (ctx.method === "HEAD") {
+        sendHead(ctx, format);
+        return;
+      }
+      const chunks = (): AsyncIterable<string | Buffer> => {
+        const { list, limit } = handleRequest();
+        return chunksOf(ctx, format, limit, list);
+      };
+      await stream(ctx, chunks, streaming);
+    },
+  );
+};
 
 /** Defines an endpoint whose response is a JSON document, or all matching rows as CSV or NDJSON. */
 export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
@@ -280,19 +348,14 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
   streaming: Streaming,
 ): Endpoint => {
   const { exported, ...rest } = definition;
-  const description = {
-    ...rest.description,
-    exportColumns: exported.columns,
-    responseHeaders: { ...rest.description.responseHeaders, ...EXPORT_HEADERS },
-  };
+  const description = describeExported(rest.description, exported, {});
   return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
     const { readBody, readPages } = handle();
     const format = requestedFormat(ctx);
     if (format === null) {
       ctx.body = await readBody();
     } else if (ctx.method === "HEAD") {
-      ctx.status = 200;
-      ctx.type = EXPORT_FORMATS[format].contentType;
+      sendHead(ctx, format);
     } else {
       await stream(
         ctx,

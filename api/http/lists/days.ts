@@ -10,3 +10,15 @@ export const startOfNextDay = (date: string): Date | undefined =>
 /** Returns whether a range of days, `YYYY-MM-DD`, does not end before it begins; either may be open. */
 export const isRange = (first: string | undefined, last: string | undefined): boolean =>
   first === undefined || last === undefined || first <= last;
+
+/** Returns the times from the start of the first day to the end of the last; either may be open. */
+export const rangeOfDays = (
+  first: string | undefined,
+  last: string | undefined,
+): { readonly from?: Date; readonly until?: Date } => {
+  const until = last === undefined ? undefined : startOfNextDay(last);
+  return {
+    ...(first === undefined ? {} : { from: startOfDay(first) }),
+    ...(until === undefined ? {} : { until }),
+  };
+};

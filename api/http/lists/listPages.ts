@@ -86,50 +86,45 @@ export const setNextLink = (
 };
 
 type PageOptions = {
-  readonly limit: number;
+  /** Null for the whole list. */
+  readonly limit: number | null;
   /** The field of a row that identifies it. */
   readonly idField: string;
   readonly baseUrl: string;
 };
 
-/**
- * Reads a page of a list and sets the header `Link` if another follows.
- * @param pages the list from the page's first row on
- * @returns the JSON of the page's rows
- */
-export const readListPage = async (
+/** Yields a list, or only its first page if there is a limit, and sets the header `Link` first if another page follows. */
+export async function* limitPages(
   ctx: ApiContext,
   pages: AsyncIterable<readonly ListRow[]>,
   { limit, idField, baseUrl }: PageOptions,
-): Promise<readonly Buffer[]> => {
+): AsyncGenerator<readonly ListRow[], void, void> {
+  if (limit === null) {
+    yield* pages;
+    return;
+  }
   const { rows, hasMore } = await readRows(pages, limit);
   if (hasMore) {
     setNextLink(ctx, baseUrl, "starting_after", idOf(rows.at(-1), idField));
   }
-  return rows;
-};
-
-/** Yields a whole list, or one page of it if there is a limit. */
-export async function* limitPages(
-  ctx: ApiContext,
-  pages: AsyncIterable<readonly ListRow[]>,
-  { limit, ...options }: Omit<PageOptions, "limit"> & { readonly limit: number | null },
-): AsyncGenerator<readonly ListRow[], void, void> {
-  if (limit === null) {
-    yield* pages;
-  } else {
-    yield await readListPage(ctx, pages, { ...options, limit });
-  }
+  yield rows;
 }
 
-/** Yields the JSON of rows with commas between them. */
-export function* joinRows(rows: readonly Buffer[]): Generator<string | Buffer, void, void> {
-  let isFirst = true;
-  for (const row of rows) {
-    if (!isFirst) {
-      yield ",";
+/**
+ * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response.
+ * @param readHead returns the JSON before the rows, which opens the array that they are in
+ */
+export async function* listJson(
+  readHead: () => Promise<string>,
+  pages: AsyncIterable<readonly ListRow[]>,
+): AsyncGenerator<string | Buffer, void, void> {
+  let isEmpty = true;
+  for await (const page of pages) {
+    for (const row of page) {
+      yield isEmpty ? await readHead() : ",";
+      yield rowJson(row);
+      isEmpty = false;
     }
-    yield row;
-    isFirst = false;
   }
+  yield isEmpty ? `${await readHead()}]}` : "]}";
 }

@@ -9,7 +9,7 @@ import { listAllDonations } from "../../../services/charities/donations/listAllD
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
-import { startOfDay, startOfNextDay } from "../../http/lists/days.ts";
+import { rangeOfDays } from "../../http/lists/days.ts";
 import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
@@ -100,14 +100,12 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   if (query.metadata_value !== undefined && query.metadata_key === undefined) {
     throw new DomainError("request_invalid", "metadata_value: requires metadata_key");
   }
-  const until = query.end_date === undefined ? undefined : startOfNextDay(query.end_date);
   const attribution = attributionOf(query.attribution, query.without_attribution);
   return {
     ...(attribution === undefined ? {} : { attribution }),
     ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
     ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
-    ...(query.start_date === undefined ? {} : { from: startOfDay(query.start_date) }),
-    ...(until === undefined ? {} : { until }),
+    ...rangeOfDays(query.start_date, query.end_date),
   };
 };
 

@@ -24,11 +24,7 @@ import {
 } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
-import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/exports.ts";
-import { inChunks } from "../../../program/exports/inChunks.ts";
-import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/lists/listPages.ts";
+import { keyEndpoint, pagedListEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
@@ -112,25 +108,24 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
   });
 };
 
-/** Returns the beginning of a list's JSON. */
-const totalsOf = (kind: Kind, { all, month }: Totals): string => {
-  const { totalField, monthField } = KIND_NAMES[kind];
-  return `{"${totalField}":${all},"${monthField}":${month}`;
+/** Returns the JSON before a list's rows. */
+const headOf = (kind: Kind, { all, month }: Totals): string => {
+  const { totalField, monthField, detailsField } = KIND_NAMES[kind];
+  return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
 /**
- * Yields the response's body. It starts with the first page, so that an error on that page is an error response. A page
+ * Yields the JSON of a whole list. It starts with the first page, so that an error on that page is an error response. A page
  * without a match is a space, so that proxies do not take a long search for a connection that is idle.
  */
-async function* listPieces(
+async function* wholeJson(
   dependencies: Dependencies,
   owner: Owner,
   filter: RegistrationFilter,
   startingAfter: string | null,
 ): AsyncGenerator<string | Buffer, void, void> {
-  const { detailsField } = KIND_NAMES[owner.kind];
   const { totals, pages } = await listRegistrations(dependencies, owner, filter, startingAfter);
-  const head = `${totalsOf(owner.kind, totals)},"${detailsField}":[`;
+  const head = headOf(owner.kind, totals);
   let isFirst = true;
   let isEmpty = true;
   for await (const page of pages) {
@@ -151,29 +146,9 @@ async function* listPieces(
   yield isFirst ? `${head}]}` : "]}";
 }
 
-/** Yields the response's body with one page of the list, and sets the link to the next one before. */
-async function* pagePieces(
-  dependencies: Dependencies,
-  ctx: ApiContext,
-  owner: Owner,
-  filter: RegistrationFilter,
-  part: { readonly startingAfter: string | null; readonly limit: number },
-): AsyncGenerator<string | Buffer, void, void> {
-  const { db, clock, publicBaseUrl } = dependencies;
-  const rows = await readListPage(ctx, listRegistrationRows(dependencies, owner, filter, part), {
-    limit: part.limit,
-    idField: "id",
-    baseUrl: publicBaseUrl(),
-  });
-  const totals = await readTotals(db, owner, clock.now());
-  yield `${totalsOf(owner.kind, totals)},"${KIND_NAMES[owner.kind].detailsField}":[`;
-  yield* joinRows(rows);
-  yield "]}";
-}
-
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
-  return streamedKeyEndpoint(
+  return pagedListEndpoint(
     {
       method: "get",
       path: names.registerPath,
@@ -184,8 +159,6 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
           "in one response, or page by page with `limit`. The totals cover all registrations, whatever the filters.",
-        exportColumns: REGISTRATION_COLUMNS,
-        responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
           queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
@@ -195,23 +168,21 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
       examples: EXAMPLES[kind].list,
-      handle: ({ ctx, caller, query }) => {
+      exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
+      idField: "id",
+      handle: ({ caller, query }) => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { starting_after: startingAfter = null, limit = null } = query;
-        const format = requestedFormat(ctx);
-        if (format !== null) {
-          const list = { name: names.plural, columns: REGISTRATION_COLUMNS };
-          const rows = listRegistrationRows(dependencies, owner, filter, { startingAfter, limit });
-          const page = { limit, idField: "id", baseUrl: dependencies.publicBaseUrl() };
-          return exportChunks(ctx, format, list, limitPages(ctx, rows, page));
-        }
-        return limit === null
-          ? listPieces(dependencies, owner, filter, startingAfter)
-          : inChunks(pagePieces(dependencies, ctx, owner, filter, { startingAfter, limit }));
+        const { db, clock } = dependencies;
+        return {
+          rows: () => listRegistrationRows(dependencies, owner, filter, { startingAfter, limit }),
+          readHead: async () => headOf(kind, await readTotals(db, owner, clock.now())),
+          wholeJson: () => wholeJson(dependencies, owner, filter, startingAfter),
+        };
       },
     },
-    dependencies.streaming,
+    dependencies,
   );
 };
 

@@ -8,23 +8,14 @@ import {
   listUsageReports,
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
-import { isRange, startOfDay, startOfNextDay } from "../../http/lists/days.ts";
-import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
+import { isRange, rangeOfDays } from "../../http/lists/days.ts";
+import { keyEndpoint, pagedListEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/exports.ts";
-import { inChunks } from "../../../program/exports/inChunks.ts";
-import {
-  joinRows,
-  limitPages,
-  LINK_HEADER,
-  pageParameters,
-  readListPage,
-} from "../../http/lists/listPages.ts";
+import { pageParameters } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
@@ -146,35 +137,8 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
 
-/** Yields the response's body. It starts with the first rows, so that an error before them is an error response. */
-async function* listPieces(
-  pages: AsyncIterable<readonly object[]>,
-): AsyncGenerator<string, void, void> {
-  let separator = '{"usage":[';
-  for await (const page of pages) {
-    for (const row of page) {
-      yield separator + JSON.stringify(row);
-      separator = ",";
-    }
-  }
-  yield separator === "," ? "]}" : `${separator}]}`;
-}
-
-/** Yields the response's body with one page of the list, and sets the link to the next one before. */
-async function* pagePieces(
-  ctx: ApiContext,
-  pages: AsyncIterable<readonly object[]>,
-  limit: number,
-  baseUrl: string,
-): AsyncGenerator<string | Buffer, void, void> {
-  const rows = await readListPage(ctx, pages, { limit, idField: "registration_id", baseUrl });
-  yield '{"usage":[';
-  yield* joinRows(rows);
-  yield "]}";
-}
-
-const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): Endpoint =>
-  streamedKeyEndpoint(
+const listEndpoint = (dependencies: Dependencies): Endpoint =>
+  pagedListEndpoint(
     {
       method: "get",
       path: "/usage",
@@ -185,8 +149,6 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        exportColumns: USAGE_COLUMNS,
-        responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
           queryError(`state: ${STATE_MUST_BE}`),
           KEY_ERROR,
@@ -197,38 +159,31 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { usage: [EXAMPLE] } },
-      handle: ({ ctx, caller: { accountId, mode }, query }) => {
-        const { state, kind, created_at: first, end_at: last, limit } = query;
-        const pages = presentPages(
-          listUsageReports(
-            { db, billing },
-            { accountId, mode },
-            {
-              kinds: kind === undefined ? KINDS : [kind],
-              state: state ?? null,
-              from: first === undefined ? null : startOfDay(first),
-              until: (last === undefined ? undefined : startOfNextDay(last)) ?? null,
-              startingAfter: query.starting_after ?? null,
-            },
-          ),
-          presentUsage,
-        );
-        const format = requestedFormat(ctx);
-        if (format !== null) {
-          const page = {
-            limit: limit ?? null,
-            idField: "registration_id",
-            baseUrl: publicBaseUrl(),
-          };
-          const list = { name: "usage", columns: USAGE_COLUMNS };
-          return exportChunks(ctx, format, list, limitPages(ctx, pages, page));
-        }
-        return inChunks(
-          limit === undefined ? listPieces(pages) : pagePieces(ctx, pages, limit, publicBaseUrl()),
-        );
+      exported: { name: "usage", columns: USAGE_COLUMNS },
+      idField: "registration_id",
+      handle: ({ caller: { accountId, mode }, query }) => {
+        const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
+        return {
+          rows: () =>
+            presentPages(
+              listUsageReports(
+                dependencies,
+                { accountId, mode },
+                {
+                  kinds: query.kind === undefined ? KINDS : [query.kind],
+                  state: query.state ?? null,
+                  from,
+                  until,
+                  startingAfter: query.starting_after ?? null,
+                },
+              ),
+              presentUsage,
+            ),
+          readHead: () => Promise.resolve('{"usage":['),
+        };
       },
     },
-    streaming,
+    dependencies,
   );
 
 /** The endpoints of the registrations' billing status. */
