@@ -1,5 +1,5 @@
 import type { FragmentSqlToken } from "slonik";
-import { sql } from "./sql.ts";
+import { sql, timestamp } from "./sql.ts";
 
 /** A time during which no other process works on a row. It expires if the process that acquired it dies. */
 export type Lease = { readonly now: Date; readonly until: Date };
@@ -15,7 +15,7 @@ export const isLeaseFree = (
   const latestMs = 2 * until.getTime() - now.getTime();
   return sql.fragment`(
     ${leasedUntil} IS NULL
-    OR ${leasedUntil} <= ${now.toISOString()}
-    OR ${leasedUntil} > ${new Date(latestMs).toISOString()}
+    OR ${leasedUntil} <= ${timestamp(now)}
+    OR ${leasedUntil} > ${timestamp(new Date(latestMs))}
   )`;
 };

@@ -1,4 +1,5 @@
 import { createSqlTag } from "slonik";
+import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
 
 /** The row schema of a prepared statement that returns no rows. */
@@ -7,3 +8,11 @@ export const nothing = z.strictObject({});
 export const sql = createSqlTag({
   typeAliases: { void: nothing },
 });
+
+/**
+ * Returns a time as a parameter. It is sent as text, which is exact: the library's own `sql.timestamp` sends seconds as a
+ * floating-point number.
+ * @param time a text may have microseconds, which a Date does not hold
+ */
+export const timestamp = (time: Date | string | null): FragmentSqlToken =>
+  sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;

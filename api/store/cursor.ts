@@ -1,4 +1,4 @@
-import type { ImpactPosition } from "../../domain/stores/customers.ts";
+import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
 
 /** RFC 3339. A `+` that is not percent-encoded in a URL arrives as a space. */
 const TIME = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[ +-]\d{2}:\d{2})$/u;
@@ -38,16 +38,10 @@ export const toMicroseconds = (text: string): string | null => {
 };
 
 /** Returns the cursor of a record. It includes the id, since several records can share a time. */
-export const writeCursor = ({
-  position,
-  id,
-}: {
-  readonly position: string;
-  readonly id: string;
-}): string => `${position}_${id}`;
+export const writeCursor = ({ position, id }: PositionedRow): string => `${position}_${id}`;
 
 /** Reads a cursor, or a time, which means the end of all records of that time; null if the text is neither. */
-export const readCursor = (text: string): ImpactPosition | null => {
+export const readCursor = (text: string): ListPosition | null => {
   const [time = "", id, ...rest] = text.split("_");
   const createdAt = toMicroseconds(time);
   if (createdAt === null || rest.length > 0 || (id !== undefined && !UUID.test(id))) {

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import type { ImpactPosition } from "../../domain/stores/customers.ts";
+import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Streaming } from "../http/endpoint.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
@@ -18,11 +18,10 @@ export type ListDependencies = {
 /** What the descriptions of lists say about their other formats. */
 export const EXPORT_DETAILS = "CSV and NDJSON have all of them, unless limit is given.";
 
-type Positioned = { readonly id: string; readonly position: string };
 /** Reads a list of the store interface as a page of JSON, or whole for a file. */
-export const readStoreList = <Row extends Positioned, Presented extends object, Body>(
+export const readStoreList = <Row extends PositionedRow, Presented extends object, Body>(
   ctx: ApiContext,
-  { limit, after }: { readonly limit: number; readonly after: ImpactPosition | null },
+  { limit, after }: { readonly limit: number; readonly after: ListPosition | null },
   {
     list,
     present,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const accountRow = z.strictObject({
   id: z.uuid(),
@@ -96,7 +96,7 @@ export const insertAccount = async (db: CommonQueryMethods, account: NewAccount)
       (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
     VALUES (
       ${account.id}, ${account.type}, ${account.name}, ${account.fractionalCounting}, ${account.billingDay},
-      ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${sql.timestamp(account.createdAt)}
+      ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${timestamp(account.createdAt)}
     )
   `);
   await insertion.catch(rethrowDuplicateCustomer);

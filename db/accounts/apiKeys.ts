@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { kindColumn, modeColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { limitOverrides, limitsAsJson } from "./accountLimits.ts";
 
 const apiKeyRow = z.strictObject({
@@ -112,7 +112,7 @@ export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Prom
     INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
       ${key.id}, ${key.accountId}, ${key.mode}, ${sql.binary(key.hash)}, ${key.hint}, ${key.name}, ${key.scope},
-      ${sql.timestamp(key.createdAt)}, ${key.expiresAt && sql.timestamp(key.expiresAt)}
+      ${timestamp(key.createdAt)}, ${timestamp(key.expiresAt)}
     )
   `);
 };
@@ -153,7 +153,7 @@ export const revokeApiKey = async (
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE api_key
-    SET revoked_at = ${sql.timestamp(revokedAt)}
+    SET revoked_at = ${timestamp(revokedAt)}
     WHERE id = ${id}
       AND revoked_at IS NULL
   `);
@@ -222,8 +222,8 @@ export const listExpiringKeys = (
       api_key.expires_at AS "expiresAt"
     FROM api_key
     JOIN account ON account.id = api_key.account_id
-    WHERE api_key.expires_at > ${sql.timestamp(now)}
-      AND api_key.expires_at <= ${sql.timestamp(until)}
+    WHERE api_key.expires_at > ${timestamp(now)}
+      AND api_key.expires_at <= ${timestamp(until)}
       AND api_key.expiry_recorded_at IS NULL
       AND api_key.revoked_at IS NULL
     ORDER BY api_key.expires_at, api_key.id
@@ -239,11 +239,11 @@ export const markExpiriesRecorded = (
 ): Promise<readonly z.output<typeof expiredKeyRow>[]> =>
   db.any(sql.type(expiredKeyRow)`
     UPDATE api_key
-    SET expiry_recorded_at = ${sql.timestamp(now)}
+    SET expiry_recorded_at = ${timestamp(now)}
     WHERE id IN (
       SELECT id
       FROM api_key
-      WHERE expires_at <= ${sql.timestamp(now)}
+      WHERE expires_at <= ${timestamp(now)}
         AND expiry_recorded_at IS NULL
         AND revoked_at IS NULL
       ORDER BY expires_at

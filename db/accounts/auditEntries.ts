@@ -3,7 +3,7 @@ import { z } from "zod";
 import { ACTORS } from "../../domain/accounts/audit.ts";
 import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const auditEntryRow = z.strictObject({
   id: safeInteger,
@@ -40,7 +40,7 @@ export const insertAuditEntry = async (
   await db.query(sql.typeAlias("void")`
     INSERT INTO audit_entry (created_at, action, actor, operator, account_id, subject, reason, details)
     VALUES (
-      ${sql.timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
+      ${timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
       ${JSON.stringify(details)}::jsonb
     )
   `);
@@ -71,8 +71,8 @@ export const listAuditEntries = (
       ? null
       : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
     operator === null ? null : sql.fragment`operator = ${operator}`,
-    since === null ? null : sql.fragment`created_at >= ${sql.timestamp(since)}`,
-    until === null ? null : sql.fragment`created_at < ${sql.timestamp(until)}`,
+    since === null ? null : sql.fragment`created_at >= ${timestamp(since)}`,
+    until === null ? null : sql.fragment`created_at < ${timestamp(until)}`,
     before === null ? null : sql.fragment`id < ${before}`,
   ].filter((condition) => condition !== null);
   return db.any(sql.type(auditEntryRow)`

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { kindColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 export type Subscription = {
   readonly accountId: string;
@@ -20,8 +20,8 @@ const LONGEST_READ_MS = 60_000;
  */
 export const wasReadLater = (storedReadAt: FragmentSqlToken, readAt: Date): FragmentSqlToken =>
   sql.fragment`(
-    ${storedReadAt} > ${readAt.toISOString()}
-    AND ${storedReadAt} <= ${new Date(readAt.getTime() + LONGEST_READ_MS).toISOString()}
+    ${storedReadAt} > ${timestamp(readAt)}
+    AND ${storedReadAt} <= ${timestamp(new Date(readAt.getTime() + LONGEST_READ_MS))}
   )`;
 
 const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
@@ -66,7 +66,7 @@ export const saveBillingPeriod = async (
   { start, end }: Period,
   readAt: Date,
 ): Promise<void> => {
-  const [startsAt, endsAt] = [start.toISOString(), end.toISOString()];
+  const [startsAt, endsAt] = [timestamp(start), timestamp(end)];
   const own = sql.fragment`account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}`;
   const isStale = await transaction.exists(sql.typeAlias("void")`
     SELECT
@@ -87,7 +87,7 @@ export const saveBillingPeriod = async (
   `);
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO billing_period (account_id, meter, subscription_id, starts_at, ends_at, read_at)
-    VALUES (${accountId}, ${meter}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${readAt.toISOString()})
+    VALUES (${accountId}, ${meter}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${timestamp(readAt)})
     ON CONFLICT (account_id, meter, subscription_id, starts_at) DO UPDATE
     SET ends_at = excluded.ends_at, read_at = excluded.read_at
   `);
@@ -109,8 +109,8 @@ export const isOfEndedPeriod = (
       AND billing_period.meter = ${meter}
       AND billing_period.subscription_id = account.stripe_subscription_id
       AND (
-        (ends_at <= ${before.toISOString()} AND to_timestamp(${second}) < ends_at)
-        OR (starts_at <= ${before.toISOString()} AND to_timestamp(${second}) < starts_at)
+        (ends_at <= ${timestamp(before)} AND to_timestamp(${second}) < ends_at)
+        OR (starts_at <= ${timestamp(before)} AND to_timestamp(${second}) < starts_at)
       )
   )
 `;

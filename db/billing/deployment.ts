@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { LiveProcessor } from "../../domain/billing/deployment.ts";
 import { processorColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const deploymentRow = z
   .strictObject({
@@ -151,7 +151,7 @@ export const recordSeparation = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE deployment
-    SET separated_at = ${at.toISOString()}
+    SET separated_at = ${timestamp(at)}
   `);
 };
 
@@ -187,7 +187,7 @@ export const recordHold = async (
   await transaction.query(sql.typeAlias("void")`
     UPDATE deployment
     SET
-      held_at = ${hold.at.toISOString()},
+      held_at = ${timestamp(hold.at)},
       hold_reason = ${hold.reason},
       held_by = ${hold.by},
       held_on = ${server}::text
@@ -210,7 +210,7 @@ export const recordRelease = async (
       hold_reason = NULL,
       held_by = NULL,
       held_on = NULL,
-      released_at = ${at.toISOString()},
+      released_at = ${timestamp(at)},
       released_by = ${by},
       released_hold = ${hold.reason}
   `);

@@ -7,7 +7,7 @@ import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEven
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { lastSequenceOf } from "./folding/foldedUsage.ts";
 import { streamsTable } from "./streams.ts";
 
@@ -196,9 +196,9 @@ export const insertMeterEvents = (
         CASE WHEN state NOT IN (${UNFINISHED}) THEN sealed_at END,
         CASE WHEN state = 'sending' THEN 1 ELSE 0 END,
         CASE WHEN state = 'sending' THEN sealed_at END,
-        CASE WHEN state = 'sending' THEN ${leasedUntil?.toISOString() ?? null}::timestamptz END
+        CASE WHEN state = 'sending' THEN ${timestamp(leasedUntil)} END
       FROM sealing
-      CROSS JOIN (VALUES (${sealedAt.toISOString()}::timestamptz)) AS time (sealed_at)
+      CROSS JOIN (VALUES (${timestamp(sealedAt)})) AS time (sealed_at)
       ORDER BY place
       RETURNING *
     ),
@@ -253,7 +253,7 @@ export const moveSettledEvent = async (
       state = ${settlement.state},
       quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
       last_error = nullif(concat_ws('; before: ', ${settlement.note}::text, last_error), ''),
-      settled_at = ${settlement.settledAt.toISOString()}
+      settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}
   `);
 };
@@ -306,7 +306,7 @@ export const listBlockedEventsSettledAt = (
   db.any(sql.type(meterEventRow)`
     SELECT ${meterEventColumns}
     FROM meter_event
-    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${settledAt.toISOString()}
+    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(settledAt)}
     ORDER BY account_id, meter, quantity < 0, second, sequence
   `);
 
@@ -317,8 +317,8 @@ export const redateBlockedEvents = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE meter_event
-    SET settled_at = ${to.toISOString()}
-    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${from.toISOString()}
+    SET settled_at = ${timestamp(to)}
+    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
   `);
 };
 
@@ -340,7 +340,7 @@ export const recordHandSettlement = async (
       settlement_kind = ${settlement.kind},
       settlement_reference = ${settlement.reference},
       last_error = concat_ws('; before: ', ${settlement.note}::text, last_error),
-      settled_at = ${settlement.settledAt.toISOString()}
+      settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}
   `);
 };

@@ -6,7 +6,9 @@ import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { newerThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { sql, timestamp } from "../sql.ts";
 import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
@@ -142,8 +144,8 @@ export const listPrepaidDays = (
     WHERE account_id = ${accountId}
       AND mode = ${mode}
       AND kind = ${meter}
-      AND created_at >= ${start.toISOString()}::timestamptz
-      AND created_at < ${end.toISOString()}::timestamptz
+      AND created_at >= ${timestamp(start)}
+      AND created_at < ${timestamp(end)}
       AND unit_price_cents IS NOT NULL
     GROUP BY 1
     ORDER BY 1
@@ -171,11 +173,11 @@ export const listStatementDetails = (
   db: CommonQueryMethods,
   { accountId, mode, meter }: AccountMode & Pick<UsageStream, "meter">,
   { start, end }: Period,
-  { after, limit }: { readonly after: StatementDetail | null; readonly limit: number },
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StatementDetail[]> =>
   db.any(sql.type(detailRow)`
     SELECT
-      registration.created_at::text AS position,
+      ${positionColumn("registration")},
       registration.id,
       registration.imported_id AS "importedId",
       registration.created_at AS "createdAt",
@@ -203,13 +205,9 @@ export const listStatementDetails = (
     WHERE registration.account_id = ${accountId}
       AND registration.mode = ${mode}
       AND registration.kind = ${meter}
-      AND registration.created_at >= ${start.toISOString()}::timestamptz
-      AND registration.created_at < ${end.toISOString()}::timestamptz
-      ${
-        after === null
-          ? sql.fragment``
-          : sql.fragment`AND (registration.created_at, registration.id) > (${after.position}::timestamptz, ${after.id}::uuid)`
-      }
+      AND registration.created_at >= ${timestamp(start)}
+      AND registration.created_at < ${timestamp(end)}
+      AND ${newerThan("registration", after)}
     ORDER BY registration.created_at, registration.id
     LIMIT ${limit}
   `);

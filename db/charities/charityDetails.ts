@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const charityJson: z.ZodType<Charity> = z.strictObject({
   nonprofitId: z.string(),
@@ -25,7 +25,7 @@ export const findCharityDetail = async (
   )`
     SELECT charity
     FROM charity_detail
-    WHERE provider = ${provider} AND lookup = ${lookup} AND fetched_at >= ${since.toISOString()}
+    WHERE provider = ${provider} AND lookup = ${lookup} AND fetched_at >= ${timestamp(since)}
   `);
   return row?.charity ?? null;
 };
@@ -39,7 +39,7 @@ export const saveCharityDetail = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO charity_detail (provider, lookup, charity, fetched_at)
-    VALUES (${provider}, ${lookup}, ${JSON.stringify(charity)}::jsonb, ${fetchedAt.toISOString()})
+    VALUES (${provider}, ${lookup}, ${JSON.stringify(charity)}::jsonb, ${timestamp(fetchedAt)})
     ON CONFLICT (provider, lookup) DO UPDATE
     SET charity = excluded.charity, fetched_at = excluded.fetched_at
   `);

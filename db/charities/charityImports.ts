@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** A file, identified by its content and the date of the extract. */
 export type ImportedFile = { readonly sha256: string; readonly extractedOn: string };
@@ -32,7 +32,7 @@ export const recordCharityImport = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE charity_import
-    SET lines_done = ${linesDone}, finished_at = ${finishedAt?.toISOString() ?? null}
+    SET lines_done = ${linesDone}, finished_at = ${timestamp(finishedAt)}
     WHERE sha256 = ${sha256} AND extracted_on = ${extractedOn}
   `);
 };

@@ -7,7 +7,7 @@ import { isUuid } from "../../domain/fields.ts";
 import { isRecordId } from "../../domain/recordIds.ts";
 import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { donationColumns, donationRow } from "./donations.ts";
 
 const idRow = z.strictObject({ id: z.uuid() });
@@ -30,7 +30,7 @@ export const insertDonations = async (
       )
       SELECT
         (value ->> 0)::uuid, ${accountId}, ${mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3, value ->> 4,
-        value ->> 5, ${createdAt.toISOString()}::timestamptz, value ->> 6, value ->> 7, (value -> 8)::jsonb
+        value ->> 5, ${timestamp(createdAt)}, value ->> 6, value ->> 7, (value -> 8)::jsonb
       FROM json_array_elements(${JSON.stringify(
         donations.map((donation) => [
           donation.id,
@@ -223,7 +223,7 @@ export const insertDonationRefunds = (
       INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
       SELECT
         (value ->> 0)::uuid, ${accountId}, ${mode}, value ->> 1, value ->> 2, (value -> 3)::jsonb,
-        ${createdAt.toISOString()}::timestamptz
+        ${timestamp(createdAt)}
       FROM json_array_elements(${JSON.stringify(
         refunds.map(({ donationId, reason, idempotencyKey, metadata }) => [
           donationId,
@@ -238,7 +238,7 @@ export const insertDonationRefunds = (
     ),
     updated AS (
       UPDATE donation
-      SET refunded_at = ${createdAt.toISOString()}::timestamptz
+      SET refunded_at = ${timestamp(createdAt)}
       FROM inserted
       WHERE donation.id = inserted.donation_id
     )

@@ -5,7 +5,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { processorColumn } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const subscriptionRow = z.strictObject({
   processor: processorColumn,
@@ -68,7 +68,7 @@ export const leaseDonationSubscription = (
 ): Promise<ProvisioningAttempt | null> =>
   db.maybeOne(sql.type(attemptRow)`
     INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
-    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${lease.until.toISOString()})
+    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${timestamp(lease.until)})
     ON CONFLICT (account_id, mode) DO UPDATE
     SET
       processor = excluded.processor,
@@ -94,14 +94,14 @@ export const releaseDonationSubscription = async (
     isOutcomeKnown,
   }: { readonly verifiedAt: Date | null; readonly isOutcomeKnown: boolean },
 ): Promise<void> => {
-  const verified = verifiedAt?.toISOString() ?? null;
+  const verified = timestamp(verifiedAt);
   await db.query(sql.typeAlias("void")`
     UPDATE donation_subscription
     SET
       leased_until = NULL,
       key_generation = key_generation + ${isOutcomeKnown ? 1 : 0},
-      active_since = coalesce(active_since, ${verified}::timestamptz),
-      verified_at = coalesce(${verified}::timestamptz, verified_at)
+      active_since = coalesce(active_since, ${verified}),
+      verified_at = coalesce(${verified}, verified_at)
     WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}
   `);
 };

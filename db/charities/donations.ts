@@ -11,7 +11,9 @@ import { modeColumn, safeInteger } from "../columns.ts";
 import { eventInserts } from "../events/events.ts";
 import type { NewEvent } from "../events/events.ts";
 import { asTotalError } from "../registrations/totals.ts";
-import { sql } from "../sql.ts";
+import { olderThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { sql, timestamp } from "../sql.ts";
 
 export const donationRow = z.strictObject({
   id: z.uuid(),
@@ -68,7 +70,7 @@ export const insertDonation = async (
         VALUES (
           ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
           ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
-          ${createdAt.toISOString()}, ${donation.idempotencyKey}, ${donation.attribution},
+          ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
           ${JSON.stringify(donation.metadata)}::jsonb
         )
         ON CONFLICT DO NOTHING
@@ -203,10 +205,10 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
       ...metadataConditions(filter),
       ...(filter.from === undefined
         ? []
-        : [sql.fragment`donation.created_at >= ${filter.from.toISOString()}::timestamptz`]),
+        : [sql.fragment`donation.created_at >= ${timestamp(filter.from)}`]),
       ...(filter.until === undefined
         ? []
-        : [sql.fragment`donation.created_at < ${filter.until.toISOString()}::timestamptz`]),
+        : [sql.fragment`donation.created_at < ${timestamp(filter.until)}`]),
     ],
     sql.fragment` AND `,
   );
@@ -229,7 +231,7 @@ export const listDonations = (
 
 const positionedRow = donationRow.extend({ position: z.string() });
 
-/** A donation of a list. `position` is its time with the database's precision. */
+/** A donation of a list. */
 export type ListedDonation = Readonly<z.output<typeof positionedRow>>;
 
 /**
@@ -240,11 +242,11 @@ export const listDonationsAfter = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: DonationFilter,
-  after: Pick<ListedDonation, "id" | "position"> | null,
+  after: ListPosition | null,
   limits: { readonly rows: number; readonly bytes: number },
 ): Promise<readonly ListedDonation[]> =>
   db.any(sql.type(positionedRow)`
-    SELECT ${donationColumns}, donation.created_at::text AS position
+    SELECT ${donationColumns}, ${positionColumn("donation")}
     FROM (
       SELECT
         following.*,
@@ -255,11 +257,7 @@ export const listDonationsAfter = (
         SELECT donation.*
         FROM donation
         WHERE ${conditions(owner, filter)}
-          ${
-            after === null
-              ? sql.fragment``
-              : sql.fragment`AND (donation.created_at, donation.id) < (${after.position}::timestamptz, ${after.id}::uuid)`
-          }
+          AND ${olderThan("donation", after)}
         ORDER BY donation.created_at DESC, donation.id DESC
         LIMIT ${limits.rows}
       ) AS following

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Lists the accounts that have ever made a donation in test mode. */
 export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[]> =>
@@ -35,7 +35,7 @@ export const lockOldTestDonations = (
       amount_cents AS "amountCents",
       refunded_at IS NOT NULL AS refunded
     FROM donation
-    WHERE account_id = ${accountId} AND mode = 'test' AND created_at < ${sql.timestamp(before)}
+    WHERE account_id = ${accountId} AND mode = 'test' AND created_at < ${timestamp(before)}
     ORDER BY created_at, id
     LIMIT ${limit}
     FOR UPDATE SKIP LOCKED

@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
 
@@ -29,7 +29,7 @@ export const getOrInsertCertificate = (
     INSERT INTO certificate (token, account_id, record_id, kind, is_of_order, created_at)
     VALUES (
       ${certificate.token}, ${certificate.accountId}, ${certificate.record.id}, ${certificate.record.kind},
-      ${certificate.isOfOrder}, ${sql.timestamp(certificate.createdAt)}
+      ${certificate.isOfOrder}, ${timestamp(certificate.createdAt)}
     )
     ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL DO UPDATE SET record_id = excluded.record_id
     RETURNING token
@@ -90,7 +90,7 @@ export const revokeCertificate = (
 ): Promise<Readonly<z.output<typeof revokedRow>> | null> =>
   transaction.maybeOne(sql.type(revokedRow)`
     UPDATE certificate
-    SET revoked_at = ${sql.timestamp(revokedAt)}
+    SET revoked_at = ${timestamp(revokedAt)}
     WHERE token = ${token} AND revoked_at IS NULL
     RETURNING account_id AS "accountId", record_id AS "recordId", is_of_order AS "isOfOrder"
   `);

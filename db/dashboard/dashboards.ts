@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const slugRow = z.strictObject({ slug: z.string() });
 
@@ -21,7 +21,7 @@ export const insertDashboard = (
 ): Promise<string> =>
   db.oneFirst(sql.type(slugRow)`
     INSERT INTO dashboard (account_id, slug, created_at)
-    VALUES (${dashboard.accountId}, ${dashboard.slug}, ${dashboard.createdAt.toISOString()}::timestamptz)
+    VALUES (${dashboard.accountId}, ${dashboard.slug}, ${timestamp(dashboard.createdAt)})
     ON CONFLICT (account_id) DO UPDATE SET slug = dashboard.slug
     RETURNING slug
   `);
@@ -47,7 +47,7 @@ export const insertAlias = async (
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO dashboard_alias (slug, account_id, created_at)
-    VALUES (${alias.slug}, ${alias.accountId}, ${alias.createdAt.toISOString()}::timestamptz)
+    VALUES (${alias.slug}, ${alias.accountId}, ${timestamp(alias.createdAt)})
     ON CONFLICT (slug) DO NOTHING
   `);
   return rowCount === 1;

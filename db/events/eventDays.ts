@@ -1,14 +1,14 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Records which transactions have ended, once a day. */
 export const insertEventDay = async (db: CommonQueryMethods, now: Date): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO event_day (day, recorded_at, transaction_id)
     VALUES (
-      (${now.toISOString()}::timestamptz AT TIME ZONE 'UTC')::date,
-      ${now.toISOString()},
+      (${timestamp(now)} AT TIME ZONE 'UTC')::date,
+      ${timestamp(now)},
       pg_snapshot_xmin(pg_current_snapshot())
     )
     ON CONFLICT (day) DO NOTHING
@@ -20,7 +20,7 @@ export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Pro
   const found = await db.maybeOneFirst(sql.type(z.strictObject({ transactionId: z.string() }))`
     SELECT transaction_id::text AS "transactionId"
     FROM event_day
-    WHERE recorded_at <= ${time.toISOString()}::timestamptz
+    WHERE recorded_at <= ${timestamp(time)}
     ORDER BY recorded_at DESC
     LIMIT 1
   `);
@@ -32,7 +32,7 @@ export const deleteEventDays = async (db: CommonQueryMethods, time: Date): Promi
   await db.query(sql.typeAlias("void")`
     DELETE FROM event_day
     WHERE recorded_at < (
-      SELECT max(later.recorded_at) FROM event_day AS later WHERE later.recorded_at <= ${time.toISOString()}::timestamptz
+      SELECT max(later.recorded_at) FROM event_day AS later WHERE later.recorded_at <= ${timestamp(time)}
     )
   `);
 };

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */
 export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
@@ -20,7 +20,7 @@ export const eventInserts = (
   const input = JSON.stringify(
     events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
   );
-  const time = sql.fragment`${createdAt.toISOString()}::timestamptz`;
+  const time = timestamp(createdAt);
   return sql.fragment`
     given_event AS (
       SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
@@ -77,7 +77,7 @@ export const deleteEventsBefore = async (
     WHERE id IN (
       SELECT old.id
       FROM event AS old
-      WHERE old.created_at <= ${time.toISOString()}::timestamptz
+      WHERE old.created_at <= ${timestamp(time)}
         AND old.transaction_id < ${boundary}
         AND EXISTS (
           SELECT

@@ -2,7 +2,7 @@ import { ForeignKeyIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 export const insertImportRun = async (
   db: CommonQueryMethods,
@@ -10,7 +10,7 @@ export const insertImportRun = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO import_run (id, started_at)
-    VALUES (${run.id}, ${run.startedAt.toISOString()})
+    VALUES (${run.id}, ${timestamp(run.startedAt)})
   `);
 };
 
@@ -21,7 +21,7 @@ export const deleteImportRun = async (db: CommonQueryMethods, id: string): Promi
 
 export const deleteImportRunsBefore = async (db: CommonQueryMethods, time: Date): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    DELETE FROM import_run WHERE started_at < ${time.toISOString()}
+    DELETE FROM import_run WHERE started_at < ${timestamp(time)}
   `);
 };
 

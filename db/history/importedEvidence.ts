@@ -6,7 +6,7 @@ import { IMPORTED_PARTNER } from "../../domain/planting/importedReference.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { PLANTING_STAGES } from "../../domain/planting/order.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const importedTreeRow = z.strictObject({
   id: z.uuid(),
@@ -106,7 +106,7 @@ export const insertImportedOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewImportedOrder,
 ): Promise<number | null> => {
-  const importedAt = order.importedAt.toISOString();
+  const importedAt = timestamp(order.importedAt);
   return transaction.maybeOneFirst(sql.type(idRow)`
     INSERT INTO planting_order (
       public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
@@ -115,7 +115,7 @@ export const insertImportedOrder = (
     VALUES (
       ${order.ownPublicId}, ${order.accountId}, ${order.mode}, ${IMPORTED_PARTNER}, ${order.partnerName},
       ${order.buyerName}, ${order.shape}, ${order.treeCount}, ${order.refundedCount},
-      ${order.createdAt.toISOString()}::timestamptz, ${importedAt}::timestamptz, ${importedAt}::timestamptz,
+      ${timestamp(order.createdAt)}, ${importedAt}, ${importedAt},
       ${order.source}, ${order.orderId}, ${order.publicId}, ${order.key}
     )
     ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL DO NOTHING

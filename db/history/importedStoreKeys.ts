@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { hashKey } from "../stores/idempotentResponses.ts";
 
 /** The idempotency key of a store's write on another system, which did not export the request. */
@@ -23,7 +23,7 @@ export const insertImportedStoreKeys = async (
   }));
   await db.query(sql.typeAlias("void")`
     INSERT INTO idempotent_response (account_id, mode, operation, key_hash, created_at)
-    SELECT ${accountId}::uuid, ${mode}, operation, decode(key_hash, 'hex'), ${createdAt.toISOString()}::timestamptz
+    SELECT ${accountId}::uuid, ${mode}, operation, decode(key_hash, 'hex'), ${timestamp(createdAt)}
     FROM json_to_recordset(${JSON.stringify(rows)}) AS given (operation text, key_hash text)
     ORDER BY operation, key_hash
     ON CONFLICT DO NOTHING

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 
@@ -36,7 +36,7 @@ export const findCachedResponse = (
   db.maybeOne(sql.type(cachedRow)`
     SELECT body, stored_at AS "storedAt"
     FROM cached_response
-    WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${now.toISOString()}::timestamptz
+    WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${timestamp(now)}
   `);
 
 /**
@@ -55,8 +55,8 @@ export const storeCachedResponse = (
   db.one(sql.type(cachedRow)`
     INSERT INTO cached_response AS known (key, base_url, revision, body, stored_at, expires_at)
     VALUES (
-      ${response.key}, ${response.baseUrl}, ${response.revision}, ${response.body}, ${response.storedAt.toISOString()}::timestamptz,
-      ${response.expiresAt.toISOString()}::timestamptz
+      ${response.key}, ${response.baseUrl}, ${response.revision}, ${response.body}, ${timestamp(response.storedAt)},
+      ${timestamp(response.expiresAt)}
     )
     ON CONFLICT (key) DO UPDATE SET
       (base_url, revision, body, stored_at, expires_at) = (
@@ -67,7 +67,7 @@ export const storeCachedResponse = (
             (excluded.base_url, excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
         ) AS chosen (base_url, revision, body, stored_at, expires_at)
         ORDER BY chosen.base_url = ${response.baseUrl} DESC,
-          chosen.expires_at > ${response.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
+          chosen.expires_at > ${timestamp(response.storedAt)} DESC, chosen.revision DESC,
           chosen.stored_at
         LIMIT 1
       )
@@ -110,7 +110,7 @@ export const deleteExpiredResponses = async (
     WHERE key IN (
       SELECT key
       FROM cached_response
-      WHERE expires_at <= ${now.toISOString()}::timestamptz
+      WHERE expires_at <= ${timestamp(now)}
       ORDER BY expires_at
       LIMIT ${limit}
       -- One that is being stored anew is no longer expired.

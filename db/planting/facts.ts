@@ -6,7 +6,7 @@ import type { PlantingStage } from "../../domain/planting/order.ts";
 import { plantingFact } from "../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const STATES = ["accepted", "waiting", "contradiction", "withdrawn"] as const;
 
@@ -92,8 +92,8 @@ export const insertFact = async (
     INSERT INTO planting_fact (order_id, stage, state, reason, source, occurred_at, content, digest, received_at)
     VALUES (
       ${fact.orderId}, ${fact.content.stage}, ${fact.state}, ${fact.reason}, ${fact.source},
-      ${fact.content.occurred_at}::timestamptz, ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'),
-      ${fact.receivedAt.toISOString()}::timestamptz
+      ${timestamp(fact.content.occurred_at)}, ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'),
+      ${timestamp(fact.receivedAt)}
     )
     ON CONFLICT (order_id, stage, digest) DO NOTHING
   `);
@@ -141,7 +141,7 @@ export const withdrawFact = async (
       state = 'withdrawn',
       reason = ${reason},
       withdrawn_by = ${operator},
-      withdrawn_at = ${withdrawnAt.toISOString()}::timestamptz
+      withdrawn_at = ${timestamp(withdrawnAt)}
     WHERE id = ${id}
   `);
 };

@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 // This file reads and assigns registrations itself, because each query combines them with their planting order.
 
@@ -161,7 +161,7 @@ export const insertPlantingOrder = (
       SELECT
         next_order.id, ${order.publicId}, ${order.accountId}, ${order.mode}, ${order.partner}, ${order.partnerName},
         ${order.buyerName}, ${order.timeline}, (SELECT sum(ordered_count) FROM ordered)::bigint,
-        ${order.createdAt.toISOString()}::timestamptz
+        ${timestamp(order.createdAt)}
       FROM next_order
       RETURNING id
     )
@@ -190,7 +190,7 @@ export const listPlantingOrdersToStart = (
     (
       SELECT id
       FROM planting_order
-      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${lostSince.toISOString()}::timestamptz
+      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${timestamp(lostSince)}
         AND workflow_started_at IS NOT NULL
       ORDER BY greatest(workflow_started_at, polled_at)
       LIMIT ${limit}
@@ -205,7 +205,7 @@ export const markPlantingOrdersStarted = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET workflow_started_at = ${workflowStartedAt.toISOString()}
+    SET workflow_started_at = ${timestamp(workflowStartedAt)}
     WHERE id = ANY(${sql.array(ids, "int4")})
   `);
 };
@@ -225,9 +225,9 @@ export const markPlantingOrderPolled = (
   db.oneFirst(sql.type(z.strictObject({ isFinished: z.boolean() }))`
     UPDATE planting_order
     SET
-      polled_at = ${polledAt.toISOString()}::timestamptz,
+      polled_at = ${timestamp(polledAt)},
       finished_at = CASE
-        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${polledAt.toISOString()}::timestamptz)
+        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${timestamp(polledAt)})
         ELSE finished_at
       END
     WHERE id = ${id}
@@ -309,8 +309,8 @@ export const updatePlantingOrderProgress = async (
       timeline = ${order.timeline},
       partner_reference = ${order.partnerReference},
       site_shares = ${sql.jsonb(order.siteShares.map((share) => ({ ...share })))},
-      planted_at = ${order.plantedAt?.toISOString() ?? null},
-      verified_at = ${order.verifiedAt?.toISOString() ?? null},
+      planted_at = ${timestamp(order.plantedAt)},
+      verified_at = ${timestamp(order.verifiedAt)},
       revision = revision + 1
     WHERE id = ${order.id}
   `);

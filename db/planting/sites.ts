@@ -5,7 +5,7 @@ import { plantingFact, sitesOf } from "../../domain/planting/fact.ts";
 import type { ReportedSite } from "../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -183,7 +183,7 @@ export const insertMedia = async (
       (order_id, account_id, mode, site_id, type, url, thumbnail_url, latitude, longitude, taken_at)
     SELECT
       ${proof.orderId}, ${proof.accountId}, ${proof.mode}, ${proof.siteId}, type, url, "thumbnailUrl", latitude,
-      longitude, ${proof.takenAt.toISOString()}::timestamptz
+      longitude, ${timestamp(proof.takenAt)}
     FROM jsonb_to_recordset(${JSON.stringify(proof.media)}::jsonb) AS medium (
       type text, url text, "thumbnailUrl" text, latitude double precision, longitude double precision
     )

@@ -10,7 +10,7 @@ import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const treeRow = z
   .strictObject({
@@ -97,7 +97,7 @@ export const findEvidenceTree = (
       -- Responses from before the last milestone, or with another base URL, are stale.
       AND cached_response.revision = ${revision}
       AND cached_response.base_url = ${baseUrl}
-      AND cached_response.expires_at > ${now.toISOString()}::timestamptz
+      AND cached_response.expires_at > ${timestamp(now)}
     WHERE ${registrationWithId({ ...owner, kind: "tree" }, id)}
   `);
 
@@ -168,7 +168,7 @@ export const listCachedTrees = (
       WHERE cached_response.key = ${treeKeyColumn}
         AND cached_response.revision = ${revision}
         AND cached_response.base_url = ${baseUrl}
-        AND cached_response.expires_at > ${now.toISOString()}::timestamptz
+        AND cached_response.expires_at > ${timestamp(now)}
       LIMIT 1
     ) AS cached_response
     WHERE registration.account_id = given.account_id

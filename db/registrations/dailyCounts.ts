@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Units that an account registered on a day in UTC, `YYYY-MM-DD`. */
 export type DailyCount = AccountMode & { readonly day: string; readonly count: number };
@@ -74,7 +74,7 @@ export const markDayReported = async (
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE daily_count
-    SET reported_at = ${sql.timestamp(reportedAt)}
+    SET reported_at = ${timestamp(reportedAt)}
     WHERE account_id = ${accountId} AND mode = ${mode} AND day = ${day}::date AND reported_at IS NULL
   `);
   return rowCount > 0;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Lists the accounts that have ever registered something in test mode. */
 export const listTestOwners = (db: CommonQueryMethods): Promise<readonly Owner[]> =>
@@ -31,7 +31,7 @@ export const findBounds = (
     SELECT created_at
     FROM registration
     WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
-      AND created_at >= ${sql.timestamp(from)} AND created_at < ${sql.timestamp(until)}
+      AND created_at >= ${timestamp(from)} AND created_at < ${timestamp(until)}
     ORDER BY created_at, id
     OFFSET ${offset}
     LIMIT 1
@@ -62,7 +62,7 @@ export const lockOldRegistrations = async (
 ): Promise<readonly OldRegistration[] | null> => {
   const ofSpan = sql.fragment`
     account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
-      AND created_at >= ${sql.timestamp(from)} AND created_at < ${sql.timestamp(until)}
+      AND created_at >= ${timestamp(from)} AND created_at < ${timestamp(until)}
   `;
   const locked = await transaction.any(sql.type(lockedRow)`
     SELECT id, created_at AS "createdAt", count - refunded_count AS remaining

@@ -6,7 +6,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { hasUsage } from "../billing/folding/foldedUsage.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
 
 const namedRow = z.strictObject({ given: z.string(), id: z.uuid() });
@@ -129,7 +129,7 @@ export const insertRefunds = (
     ),
     inserted AS (
       INSERT INTO refund (id, registration_id, count, reason, created_at)
-      SELECT id, registration_id, count, reason, ${createdAt.toISOString()}::timestamptz
+      SELECT id, registration_id, count, reason, ${timestamp(createdAt)}
       FROM entry
       ORDER BY id
     ),

@@ -3,7 +3,9 @@ import { z } from "zod";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { newerThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Selects an account's registrations of all kinds; null matches any. `from` is inclusive, `until` exclusive. */
 export type RefundFilter = AccountMode & {
@@ -23,8 +25,8 @@ const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter)
         : [
             sql.fragment`registration.attribution = ${attribution} AND registration.attribution <> ''`,
           ]),
-      ...(from === null ? [] : [sql.fragment`registration.created_at >= ${from.toISOString()}`]),
-      ...(until === null ? [] : [sql.fragment`registration.created_at < ${until.toISOString()}`]),
+      ...(from === null ? [] : [sql.fragment`registration.created_at >= ${timestamp(from)}`]),
+      ...(until === null ? [] : [sql.fragment`registration.created_at < ${timestamp(until)}`]),
     ],
     sql.fragment` AND `,
   );
@@ -46,7 +48,7 @@ export const sumRefundable = (
 
 const refundableRow = z.strictObject({ id: z.uuid(), position: z.string() });
 
-/** A registration with units left. `position` is its time in the precision of the database. */
+/** A registration with units left. */
 export type RefundableRecord = Readonly<z.output<typeof refundableRow>>;
 
 /** Lists a page of the matching registrations of a kind that have units left, oldest first. */
@@ -54,18 +56,14 @@ export const listRefundable = (
   db: CommonQueryMethods,
   filter: RefundFilter,
   kind: Kind,
-  { after, limit }: { readonly after: RefundableRecord | null; readonly limit: number },
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly RefundableRecord[]> =>
   db.any(sql.type(refundableRow)`
-    SELECT registration.id, registration.created_at::text AS position
+    SELECT registration.id, ${positionColumn("registration")}
     FROM registration
     WHERE ${conditions(filter)}
       AND registration.kind = ${kind}
-      ${
-        after === null
-          ? sql.fragment``
-          : sql.fragment`AND (registration.created_at, registration.id) > (${after.position}::timestamptz, ${after.id}::uuid)`
-      }
+      AND ${newerThan("registration", after)}
     ORDER BY registration.created_at, registration.id
     LIMIT ${limit}
   `);

@@ -4,7 +4,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** One call that refunds units of a registration. */
 type Refund = {
@@ -22,7 +22,7 @@ export const insertRefund = async (
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO refund (id, registration_id, count, reason, created_at)
     VALUES (
-      ${refund.id}, ${refund.registrationId}, ${refund.count}, ${refund.reason}, ${refund.createdAt.toISOString()}
+      ${refund.id}, ${refund.registrationId}, ${refund.count}, ${refund.reason}, ${timestamp(refund.createdAt)}
     )
   `);
 };
@@ -88,7 +88,7 @@ export const markRefundDispatched = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE refund
-    SET dispatched_at = ${dispatchedAt.toISOString()}
+    SET dispatched_at = ${timestamp(dispatchedAt)}
     FROM ${heldDispatcherLease(lease)} AS held
     WHERE id = ${id}
   `);

@@ -5,7 +5,9 @@ import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
 import { ownedBy } from "./registrations.ts";
 import { registrationWithId } from "../ownedWithId.ts";
-import { sql } from "../sql.ts";
+import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
@@ -16,10 +18,10 @@ const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
         : [sql.fragment`registration.attribution = ${filter.attribution}`]),
       ...(filter.from === undefined
         ? []
-        : [sql.fragment`registration.created_at >= ${filter.from.toISOString()}::timestamptz`]),
+        : [sql.fragment`registration.created_at >= ${timestamp(filter.from)}`]),
       ...(filter.until === undefined
         ? []
-        : [sql.fragment`registration.created_at < ${filter.until.toISOString()}::timestamptz`]),
+        : [sql.fragment`registration.created_at < ${timestamp(filter.until)}`]),
     ],
     sql.fragment` AND `,
   );
@@ -47,22 +49,21 @@ const metadataCondition = ({ metadata = {} }: RegistrationFilter): FragmentSqlTo
   )}`;
 };
 
-const positionRow = z.strictObject({ createdAt: z.string(), id: z.uuid() });
-
-/** The last registration that a page has read; the time has the database's precision. */
-export type ListPosition = Readonly<z.output<typeof positionRow>>;
+const positionRow = z.strictObject({ position: z.string(), id: z.uuid() });
 
 /** Returns the position of one of the owner's registrations, or null. */
-export const findListPosition = (
+export const findListPosition = async (
   db: CommonQueryMethods,
   owner: Owner,
   id: string,
-): Promise<ListPosition | null> =>
-  db.maybeOne(sql.type(positionRow)`
-    SELECT registration.created_at::text AS "createdAt", registration.id
+): Promise<ListPosition | null> => {
+  const row = await db.maybeOne(sql.type(positionRow)`
+    SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${registrationWithId(owner, id)}
   `);
+  return positionOf(row ?? undefined);
+};
 
 /** A separator of objects that is in none of them: JSON escapes this character. */
 export const ROW_END = "\u001E";
@@ -70,7 +71,11 @@ export const ROW_END = "\u001E";
 export type RowSeparator = "," | typeof ROW_END;
 
 /** One page of a list: the JSON of its objects with separators, in chunks; none if no registration matches. */
-export type ListPage = { readonly json: readonly Buffer[]; readonly last: ListPosition };
+export type ListPage = {
+  readonly json: readonly Buffer[];
+  /** The last registration that the page has read, shown or not. */
+  readonly last: ListPosition & { readonly id: string };
+};
 
 /**
  * How many registrations a page reads, matching or not, and how many bytes of JSON it has. A single registration with
@@ -127,12 +132,7 @@ export const readPage = async (
 ): Promise<ListPage | null> => {
   const following = sql.fragment`
     FROM registration
-    WHERE ${conditions(owner, filter)}
-    ${
-      after
-        ? sql.fragment`AND (registration.created_at, registration.id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`
-        : sql.fragment``
-    }
+    WHERE ${conditions(owner, filter)} AND ${olderThan("registration", after)}
   `;
   const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
   const pieces = await copies.copy(

@@ -5,13 +5,13 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
-import { sql } from "../sql.ts";
+import { olderThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { sql, timestamp } from "../sql.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
-import type { ListPosition } from "./registrationPages.ts";
 
 const usageRow = z.strictObject({
   ...coreRow,
-  /** The creation time with the database's precision. */
   position: z.string(),
   isPrepaid: z.boolean(),
   /** The different states of the meter events of its usage facts; `unsealed` for facts without one. */
@@ -27,7 +27,7 @@ export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
   SELECT
     ${coreColumns},
-    registration.created_at::text AS position,
+    ${positionColumn("registration")},
     registration.unit_price_cents IS NOT NULL AS "isPrepaid",
     usage.states,
     usage.is_late AS "isLate",
@@ -83,13 +83,9 @@ export const listRegistrationUsage = (
   db.any(
     selectUsage(sql.fragment`
       WHERE ${ownedBy(owner)}
-        ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${from.toISOString()}::timestamptz`}
-        ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${until.toISOString()}::timestamptz`}
-        ${
-          after === null
-            ? sql.fragment``
-            : sql.fragment`AND (created_at, id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`
-        }
+        ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${timestamp(from)}`}
+        ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${timestamp(until)}`}
+        AND ${olderThan("registration", after)}
       ORDER BY created_at DESC, id DESC
       LIMIT ${limit}
     `),

@@ -11,7 +11,7 @@ import { isUuid } from "../../domain/fields.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError } from "./totals.ts";
 import { hasUsage } from "../billing/folding/foldedUsage.ts";
@@ -124,7 +124,7 @@ export const insertRegistrations = async (
           json_bytes
         )
         SELECT
-          id, account_id, mode, kind, count, fractional_count, ${createdAt.toISOString()}::timestamptz, idempotency_key,
+          id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
           attribution, metadata, json_bytes
         FROM entry
         ORDER BY account_id, mode, kind, idempotency_key, id

@@ -1,16 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type {
-  ImpactFilter,
-  ImpactPosition,
-  ImpactRecord,
-  CustomerDetails,
-} from "../../domain/stores/customers.ts";
+import type { ImpactFilter, ImpactRecord, CustomerDetails } from "../../domain/stores/customers.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import { safeInteger } from "../columns.ts";
-import { nothing, sql } from "../sql.ts";
+import { olderThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { customerConditions } from "../stores/customerConditions.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
@@ -35,7 +32,7 @@ export const insertStoreRegistrations = async (
     )
     SELECT
       (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, (value ->> 4)::bigint,
-      ${createdAt.toISOString()}::timestamptz, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
+      ${timestamp(createdAt)}, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
       (value ->> 10)::bigint
     FROM json_array_elements(${JSON.stringify(
       registrations.map((registration) => [
@@ -79,7 +76,7 @@ const recordRow = z.strictObject({
 
 const recordColumns = sql.fragment`
   ${coreColumns},
-  to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position,
+  ${positionColumn("registration")},
   registration.customer_name AS "customerName",
   registration.customer_email AS "customerEmail",
   registration.customer_id AS "customerId",
@@ -92,23 +89,15 @@ export const listStoreRegistrations = (
   db: CommonQueryMethods,
   owner: Owner,
   filter: ImpactFilter,
-  { after, limit }: { readonly after: ImpactPosition | null; readonly limit: number },
-): Promise<readonly ImpactRecord[]> => {
-  const following =
-    after === null
-      ? sql.fragment``
-      : after.id === null
-        ? sql.fragment`AND registration.created_at < ${after.createdAt}::timestamptz`
-        : sql.fragment`AND (registration.created_at, registration.id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
-  return db.any(sql.type(recordRow)`
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
+): Promise<readonly ImpactRecord[]> =>
+  db.any(sql.type(recordRow)`
     SELECT ${recordColumns}
     FROM registration
-    WHERE ${recordConditions(owner, filter)}
-      ${following}
+    WHERE ${recordConditions(owner, filter)} AND ${olderThan("registration", after)}
     ORDER BY registration.created_at DESC, registration.id DESC
     LIMIT ${limit}
   `);
-};
 
 /** Returns the number of units of the matching records, less the reversed ones. */
 export const sumStoreRegistrations = async (
@@ -139,13 +128,13 @@ export const lockReversible = (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   filter: ImpactFilter,
-  { after, limit }: { readonly after: ReversibleRecord | null; readonly limit: number },
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly ReversibleRecord[]> =>
   transaction.any(sql.type(reversibleRow)`
     SELECT
       registration.id,
       registration.created_at AS "createdAt",
-      registration.created_at::text AS position,
+      ${positionColumn("registration")},
       registration.count - registration.refunded_count AS remaining,
       registration.unit_price_cents AS "unitPriceCents",
       registration.planting_order_id IS NOT NULL AS "isOrdered"
@@ -153,11 +142,7 @@ export const lockReversible = (
     WHERE ${recordConditions(owner, filter)}
       AND registration.unit_price_cents IS NOT NULL
       AND registration.refunded_count < registration.count
-      ${
-        after
-          ? sql.fragment`AND (registration.created_at, registration.id) < (${after.position}::timestamptz, ${after.id}::uuid)`
-          : sql.fragment``
-      }
+      AND ${olderThan("registration", after)}
     ORDER BY registration.created_at DESC, registration.id DESC
     LIMIT ${limit}
     FOR UPDATE OF registration
@@ -176,7 +161,7 @@ export const insertReversals = async (
   reversals: readonly Reversal[],
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
-  const now = reversedAt.toISOString();
+  const now = timestamp(reversedAt);
   await transaction.query(sql.typeAlias("void")`
     WITH reversed AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::bigint AS count
@@ -191,7 +176,7 @@ export const insertReversals = async (
       WHERE registration.id = reversed.registration_id
     )
     INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
-    SELECT refund_id, registration_id, count, ${reason}, ${now}::timestamptz, ${now}::timestamptz
+    SELECT refund_id, registration_id, count, ${reason}, ${now}, ${now}
     FROM reversed
   `);
 };
@@ -216,9 +201,9 @@ export const findMatchingTreeId = (
       : registrationWithId(trees, id),
     ...(upTo === null
       ? []
-      : upTo.isInclusive
-        ? [sql.fragment`registration.created_at <= ${upTo.time}::timestamptz`]
-        : [sql.fragment`registration.created_at < ${upTo.time}::timestamptz`]),
+      : [
+          sql.fragment`registration.created_at ${upTo.isInclusive ? sql.fragment`<=` : sql.fragment`<`} ${timestamp(upTo.time)}`,
+        ]),
     ...(projectPublicId === null && region === null
       ? []
       : [

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
   .strictObject({
@@ -137,7 +137,7 @@ export const insertBalanceEntries = async (
       )
     SELECT
       (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, ${createdAt.toISOString()}::timestamptz
+      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, ${timestamp(createdAt)}
     FROM json_array_elements(${JSON.stringify(
       entries.map((entry) => [
         entry.accountId,
@@ -166,7 +166,7 @@ export const markBalanceDepleted = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE store_balance
-    SET depleted_at = ${depletedAt.toISOString()}
+    SET depleted_at = ${timestamp(depletedAt)}
     WHERE account_id = ${accountId}
   `);
 };

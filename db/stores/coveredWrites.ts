@@ -3,7 +3,7 @@ import { z } from "zod";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreRegistrationWrite } from "../../domain/stores/storeWrites.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { hashKey } from "./idempotentResponses.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
@@ -120,7 +120,7 @@ export const recordCoveredWrites = (
         unit_price_cents
       )
       SELECT
-        id, account_id, mode, kind, count, ${createdAt.toISOString()}::timestamptz, customer_name, customer_email,
+        id, account_id, mode, kind, count, ${timestamp(createdAt)}, customer_name, customer_email,
         customer_id, order_id, notes, unit_price_cents
       FROM covered
     ),
@@ -138,7 +138,7 @@ export const recordCoveredWrites = (
         account_id, kind, amount_cents, balance_cents, quantity, registration_id, created_at
       )
       SELECT
-        account_id, kind, -cost_cents, balance_cents - spent_cents, count, id, ${createdAt.toISOString()}::timestamptz
+        account_id, kind, -cost_cents, balance_cents - spent_cents, count, id, ${timestamp(createdAt)}
       FROM covered
       WHERE cost_cents > 0
       ORDER BY place
@@ -159,7 +159,7 @@ export const recordCoveredWrites = (
         account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
       )
       SELECT
-        account_id, mode, operation, key_hash, request_hash, response_body, id, ${createdAt.toISOString()}::timestamptz
+        account_id, mode, operation, key_hash, request_hash, response_body, id, ${timestamp(createdAt)}
       FROM covered
       WHERE key_hash IS NOT NULL
     )

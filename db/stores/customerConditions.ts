@@ -1,7 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { normalizeCustomerId } from "../../domain/stores/customers.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Escapes the characters that have a meaning in LIKE patterns. */
 export const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
@@ -43,10 +43,10 @@ export const customerConditions = (
     );
   }
   if (filter.from !== undefined) {
-    conditions.push(sql.fragment`${createdAt} >= ${filter.from.toISOString()}::timestamptz`);
+    conditions.push(sql.fragment`${createdAt} >= ${timestamp(filter.from)}`);
   }
   if (filter.until !== undefined) {
-    conditions.push(sql.fragment`${createdAt} < ${filter.until.toISOString()}::timestamptz`);
+    conditions.push(sql.fragment`${createdAt} < ${timestamp(filter.until)}`);
   }
   return conditions;
 };

@@ -5,7 +5,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
-import { nothing, sql } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 
 /** An idempotency key with its scope. */
 type ScopedKey = AccountMode & {
@@ -81,7 +81,7 @@ export const insertIdempotentResponses = async (
     )
     SELECT
       account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
-      record_id, ${createdAt.toISOString()}::timestamptz
+      record_id, ${timestamp(createdAt)}
     FROM json_to_recordset(${JSON.stringify(
       responses.map(({ accountId, mode, operation, key, requestHash, responseBody, recordId }) => ({
         account_id: accountId,
@@ -116,7 +116,7 @@ export const eraseOldResponseBodies = async (
       FROM idempotent_response
       WHERE response_body IS NOT NULL
         AND operation IN ('plant', 'plastic')
-        AND created_at < ${sql.timestamp(before)}
+        AND created_at < ${timestamp(before)}
       ORDER BY created_at
       LIMIT ${limit}
     ))
@@ -138,7 +138,7 @@ export const deleteTestResponses = async (
     WHERE ctid = ANY(ARRAY(
       SELECT ctid
       FROM idempotent_response
-      WHERE mode = 'test' AND created_at < ${sql.timestamp(before)}
+      WHERE mode = 'test' AND created_at < ${timestamp(before)}
       ORDER BY created_at
       LIMIT ${limit}
     ))

@@ -4,6 +4,8 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { safeInteger } from "../columns.ts";
+import { newerThan } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
 import { conditionOf, ownedBy } from "./customerRecords.ts";
 import type { RecordSelection, RecordTable } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
@@ -40,12 +42,10 @@ export const readIdentities = (
     ) AS record
   `);
 
-const positionRow = z.strictObject({ id: z.uuid(), createdAt: z.string() });
-
-/** A record, in the order of creation. */
-export type RecordPosition = Readonly<z.output<typeof positionRow>>;
-
-const blankedRow = z.strictObject({ blanked: safeInteger, last: positionRow.nullable() });
+const blankedRow = z.strictObject({
+  blanked: safeInteger,
+  last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
+});
 type Blanked = Readonly<z.output<typeof blankedRow>>;
 
 /** The last of the chosen records, which the next page follows. */
@@ -175,16 +175,11 @@ export const blankSelectedDonations = async (
 ): Promise<number> =>
   (await blankDonations(transaction, choose("donation", accountId, selection, limit))).blanked;
 
-const following = (after: RecordPosition | null): FragmentSqlToken =>
-  after === null
-    ? sql.fragment``
-    : sql.fragment`AND (created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
-
 /** Blanks the registrations of an owner page by page, in the order of creation. The last page has no `last`. */
 export const blankRegistrationPage = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, kind }: Owner,
-  after: RecordPosition | null,
+  after: ListPosition | null,
   limit: number,
 ): Promise<Blanked> =>
   blankRegistrations(
@@ -193,7 +188,7 @@ export const blankRegistrationPage = (
     sql.fragment`
       SELECT id, created_at
       FROM registration
-      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} ${following(after)}
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND ${newerThan("registration", after)}
       ORDER BY created_at, id
       LIMIT ${limit}
       FOR UPDATE
@@ -204,7 +199,7 @@ export const blankRegistrationPage = (
 export const blankDonationPage = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-  after: RecordPosition | null,
+  after: ListPosition | null,
   limit: number,
 ): Promise<Blanked> =>
   blankDonations(
@@ -212,7 +207,7 @@ export const blankDonationPage = (
     sql.fragment`
       SELECT id, created_at
       FROM donation
-      WHERE account_id = ${accountId} AND mode = ${mode} ${following(after)}
+      WHERE account_id = ${accountId} AND mode = ${mode} AND ${newerThan("donation", after)}
       ORDER BY created_at, id
       LIMIT ${limit}
       FOR UPDATE

@@ -1,13 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type {
-  CustomerDetails,
-  ImpactFilter,
-  ImpactPosition,
-} from "../../domain/stores/customers.ts";
+import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
 import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
+import { olderThan, positionColumn } from "../listPositions.ts";
+import type { ListPosition } from "../listPositions.ts";
 import { sql } from "../sql.ts";
 
 /** Stores the customer and the order of a donation. */
@@ -62,19 +60,13 @@ export const listStoreDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: ImpactFilter,
-  { after, limit }: { readonly after: ImpactPosition | null; readonly limit: number },
+  { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StoreDonation[]> => {
   const conditions = [
     sql.fragment`donation.account_id = ${owner.accountId}`,
     sql.fragment`donation.mode = ${owner.mode}`,
     ...customerConditions("donation", filter),
-    ...(after === null
-      ? []
-      : [
-          after.id === null
-            ? sql.fragment`donation.created_at < ${after.createdAt}::timestamptz`
-            : sql.fragment`(donation.created_at, donation.id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`,
-        ]),
+    olderThan("donation", after),
   ];
   return db.any(sql.type(listedRow)`
     SELECT
@@ -86,7 +78,7 @@ export const listStoreDonations = (
       donation.charity_name AS "charityName",
       donation.created_at AS "createdAt",
       donation.refunded_at IS NOT NULL AS refunded,
-      to_char(donation.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position,
+      ${positionColumn("donation")},
       donation.customer_name AS "customerName",
       donation.customer_email AS "customerEmail",
       donation.customer_id AS "customerId",

@@ -3,7 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { DomainError } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const storeRow = z.strictObject({
   id: z.uuid(),
@@ -147,7 +147,7 @@ export const markStoreUninstalled = async (
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE store
-    SET uninstalled_at = ${sql.timestamp(uninstalledAt)}
+    SET uninstalled_at = ${timestamp(uninstalledAt)}
     WHERE account_id = ${id} AND uninstalled_at IS NULL
   `);
   return rowCount > 0;

@@ -7,7 +7,7 @@ import { LEASE_MS } from "../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult, DeliveryDecision } from "../../domain/webhooks/decideDelivery.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** The condition of an endpoint that receives deliveries. */
 const isEnabled = sql.fragment`
@@ -23,7 +23,7 @@ export const deliveryLease = (now: Date): Lease => ({
 /** The condition of a delivery whose attempt is due and that no worker is making. */
 const isDue = (now: Date) => sql.fragment`
   webhook_delivery.state = 'pending'
-  AND webhook_delivery.due_at <= ${now.toISOString()}::timestamptz
+  AND webhook_delivery.due_at <= ${timestamp(now)}
   AND ${isLeaseFree(sql.fragment`webhook_delivery.leased_until`, deliveryLease(now))}
 `;
 
@@ -92,7 +92,7 @@ export const claimDeliveries = (
 ): Promise<readonly ClaimedDelivery[]> =>
   db.any(sql.type(claimedRow)`
     UPDATE webhook_delivery
-    SET leased_until = ${deliveryLease(now).until.toISOString()}
+    SET leased_until = ${timestamp(deliveryLease(now).until)}
     FROM webhook_endpoint
     WHERE webhook_endpoint.id = webhook_delivery.endpoint_id
       AND ${isEnabled}
@@ -125,7 +125,7 @@ export const releaseDelivery = async (
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery
     SET leased_until = NULL
-    WHERE endpoint_id = ${endpointId} AND event_id = ${id} AND leased_until = ${leasedUntil.toISOString()}
+    WHERE endpoint_id = ${endpointId} AND event_id = ${id} AND leased_until = ${timestamp(leasedUntil)}
   `);
 };
 
@@ -153,12 +153,12 @@ export const recordAttempt = async (
       UPDATE webhook_delivery
       SET
         state = ${state},
-        due_at = ${dueAt?.toISOString() ?? null},
+        due_at = ${timestamp(dueAt)},
         leased_until = NULL,
         attempts = attempts + 1
       WHERE endpoint_id = ${endpointId}
         AND event_id = ${id}
-        AND (leased_until = ${leasedUntil.toISOString()} OR ${state === "delivered"})
+        AND (leased_until = ${timestamp(leasedUntil)} OR ${state === "delivered"})
       RETURNING endpoint_id, event_id, attempts
     )
     INSERT INTO webhook_attempt (endpoint_id, event_id, number, started_at, duration_ms, status, error, response)
@@ -166,7 +166,7 @@ export const recordAttempt = async (
       endpoint_id,
       event_id,
       attempts,
-      ${startedAt.toISOString()}::timestamptz,
+      ${timestamp(startedAt)},
       ${durationMs}::integer,
       ${status}::smallint,
       ${error},
@@ -200,7 +200,7 @@ export const insertDelivery = (
   }: { readonly endpointId: string } & Pick<WebhookMessage, "id" | "type" | "data">,
   now: Date,
 ): Promise<FeedPosition> => {
-  const time = now.toISOString();
+  const time = timestamp(now);
   return db.one(sql.type(positionRow)`
     INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
     VALUES (${endpointId}, ${id}, ${type}, ${time}, ${JSON.stringify(data)}::json, ${time}, ${time})
@@ -226,7 +226,7 @@ export const deleteDeliveriesBefore = async (
         SELECT candidate.endpoint_id, candidate.event_id
         FROM webhook_delivery AS candidate
         WHERE candidate.endpoint_id = webhook_endpoint.id
-          AND (candidate.created_at <= ${time.toISOString()}::timestamptz OR webhook_endpoint.deleted_at IS NOT NULL)
+          AND (candidate.created_at <= ${timestamp(time)} OR webhook_endpoint.deleted_at IS NOT NULL)
         ORDER BY candidate.created_at
         LIMIT ${limit}
       ) AS old

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
 import type { DeliveryState } from "../../domain/webhooks/decideDelivery.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const deliveryRow = z.strictObject({
   transactionId: z.string().transform(BigInt),
@@ -56,7 +56,7 @@ export const listDeliveries = (
           ? sql.fragment``
           : sql.fragment`
             AND (webhook_delivery.created_at, webhook_delivery.event_id)
-              < (${after.createdAt.toISOString()}::timestamptz, ${after.id}::uuid)
+              < (${timestamp(after.createdAt)}, ${after.id}::uuid)
           `
       }
     ORDER BY webhook_delivery.created_at DESC, webhook_delivery.event_id DESC

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;
@@ -55,7 +55,7 @@ export const listEndpointBacklogs = (
     CROSS JOIN LATERAL (
       SELECT count(*) AS recorded, count(*) FILTER (WHERE state = 'pending') AS pending
       FROM webhook_delivery
-      WHERE endpoint_id = webhook_endpoint.id AND created_at >= ${since.toISOString()}::timestamptz
+      WHERE endpoint_id = webhook_endpoint.id AND created_at >= ${timestamp(since)}
     ) AS recent
     WHERE webhook_endpoint.deleted_at IS NULL
       AND webhook_endpoint.disabled_at IS NULL

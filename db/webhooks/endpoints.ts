@@ -5,7 +5,7 @@ import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { DisabledReason } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isUuid } from "../../domain/fields.ts";
 import { modeColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const endpointRow = z.strictObject({
   id: z.uuid(),
@@ -103,7 +103,7 @@ export const insertEndpoint = (
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
     INSERT INTO webhook_endpoint (id, account_id, mode, url, description, types, created_at)
-    VALUES (${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${createdAt.toISOString()})
+    VALUES (${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${timestamp(createdAt)})
     RETURNING ${columns}
   `);
 
@@ -135,7 +135,7 @@ export const disableEndpoint = (
 ): Promise<WebhookEndpoint | null> =>
   db.maybeOne(sql.type(endpointRow)`
     UPDATE webhook_endpoint
-    SET disabled_at = ${now.toISOString()}, disabled_reason = ${reason}
+    SET disabled_at = ${timestamp(now)}, disabled_reason = ${reason}
     WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL
     RETURNING ${columns}
   `);
@@ -167,7 +167,7 @@ export const markEndpointDeleted = async (
       WHERE endpoint_id = ${id}
     )
     UPDATE webhook_endpoint
-    SET deleted_at = ${now.toISOString()}
+    SET deleted_at = ${timestamp(now)}
     WHERE id = ${id} AND deleted_at IS NULL
   `);
 };
@@ -192,7 +192,7 @@ export const recordEndpointFailure = async (
 ): Promise<Date> => {
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_endpoint
-    SET failing_since = ${now.toISOString()}
+    SET failing_since = ${timestamp(now)}
     WHERE id = ${id} AND failing_since IS NULL
   `);
   const since = await db.maybeOneFirst(sql.type(
@@ -209,7 +209,7 @@ export const recordEndpointFailure = async (
 export const deleteEndpointsBefore = async (db: CommonQueryMethods, time: Date): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     DELETE FROM webhook_endpoint
-    WHERE deleted_at <= ${time.toISOString()}::timestamptz
+    WHERE deleted_at <= ${timestamp(time)}
       AND NOT EXISTS (SELECT FROM webhook_delivery WHERE endpoint_id = webhook_endpoint.id)
   `);
 };

@@ -6,7 +6,7 @@ import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import { deliveryLease } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /**
  * Makes deliveries due of the events since a time that an endpoint wants, and that are neither delivered to it nor pending,
@@ -22,7 +22,7 @@ export const insertMissedDeliveries = (
   now: Date,
 ): Promise<number> => {
   const sent = WEBHOOK_TYPES.flatMap((type) => webhookFieldsOf(type).map((name) => [type, name]));
-  const time = sql.fragment`${now.toISOString()}::timestamptz`;
+  const time = timestamp(now);
   return db.oneFirst(sql.type(z.strictObject({ found: safeInteger }))`
     WITH missed AS MATERIALIZED (
       SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
@@ -30,7 +30,7 @@ export const insertMissedDeliveries = (
       WHERE event.account_id = ${accountId}
         AND event.mode = ${mode}
         AND event.type = ANY(${sql.array(types ?? WEBHOOK_TYPES, "text")})
-        AND event.created_at >= ${since.toISOString()}::timestamptz
+        AND event.created_at >= ${timestamp(since)}
         AND NOT EXISTS (
           SELECT
           FROM webhook_delivery
@@ -82,7 +82,7 @@ export const makeDeliveryDue = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery
-    SET state = 'pending', due_at = ${now.toISOString()}, earlier_attempts = attempts, leased_until = NULL
+    SET state = 'pending', due_at = ${timestamp(now)}, earlier_attempts = attempts, leased_until = NULL
     WHERE endpoint_id = ${endpointId}
       AND event_id = ${id}
       AND ${isLeaseFree(sql.fragment`leased_until`, deliveryLease(now))}
@@ -99,8 +99,8 @@ const MAXIMUM_MADE_DUE = 1000;
  */
 export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date): Promise<void> => {
   // The clocks of two machines differ by less.
-  const future = sql.fragment`${deliveryLease(now).until.toISOString()}::timestamptz`;
-  const latestRetry = new Date(now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS).toISOString();
+  const future = timestamp(deliveryLease(now).until);
+  const latestRetry = timestamp(new Date(now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS));
   await db.query(sql.typeAlias("void")`
     WITH early AS MATERIALIZED (
       SELECT webhook_endpoint.id AS endpoint_id, future.event_id
@@ -118,12 +118,12 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
         FROM webhook_delivery AS retried
         WHERE retried.endpoint_id = webhook_endpoint.id
           AND retried.state = 'pending'
-          AND retried.due_at > ${latestRetry}::timestamptz
+          AND retried.due_at > ${latestRetry}
       ) AS future
       LIMIT ${MAXIMUM_MADE_DUE}
     )
     UPDATE webhook_delivery
-    SET due_at = ${now.toISOString()}
+    SET due_at = ${timestamp(now)}
     FROM early
     WHERE webhook_delivery.endpoint_id = early.endpoint_id
       AND webhook_delivery.event_id = early.event_id

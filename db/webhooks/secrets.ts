@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** Adds the secret that signs from now on. The caller has ended the one before it. */
 export const insertSecret = async (
@@ -11,7 +11,7 @@ export const insertSecret = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO webhook_secret (endpoint_id, secret, created_at)
-    VALUES (${endpointId}, ${secret}, ${createdAt.toISOString()})
+    VALUES (${endpointId}, ${secret}, ${timestamp(createdAt)})
   `);
 };
 
@@ -24,7 +24,7 @@ export const listSecrets = async (
   db.anyFirst(sql.type(z.strictObject({ secret: z.string() }))`
     SELECT secret
     FROM webhook_secret
-    WHERE endpoint_id = ${endpointId} AND (expires_at IS NULL OR expires_at > ${now.toISOString()})
+    WHERE endpoint_id = ${endpointId} AND (expires_at IS NULL OR expires_at > ${timestamp(now)})
     ORDER BY expires_at DESC NULLS FIRST, created_at DESC
   `);
 
@@ -36,12 +36,12 @@ export const endCurrentSecret = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE webhook_secret
-    SET expires_at = ${until.toISOString()}
+    SET expires_at = ${timestamp(until)}
     WHERE endpoint_id = ${endpointId} AND expires_at IS NULL
   `);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM webhook_secret
-    WHERE endpoint_id = ${endpointId} AND expires_at <= ${now.toISOString()}
+    WHERE endpoint_id = ${endpointId} AND expires_at <= ${timestamp(now)}
   `);
 };
 

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
-import { sql } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { deliveryLease } from "./deliveries.ts";
 
 const stateRow = z.strictObject({
@@ -49,7 +49,7 @@ export const readWebhookState = async (
       FROM webhook_delivery AS oldest
       WHERE oldest.endpoint_id = webhook_endpoint.id
         AND oldest.state = 'pending'
-        AND oldest.due_at <= ${now.toISOString()}::timestamptz
+        AND oldest.due_at <= ${timestamp(now)}
       ORDER BY oldest.due_at
       LIMIT 1
     ) AS pending
@@ -60,7 +60,7 @@ export const readWebhookState = async (
         FROM webhook_delivery AS calling
         WHERE calling.endpoint_id = webhook_endpoint.id
           AND calling.state = 'pending'
-          AND calling.due_at <= ${now.toISOString()}::timestamptz
+          AND calling.due_at <= ${timestamp(now)}
           AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}
       )
   `);

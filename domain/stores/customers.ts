@@ -75,6 +75,3 @@ export type ImpactRecord = CustomerDetails & {
   /** `createdAt` in microseconds, the precision of the database, for the list's cursor. */
   readonly position: string;
 };
-
-/** Where the previous page of a list ended. Without an id, all records of that time are skipped. */
-export type ImpactPosition = { readonly createdAt: string; readonly id: string | null };

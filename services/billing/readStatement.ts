@@ -1,4 +1,6 @@
 import type { DatabasePool } from "slonik";
+import { positionOf } from "../../db/listPositions.ts";
+import type { ListPosition } from "../../db/listPositions.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { PrepaidDay, StatementDetail, UsageDay } from "../../db/billing/statements.ts";
 import {
@@ -100,7 +102,7 @@ export async function* readStatementDetails(
   await getOrganizationOrStore(deps.db, owner.accountId);
   for (const meter of KINDS) {
     const span = await periodOf(deps, owner, meter, period);
-    let after: StatementDetail | null = null;
+    let after: ListPosition | null = null;
     do {
       const page: readonly StatementDetail[] = await listStatementDetails(
         deps.db,
@@ -111,7 +113,7 @@ export async function* readStatementDetails(
       for (const detail of page) {
         yield { ...detail, meter };
       }
-      after = page.length < PAGE_ROWS ? null : (page.at(-1) ?? null);
+      after = page.length < PAGE_ROWS ? null : positionOf(page.at(-1));
     } while (after !== null);
   }
 }

@@ -1,10 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
-import type {
-  ListPage,
-  ListPosition,
-  RowSeparator,
-} from "../../db/registrations/registrationPages.ts";
+import type { ListPosition } from "../../db/listPositions.ts";
+import type { ListPage, RowSeparator } from "../../db/registrations/registrationPages.ts";
 import { findListPosition, readPage, ROW_END } from "../../db/registrations/registrationPages.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";

@@ -1,9 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
+import { positionOf } from "../../db/listPositions.ts";
+import type { ListPosition } from "../../db/listPositions.ts";
 import type { AccountPeriod } from "../../db/billing/billingPeriods.ts";
 import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
 import type { Seconds } from "../../db/billing/usageSpans.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
-import type { ListPosition } from "../../db/registrations/registrationPages.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
 import type { RegistrationUsage } from "../../db/registrations/registrationUsage.ts";
 import {
@@ -174,8 +175,7 @@ async function* readPages(
   do {
     page = await listRegistrationUsage(db, owner, { ...range, after, limit: SCANNED_ROWS });
     yield page;
-    const last = page.at(-1);
-    after = last ? { createdAt: last.position, id: last.id } : null;
+    after = positionOf(page.at(-1));
   } while (page.length === SCANNED_ROWS);
 }
 

@@ -1,3 +1,4 @@
+import { positionOf } from "../../db/listPositions.ts";
 import type {
   RefundableRecord,
   RefundFilter,
@@ -24,7 +25,7 @@ async function* readRefundable(
   for (const kind of KINDS) {
     let page: readonly RefundableRecord[] = [];
     do {
-      const after = page.at(-1) ?? null;
+      const after = positionOf(page.at(-1));
       page = await listRefundable(db, filter, kind, { after, limit: PAGE_ROWS });
       yield* page;
     } while (page.length === PAGE_ROWS);

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { kindColumn, safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 import { eventsOf, foldable } from "./foldableSeconds.ts";
 
@@ -172,7 +172,7 @@ export const foldSeconds = (
         array_agg(place::smallint ORDER BY place),
         array_agg(registered ORDER BY place),
         array_agg(refunded ORDER BY place),
-        ${now.toISOString()}::timestamptz
+        ${timestamp(now)}
       FROM summed
       GROUP BY hour, processor, customer_id
       ON CONFLICT (account_id, mode, meter, hour, processor, customer_id) DO UPDATE

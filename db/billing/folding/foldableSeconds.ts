@@ -1,6 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 
 export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken => sql.fragment`
@@ -40,7 +40,7 @@ export const foldable = (
           AND last_error IS NULL
           AND settlement_reference IS NULL
           AND already_reported = 0
-          AND settled_at < ${settledBefore.toISOString()}
+          AND settled_at < ${timestamp(settledBefore)}
           AND NOT (
             processor = 'stripe' AND EXISTS (
               SELECT

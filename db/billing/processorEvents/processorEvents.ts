@@ -9,7 +9,7 @@ import type {
   ProcessorEventState,
 } from "../../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 
 /**
  * Stores an event that a webhook has announced.
@@ -23,7 +23,7 @@ export const insertProcessorEvent = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, object_id, created_at, received_at, next_attempt_at)
     VALUES (
-      ${id}, ${type}, ${objectId}, ${createdAt.toISOString()}, ${receivedAt.toISOString()}, ${receivedAt.toISOString()}
+      ${id}, ${type}, ${objectId}, ${timestamp(createdAt)}, ${timestamp(receivedAt)}, ${timestamp(receivedAt)}
     )
     ON CONFLICT (id) DO NOTHING
   `);
@@ -46,8 +46,8 @@ export const listDueProcessorEvents = (
     FROM processor_event
     WHERE state = 'pending'
       AND (
-        next_attempt_at <= ${now.toISOString()}
-        OR next_attempt_at > ${new Date(now.getTime() + 2 * MAXIMUM_PROCESSING_DELAY_MS).toISOString()}
+        next_attempt_at <= ${timestamp(now)}
+        OR next_attempt_at > ${timestamp(new Date(now.getTime() + 2 * MAXIMUM_PROCESSING_DELAY_MS))}
       )
     ORDER BY next_attempt_at
     LIMIT ${limit}
@@ -74,7 +74,7 @@ export const beginProcessing = (
 ): Promise<ProcessorEventAttempt | null> =>
   db.maybeOne(sql.type(attemptRow)`
     UPDATE processor_event
-    SET attempts = attempts + 1, next_attempt_at = ${nextAttemptAt.toISOString()}
+    SET attempts = attempts + 1, next_attempt_at = ${timestamp(nextAttemptAt)}
     WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending'
     RETURNING id, type, object_id AS "objectId", received_at AS "receivedAt"
   `);
@@ -108,7 +108,7 @@ export const settleProcessorEvent = async (
     SET
       state = ${settlement.state},
       last_error = coalesce(${settlement.error}, last_error),
-      settled_at = ${settlement.settledAt.toISOString()}
+      settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id} AND state = 'pending'
   `);
 };
@@ -126,7 +126,7 @@ export const deleteProcessedEvents = async (
     WITH old AS MATERIALIZED (
       SELECT id
       FROM processor_event
-      WHERE state IN ('processed', 'discarded') AND settled_at < ${before.toISOString()}
+      WHERE state IN ('processed', 'discarded') AND settled_at < ${timestamp(before)}
       ORDER BY settled_at
       LIMIT ${limit}
     ),
@@ -201,8 +201,8 @@ export const resolveFailedEvent = async (
     UPDATE processor_event
     SET
       state = ${state},
-      next_attempt_at = ${now.toISOString()},
-      settled_at = ${state === "pending" ? null : now.toISOString()}
+      next_attempt_at = ${timestamp(now)},
+      settled_at = ${timestamp(state === "pending" ? null : now)}
     WHERE id = ${id}
   `);
 };

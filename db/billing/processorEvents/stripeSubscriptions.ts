@@ -5,7 +5,7 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
 import { kindColumn } from "../../columns.ts";
 import { wasReadLater } from "../billingPeriods.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 
 /**
  * Stores what Stripe returned of an account's subscription. It replaces what was read earlier, and is dropped if the account
@@ -23,7 +23,7 @@ export const saveSubscriptionState = async (
     INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
     SELECT
       id, ${subscriptionId}, ${status}, ${sql.array(meteredKinds, "text")}, ${hasDonationItems}::boolean,
-      ${readAt.toISOString()}::timestamptz
+      ${timestamp(readAt)}
     FROM account
     WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}
     ON CONFLICT (account_id) DO UPDATE
@@ -174,8 +174,8 @@ export const listSubscriptionsToRead = (
       AND (${after}::uuid IS NULL OR account.id > ${after})
       AND (
         stripe_subscription.read_at IS NULL
-        OR stripe_subscription.read_at < ${readBefore.toISOString()}
-        OR stripe_subscription.read_at > ${now.toISOString()}::timestamptz + interval '1 minute'
+        OR stripe_subscription.read_at < ${timestamp(readBefore)}
+        OR stripe_subscription.read_at > ${timestamp(now)} + interval '1 minute'
       )
     ORDER BY account.id
     LIMIT ${limit}

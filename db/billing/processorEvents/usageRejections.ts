@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 
 /** Stores what a report says about one error code. A repeated call changes nothing. */
 export const insertUsageRejection = async (
@@ -14,8 +14,8 @@ export const insertUsageRejection = async (
   await db.query(sql.typeAlias("void")`
     INSERT INTO usage_rejection (processor_event_id, code, errors, named, window_start, window_end)
     VALUES (
-      ${processorEventId}, ${rejection.code}, ${rejection.errors}, ${rejection.named}, ${windowStart.toISOString()},
-      ${windowEnd.toISOString()}
+      ${processorEventId}, ${rejection.code}, ${rejection.errors}, ${rejection.named}, ${timestamp(windowStart)},
+      ${timestamp(windowEnd)}
     )
     ON CONFLICT (processor_event_id, code) DO NOTHING
   `);
@@ -44,7 +44,7 @@ export const listUnnamedRejections = (
       window_start AS "windowStart",
       window_end AS "windowEnd"
     FROM usage_rejection
-    WHERE errors > named AND window_end > ${after.toISOString()}
+    WHERE errors > named AND window_end > ${timestamp(after)}
     ORDER BY window_end DESC
     LIMIT ${limit}
   `);

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
@@ -58,7 +58,7 @@ export const saveAcknowledgedDrift = async (
       (processor, mode, meter, customer, minute, units, reason, acknowledged_by, acknowledged_at)
     VALUES (
       ${processor}, ${mode}, ${meter}, ${customer}, ${minute}, ${units}, ${note.reason}, ${note.operator},
-      ${note.now.toISOString()}
+      ${timestamp(note.now)}
     )
     ON CONFLICT (processor, mode, meter, customer, minute) DO UPDATE
     SET

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { reportedStreamColumns } from "./reportedStreams.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
@@ -54,7 +54,7 @@ export const insertReconciliation = async (
 ): Promise<StoredReconciliation> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at)
-    VALUES (${id}, ${isComplete}, ${span.start}, ${span.end}, ${startedAt.toISOString()})
+    VALUES (${id}, ${isComplete}, ${span.start}, ${span.end}, ${timestamp(startedAt)})
     ON CONFLICT (id) DO NOTHING
   `);
   return db.one(sql.type(reconciliationRow)`
@@ -85,7 +85,7 @@ export const updateReconciliation = async (
       drifting = ${result.drifting},
       unreadable = ${result.unreadable},
       drift_units = ${result.driftUnits},
-      ended_at = ${result.endedAt?.toISOString() ?? null},
+      ended_at = ${timestamp(result.endedAt)},
       error = ${result.error}
     WHERE id = ${id}
   `);
@@ -100,7 +100,7 @@ export const failReconciliation = async (
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE reconciliation
-    SET error = ${error}, ended_at = ${endedAt.toISOString()}
+    SET error = ${error}, ended_at = ${timestamp(endedAt)}
     WHERE id = ${id}
   `);
 };
@@ -188,7 +188,7 @@ export const deleteOldReconciliations = async (
       FROM reconciliation_difference
       JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
       JOIN reconciliation ON reconciliation.id = reconciliation_id
-      WHERE reconciliation.started_at < ${before.toISOString()}
+      WHERE reconciliation.started_at < ${timestamp(before)}
       LIMIT ${limit}
     )
   `);
@@ -198,7 +198,7 @@ export const deleteOldReconciliations = async (
       SELECT reconciliation_stream.id
       FROM reconciliation_stream
       JOIN reconciliation ON reconciliation.id = reconciliation_id
-      WHERE reconciliation.started_at < ${before.toISOString()}
+      WHERE reconciliation.started_at < ${timestamp(before)}
         AND NOT EXISTS (
           SELECT FROM reconciliation_difference WHERE reconciliation_stream_id = reconciliation_stream.id
         )
@@ -210,7 +210,7 @@ export const deleteOldReconciliations = async (
     WHERE id IN (
       SELECT id
       FROM reconciliation
-      WHERE started_at < ${before.toISOString()}
+      WHERE started_at < ${timestamp(before)}
         AND NOT EXISTS (SELECT FROM reconciliation_stream WHERE reconciliation_id = reconciliation.id)
       LIMIT ${limit}
     )

@@ -7,7 +7,7 @@ import {
   processorColumn,
   safeInteger,
 } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
@@ -284,7 +284,7 @@ export const sumMeterEventsByMinute = (
       coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
       coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
     FROM (
-      SELECT second, quantity, state, state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
+      SELECT second, quantity, state, state = 'delivered' AND settled_at > ${timestamp(recentAfter)} AS recent
       FROM meter_event
       WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
       UNION ALL

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
@@ -79,7 +79,7 @@ export const insertUsageCorrection = async (
   { processor, mode, meter, customerId, accountIds: [accountId] }: ReportedStream,
   { second, quantity, restoredAt, reason, operator, now, settlement }: NewCorrection,
 ): Promise<number> => {
-  const correctedAt = now.toISOString();
+  const correctedAt = timestamp(now);
   const { id, deliveredId, sequence } = await transaction.one(sql.type(
     z.strictObject({ id: safeInteger, deliveredId: safeInteger, sequence: z.int() }),
   )`
@@ -91,7 +91,7 @@ export const insertUsageCorrection = async (
         )
       VALUES (
         ${accountId}, ${mode}, ${meter}, ${second}, ${quantity}, ${processor}, ${customerId},
-        ${restoredAt.toISOString()}, ${reason}, ${operator}, ${correctedAt}
+        ${timestamp(restoredAt)}, ${reason}, ${operator}, ${correctedAt}
       )
       RETURNING id
     )

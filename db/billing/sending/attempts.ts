@@ -5,7 +5,7 @@ import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { streamColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { isUsageFlowing } from "../deployment.ts";
 import { meterEventColumns, meterEventRow, UNFINISHED } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
@@ -40,10 +40,10 @@ export const beginAttempts = (
       state = 'sending',
       attempts = attempts + 1,
       -- After the first one by a fast clock, an identifier would be trusted for longer than the processor knows it.
-      first_attempt_at = least(first_attempt_at, ${lease.now.toISOString()}),
+      first_attempt_at = least(first_attempt_at, ${timestamp(lease.now)}),
       -- The lease expired before it was released, so the outcome of that attempt was never recorded.
       outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
-      leased_until = ${lease.until.toISOString()},
+      leased_until = ${timestamp(lease.until)},
       retry_at = NULL
     FROM free
     WHERE meter_event.id = free.id
@@ -138,13 +138,13 @@ export const endDelays = (
       FROM meter_event
       WHERE state = 'sending'
         AND leased_until IS NULL
-        AND (retry_at IS NULL OR retry_at > ${due.toISOString()})
+        AND (retry_at IS NULL OR retry_at > ${timestamp(due)})
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
       ORDER BY id
       FOR UPDATE
     )
     UPDATE meter_event
-    SET retry_at = ${due.toISOString()}
+    SET retry_at = ${timestamp(due)}
     FROM delayed
     WHERE meter_event.id = delayed.id
     RETURNING account_id AS "accountId", mode, meter
@@ -161,7 +161,7 @@ export const renewLease = async (
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE meter_event
-    SET leased_until = ${leasedUntil.toISOString()}
+    SET leased_until = ${timestamp(leasedUntil)}
     WHERE id = ${id} AND attempts = ${attempts} AND state = 'sending' AND ${isUsageFlowing}
   `);
   return rowCount > 0;

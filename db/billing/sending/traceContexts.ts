@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { TraceParent } from "../../../domain/tracing.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 
 /** Records which request made a registration or a refund. */
 export const insertTraceContexts = async (
@@ -44,7 +44,7 @@ export const deleteOldTraceContexts = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     DELETE FROM trace_context
     WHERE record_id IN (
-      SELECT record_id FROM trace_context WHERE recorded_at < ${before.toISOString()}::timestamptz LIMIT ${limit}
+      SELECT record_id FROM trace_context WHERE recorded_at < ${timestamp(before)} LIMIT ${limit}
     )
   `);
   return rowCount;

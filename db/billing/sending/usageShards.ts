@@ -6,7 +6,7 @@ import { SHARDS } from "../../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
 
@@ -78,8 +78,8 @@ export const listResumableStreams = (
       AND (
         state = 'sealed'
         OR (leased_until IS NOT NULL AND ${isLeaseFree(sql.fragment`leased_until`, lease)})
-        OR retry_at <= ${lease.now.toISOString()}
-        OR retry_at > ${longestDelay.toISOString()}
+        OR retry_at <= ${timestamp(lease.now)}
+        OR retry_at > ${timestamp(longestDelay)}
       )
     ORDER BY id
     LIMIT ${limit}

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ListedDonation } from "../../../db/charities/donations.ts";
 import { listDonationsAfter } from "../../../db/charities/donations.ts";
+import { positionOf } from "../../../db/listPositions.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { DonationFilter } from "../../../domain/charities/donations.ts";
 
@@ -15,7 +16,7 @@ export async function* listAllDonations(
 ): AsyncGenerator<readonly ListedDonation[], void, void> {
   let page: readonly ListedDonation[] = [];
   do {
-    page = await listDonationsAfter(db, owner, filter, page.at(-1) ?? null, PAGE_LIMITS);
+    page = await listDonationsAfter(db, owner, filter, positionOf(page.at(-1)), PAGE_LIMITS);
     yield page;
   } while (page.length > 0);
 }

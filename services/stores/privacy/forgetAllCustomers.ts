@@ -1,7 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { ListPosition } from "../../../db/listPositions.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
 import { blankDonationPage, blankRegistrationPage } from "../../../db/stores/personalData.ts";
-import type { RecordPosition } from "../../../db/stores/personalData.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -11,10 +11,10 @@ import type { Forgotten } from "./forgetCustomer.ts";
 /** Short transactions, because the store's writes wait for them. */
 const PAGE_RECORDS = 500;
 
-type Page = { readonly blanked: number; readonly last: RecordPosition | null };
+type Page = { readonly blanked: number; readonly last: ListPosition | null };
 type BlankPage = (
   transaction: DatabaseTransactionConnection,
-  after: RecordPosition | null,
+  after: ListPosition | null,
 ) => Promise<Page>;
 
 /**
@@ -28,9 +28,9 @@ export const forgetAllCustomers = async (
 ): Promise<Forgotten> => {
   const blankAll = async (blankPage: BlankPage): Promise<number> => {
     let total = 0;
-    let after: RecordPosition | null = null;
+    let after: ListPosition | null = null;
     do {
-      const position: RecordPosition | null = after;
+      const position: ListPosition | null = after;
       const page: Page = await db.transaction(async (transaction) => {
         await lockBalances(transaction, [storeId]);
         return blankPage(transaction, position);

@@ -1,28 +1,26 @@
 import type { CommonQueryMethods } from "slonik";
+import { positionOf } from "../../../db/listPositions.ts";
+import type { ListPosition, PositionedRow } from "../../../db/listPositions.ts";
 import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
-import type { ImpactPosition } from "../../../domain/stores/customers.ts";
 
 /** How many records one query reads. */
 const PAGE_ROWS = 500;
 
 /** Which part of a list a query reads. */
-export type ListPart = { readonly after: ImpactPosition | null; readonly limit: number };
+export type ListPart = { readonly after: ListPosition | null; readonly limit: number };
 
 /** Yields all of a store's records that follow a position, in pages. No connection is held between two pages. */
-export async function* readWholeList<
-  Row extends { readonly id: string; readonly position: string },
->(
+export async function* readWholeList<Row extends PositionedRow>(
   list: (part: ListPart) => Promise<readonly Row[]>,
-  start: ImpactPosition | null,
+  start: ListPosition | null,
 ): AsyncGenerator<readonly Row[], void, void> {
-  let after: ImpactPosition | null = start;
+  let after: ListPosition | null = start;
   let page: readonly Row[];
   do {
     page = await list({ after, limit: PAGE_ROWS });
     yield page;
-    const last = page.at(-1);
-    after = last ? { createdAt: last.position, id: last.id } : null;
+    after = positionOf(page.at(-1));
   } while (page.length === PAGE_ROWS);
 }
 

@@ -1,4 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import { positionOf } from "../../../db/listPositions.ts";
+import type { ListPosition } from "../../../db/listPositions.ts";
 import { subtractFromTotals } from "../../../db/registrations/totals.ts";
 import { insertBalanceEntries } from "../../../db/stores/balances.ts";
 import type { ReversibleRecord } from "../../../db/registrations/storeRegistrations.ts";
@@ -31,7 +33,7 @@ const selectNewestUnits = async (
 ): Promise<readonly Reversal[]> => {
   const selected: Reversal[] = [];
   let missing = quantity;
-  let after: ReversibleRecord | null = null;
+  let after: ListPosition | null = null;
   while (missing > 0) {
     if (selected.length >= MAXIMUM_RECORDS) {
       throw new DomainError(
@@ -52,7 +54,7 @@ const selectNewestUnits = async (
         missing -= count;
       }
     }
-    after = page.at(-1) ?? null;
+    after = positionOf(page.at(-1));
     if (missing > 0 && page.length < limit) {
       throw new DomainError(
         "request_invalid",
