@@ -3,6 +3,7 @@ import { z } from "zod";
 import { readSecretFiles } from "./readSecretFiles.ts";
 import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "../domain/databaseUrl.ts";
+import { mustBeOneOf, oneOf } from "../domain/fields.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 
 const port = (fallback: number) =>
@@ -33,9 +34,7 @@ const optionalNumber = (minimum: number) =>
 const wholeNumber = (fallback: number, minimum: number) =>
   optionalNumber(minimum).default(fallback);
 
-const timelineShape = z
-  .enum(TIMELINE_SHAPES, { error: `must be one of ${TIMELINE_SHAPES.join(", ")}` })
-  .default("allocations");
+const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
 
 /** A count of units: JSON carries it exactly. */
 const unitCount = z
@@ -124,7 +123,7 @@ const settings = z.object({
   // libpq's own variables, for what the URLs leave out.
   PGSSLMODE: z
     .enum([...SSL_MODES, "prefer", "allow"], {
-      error: `must be one of ${SSL_MODES.join(", ")}`,
+      error: mustBeOneOf(SSL_MODES),
     })
     .optional(),
   PGSSLROOTCERT: z.string().optional(),
@@ -166,9 +165,7 @@ const settings = z.object({
   CHANGE_API_BASE: apiBase.default("https://api.getchange.io/api/v1"),
   PLEDGE_API_KEY: secret.optional(),
   PLEDGE_API_BASE: apiBase.default("https://api.pledge.to/v1"),
-  PLANTING_PARTNER: z
-    .enum(PARTNER_KINDS, { error: `must be one of ${PARTNER_KINDS.join(", ")}` })
-    .default("simulated"),
+  PLANTING_PARTNER: oneOf(PARTNER_KINDS).default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
@@ -202,23 +199,15 @@ const settings = z.object({
     .enum(["true", "false"], { error: "must be true or false" })
     .transform((value) => value === "true")
     .default(false),
-  OTEL_TRACES_SAMPLER: z
-    .enum(TRACE_SAMPLERS, { error: `must be one of ${TRACE_SAMPLERS.join(", ")}` })
-    .default("parentbased_always_on"),
+  OTEL_TRACES_SAMPLER: oneOf(TRACE_SAMPLERS).default("parentbased_always_on"),
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
     .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
     .transform(Number)
     .default(1),
   OTEL_BSP_SCHEDULE_DELAY: wholeNumber(5000, 1),
-  LOG_LEVEL: z
-    .enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"], {
-      error: "must be one of fatal, error, warn, info, debug, trace, silent",
-    })
-    .default("info"),
-  LOG_FORMAT: z
-    .enum(["auto", "json", "pretty"], { error: "must be one of auto, json, pretty" })
-    .default("auto"),
+  LOG_LEVEL: oneOf(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  LOG_FORMAT: oneOf(["auto", "json", "pretty"]).default("auto"),
 });
 
 /** The names of all settings. */

@@ -17,6 +17,15 @@ const mustBe =
   (issue: { readonly input?: unknown }): string =>
     issue.input === undefined ? MISSING : `must be ${what}`;
 
+const listed = (values: readonly string[]): string => `one of ${values.join(", ")}`;
+
+/** Returns the message for a value that is none of the accepted ones. */
+export const mustBeOneOf = (values: readonly string[]): string => `must be ${listed(values)}`;
+
+/** One of the accepted values. */
+export const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
+  z.enum(values, { error: mustBe(listed(values)) });
+
 /** Text of limited length in Unicode characters. */
 export const text = (maximumLength: number) =>
   z

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
-import { z } from "zod";
 import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
+import { oneOf } from "../../domain/fields.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
 import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { ApiContext } from "../http/apiContext.ts";
@@ -9,10 +9,8 @@ import type { ApiContext } from "../http/apiContext.ts";
  * The parameter and the headers that evidence has on both interfaces.
  */
 
-export const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
-
 /** The stage to simulate. */
-export const evidenceStage = () => z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_BE }).optional();
+export const evidenceStage = () => oneOf(EVIDENCE_STAGES).optional();
 
 /** The headers of all evidence. */
 export const EVIDENCE_HEADERS = {

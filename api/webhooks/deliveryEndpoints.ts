@@ -5,6 +5,7 @@ import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
+import { mustBeOneOf, oneOf } from "../../domain/fields.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
@@ -34,7 +35,6 @@ type Dependencies = {
 
 const TAG = "webhooks";
 
-const STATE_MUST_BE = `must be one of ${DELIVERY_STATES.join(", ")}`;
 const SINCE_MUST_BE = `must be a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 const ENDPOINT_PARAMETER = { id: "The id of the endpoint." };
@@ -124,8 +124,7 @@ const EXAMPLE: z.output<typeof delivery> = {
 };
 
 const listQuery = queryObject({
-  state: z
-    .enum(DELIVERY_STATES, { error: STATE_MUST_BE })
+  state: oneOf(DELIVERY_STATES)
     .optional()
     .meta({ description: "Only deliveries in this state.", examples: ["failed"] }),
   limit: defaultedLimit("deliveries"),
@@ -173,7 +172,7 @@ export const deliveryEndpoints = (
                 Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
               },
             }),
-        errors: [queryError(`state: ${STATE_MUST_BE}`), keyError, notFoundError],
+        errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), keyError, notFoundError],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { deliveries: [example], has_more: false } },

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
-import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { CERTIFIED_KINDS } from "../../../domain/dashboard/certificate.ts";
+import { oneOf } from "../../../domain/fields.ts";
 import { getCertificateToken } from "../../../services/dashboard/getCertificateToken.ts";
 import {
   CERTIFICATE_URL,
@@ -13,11 +13,9 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
-const KIND_MUST_BE = `must be one of ${CERTIFIED_KINDS.join(", ")}`;
-
 const query = queryObject({
   id: certifiedId,
-  kind: z.enum(CERTIFIED_KINDS, { error: KIND_MUST_BE }).optional().meta({
+  kind: oneOf(CERTIFIED_KINDS).optional().meta({
     description: "Of records that were imported with the same id, this one.",
   }),
 });

@@ -7,7 +7,7 @@ import {
   MAXIMUM_GROUPS,
   STATISTICS_KINDS,
 } from "../../../domain/dashboard/statistics.ts";
-import { date, text } from "../../../domain/fields.ts";
+import { date, mustBeOneOf, oneOf, text } from "../../../domain/fields.ts";
 import { isTimeZone } from "../../../domain/timeZones.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
@@ -29,12 +29,6 @@ const groupBy = () =>
         ? { by: "attribution" }
         : { by: "metadata", key: given.slice(METADATA.length) },
     );
-
-const oneOf = <Values extends readonly [string, ...string[]]>(values: Values) =>
-  z.enum(values, {
-    error: ({ input }) =>
-      input === undefined ? "required" : `must be one of ${values.join(", ")}`,
-  });
 
 const statsQuery = queryObject({
   kind: oneOf(STATISTICS_KINDS).meta({ description: "What to count." }),
@@ -157,7 +151,7 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
           {
             code: "request_invalid",
             when: "A query parameter is unknown, repeated or malformed, or the range has too many days; the message names it.",
-            example: "kind: must be one of tree, bottle, donation",
+            example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
           },
           KEY_ERROR,
           LISTS_ERROR,

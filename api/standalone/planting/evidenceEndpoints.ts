@@ -1,3 +1,5 @@
+import { mustBeOneOf } from "../../../domain/fields.ts";
+import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
 import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
@@ -13,7 +15,6 @@ import {
   evidenceStage,
   setCacheHeaders,
   setStageHeaders,
-  STAGE_MUST_BE,
 } from "../../planting/evidenceHeaders.ts";
 import { evidenceSummary, renderEvidenceSummary } from "../../planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../planting/presentTreeEvidence.ts";
@@ -93,7 +94,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
         {
           code: "request_invalid",
           when: "evidence_stage is not one of the stages.",
-          example: `evidence_stage: ${STAGE_MUST_BE}`,
+          example: `evidence_stage: ${mustBeOneOf(EVIDENCE_STAGES)}`,
         },
         KEY_ERROR,
         {

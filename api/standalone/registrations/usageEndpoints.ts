@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
-import { date } from "../../../domain/fields.ts";
+import { date, mustBeOneOf, oneOf } from "../../../domain/fields.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   listUsageReports,
@@ -28,9 +28,6 @@ type Dependencies = {
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
 };
-
-const KIND_MUST_BE = `must be one of ${KINDS.join(", ")}`;
-const STATE_MUST_BE = `must be one of ${USAGE_REPORT_STATES.join(", ")}`;
 
 const usage = z
   .strictObject({
@@ -72,7 +69,7 @@ const EXAMPLE: z.output<typeof usage> = {
   period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
 };
 
-const kindParameter = () => z.enum(KINDS, { error: KIND_MUST_BE }).optional();
+const kindParameter = () => oneOf(KINDS).optional();
 
 const oneQuery = queryObject({
   kind: kindParameter().meta({
@@ -94,7 +91,7 @@ const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
         "which charges nothing.",
       pathParameters: { registration_id: "The id of a tree or bottle registration." },
       errors: [
-        queryError(`kind: ${KIND_MUST_BE}`),
+        queryError(`kind: ${mustBeOneOf(KINDS)}`),
         KEY_ERROR,
         {
           code: "record_not_found",
@@ -118,8 +115,7 @@ const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
   });
 
 const listQuery = queryObject({
-  state: z
-    .enum(USAGE_REPORT_STATES, { error: STATE_MUST_BE })
+  state: oneOf(USAGE_REPORT_STATES)
     .optional()
     .meta({ description: "Only usage in this state.", examples: ["failed"] }),
   kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
@@ -150,7 +146,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
         errors: [
-          queryError(`state: ${STATE_MUST_BE}`),
+          queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`),
           KEY_ERROR,
           LISTS_ERROR,
           READ_ERROR,

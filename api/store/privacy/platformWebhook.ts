@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findStoreByDomain } from "../../../db/stores/stores.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { mustBeOneOf } from "../../../domain/fields.ts";
 import { identifyCustomer } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
@@ -20,7 +21,7 @@ const LIMIT_KIB = 256;
 
 const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
 
-const topic = z.enum(TOPICS, { error: `must be one of ${TOPICS.join(", ")}` });
+const topic = z.enum(TOPICS, { error: mustBeOneOf(TOPICS) });
 
 const identifier = z.union([z.string().max(320), z.int().transform(String)]);
 const identifiers = z.array(identifier).max(5000).default([]);

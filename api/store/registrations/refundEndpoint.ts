@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
-import { count, text } from "../../../domain/fields.ts";
+import { count, oneOf, text } from "../../../domain/fields.ts";
 import { reverseStoreDonations } from "../../../services/stores/records/reverseStoreDonations.ts";
 import { reverseStoreRegistrations } from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
@@ -26,9 +26,7 @@ const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Fi
 const TYPES = ["tree", "plastic", "donation"] as const;
 
 const body = bodyObject({
-  type: z.enum(TYPES, {
-    error: ({ input }) => (input === undefined ? "required" : `must be one of ${TYPES.join(", ")}`),
-  }),
+  type: oneOf(TYPES),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
   reason: text(1000)
     .optional()

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues } from "../../../domain/describeIssues.ts";
-import { emptyAsNull, text } from "../../../domain/fields.ts";
+import { emptyAsNull, mustBeOneOf, text } from "../../../domain/fields.ts";
 import { findAmountProblem } from "../../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import { importedId } from "../../../domain/recordIds.ts";
@@ -14,9 +14,7 @@ const CENTS_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
 const balanceLine = z.strictObject({
   kind: z.literal("balance_entry"),
   id: importedId(),
-  entry_kind: z.enum(BALANCE_ENTRY_KINDS, {
-    error: `must be one of ${BALANCE_ENTRY_KINDS.join(", ")}`,
-  }),
+  entry_kind: z.enum(BALANCE_ENTRY_KINDS, { error: mustBeOneOf(BALANCE_ENTRY_KINDS) }),
   amount_cents: z.int({ error: "must be an integer" }),
   balance_cents: z.int({ error: CENTS_MUST_BE }).min(0, CENTS_MUST_BE).optional(),
   quantity: z.int({ error: "must be an integer" }).min(1).optional(),

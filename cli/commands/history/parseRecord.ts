@@ -2,7 +2,7 @@ import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues } from "../../../domain/describeIssues.ts";
-import { count, emptyAsNull, metadata, text } from "../../../domain/fields.ts";
+import { count, emptyAsNull, metadata, mustBeOneOf, text } from "../../../domain/fields.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,
@@ -192,7 +192,7 @@ const toDonation = (line: z.output<typeof donationLine>): ImportedDonation | str
   };
 };
 
-const KIND_MUST_BE = `kind: must be one of ${LINE_KINDS.join(", ")}`;
+const KIND_MUST_BE = `kind: ${mustBeOneOf(LINE_KINDS)}`;
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
