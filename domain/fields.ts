@@ -9,13 +9,11 @@ const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
 /** PostgreSQL stores neither NUL nor half of a surrogate pair. */
 const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
 
-const MISSING = "required";
-
 /** Returns a schema's error message, which distinguishes a missing value from a wrong one. */
-const mustBe =
+export const mustBe =
   (what: string) =>
   (issue: { readonly input?: unknown }): string =>
-    issue.input === undefined ? MISSING : `must be ${what}`;
+    issue.input === undefined ? "required" : `must be ${what}`;
 
 const listed = (values: readonly string[]): string => `one of ${values.join(", ")}`;
 

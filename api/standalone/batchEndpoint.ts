@@ -3,6 +3,7 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { BatchRejectedError, MAXIMUM_ITEMS, rejectionsOf } from "../../domain/batches.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { mustBe } from "../../domain/fields.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";
 import type { ApiContext } from "../http/apiContext.ts";
@@ -22,16 +23,14 @@ const batchQuery = queryObject({
   }),
 });
 
-const ITEMS_MUST_BE = `must be an array of 1 to ${MAXIMUM_ITEMS} items`;
+const ITEMS = `an array of 1 to ${MAXIMUM_ITEMS} items`;
 
 /** Checks the batch; its items are checked one by one. */
 const anyItems = bodyObject({
   items: z
-    .array(z.unknown(), {
-      error: ({ input }) => (input === undefined ? "required" : ITEMS_MUST_BE),
-    })
-    .min(1, ITEMS_MUST_BE)
-    .max(MAXIMUM_ITEMS, ITEMS_MUST_BE),
+    .array(z.unknown(), { error: mustBe(ITEMS) })
+    .min(1, `must be ${ITEMS}`)
+    .max(MAXIMUM_ITEMS, `must be ${ITEMS}`),
 });
 
 const index = () =>

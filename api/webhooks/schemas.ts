@@ -3,7 +3,7 @@ import { text } from "../../domain/fields.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/webhookPayloads.ts";
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
-import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
+import { DISABLED_REASONS, MAXIMUM_URL_LENGTH } from "../../domain/webhooks/webhookEndpoints.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 
 /** Stands for all types, also those of later releases. */
@@ -41,7 +41,7 @@ const types = (owner: AccountType) => {
 const url = () =>
   z
     .string({ error: "must be a URL" })
-    .max(2048, "must be at most 2048 characters")
+    .max(MAXIMUM_URL_LENGTH, `must be at most ${MAXIMUM_URL_LENGTH} characters`)
     .meta({
       description:
         "Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.",

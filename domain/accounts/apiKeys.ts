@@ -49,13 +49,15 @@ const SHORTEST_KEY = 16;
 const LONGEST_KEY = 256;
 const SHOWN_OF_IMPORTED_KEY = 4;
 
+const hasKeyLength = ({ length }: string): boolean =>
+  length >= SHORTEST_KEY && length <= LONGEST_KEY;
+
 /**
  * Returns whether a text can be a key of an interface. Other texts need not be looked up. The keys of another system,
  * which operators import, have no prefix in common.
  */
 export const isPossibleKey = (text: string, type: AccountType): boolean =>
-  text.length >= SHORTEST_KEY &&
-  text.length <= LONGEST_KEY &&
+  hasKeyLength(text) &&
   !Object.entries(KEY_PREFIX).some(
     ([otherType, prefixes]) =>
       otherType !== type && Object.values(prefixes).some((prefix) => text.startsWith(prefix)),
@@ -70,7 +72,7 @@ export const importedKeyHint = (key: string): string => key.slice(0, SHOWN_OF_IM
  * @throws DomainError request_invalid
  */
 export const requireImportableKey = (key: string, type: AccountType, mode: Mode): void => {
-  if (!/^[!-~]*$/u.test(key) || key.length < SHORTEST_KEY || key.length > LONGEST_KEY) {
+  if (!/^[!-~]*$/u.test(key) || !hasKeyLength(key)) {
     throw new DomainError(
       "request_invalid",
       `the key must be ${SHORTEST_KEY} to ${LONGEST_KEY} visible ASCII characters without spaces`,

@@ -1,4 +1,5 @@
 import type { ErrorCode } from "../errors.ts";
+import { text } from "../fields.ts";
 
 /** An Employer Identification Number: nine digits. Its prefix means nothing, and there is no check digit. */
 export type Ein = string;
@@ -48,5 +49,20 @@ export const parseEin = (written: string): Ein | null => {
   return match ? `${match[1]}${match[2]}` : null;
 };
 
+/** An EIN as a client writes it, with or without its dash; null for an empty text. */
+export const ein = () =>
+  text(50)
+    .meta({ pattern: String.raw`^\s*(?:\d{2}-?\d{7})?\s*$` })
+    .transform((written, context): Ein | null => {
+      const parsed = parseEin(written);
+      if (parsed === null && written.trim() !== "") {
+        context.addIssue({
+          code: "custom",
+          message: "must be nine digits, with or without the dash",
+        });
+      }
+      return parsed;
+    });
+
 /** `530196605` as `53-0196605`. */
-export const formatEin = (ein: Ein): string => `${ein.slice(0, 2)}-${ein.slice(2)}`;
+export const formatEin = (digits: Ein): string => `${digits.slice(0, 2)}-${digits.slice(2)}`;

@@ -32,6 +32,7 @@ export type CertifiedCounts = {
   readonly isSimulated: boolean;
 };
 
+/** Returns the state of certified trees or bottles, and their numbers. */
 export const certify = ({
   count,
   refundedCount,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { text } from "../fields.ts";
+import { mustBe, text } from "../fields.ts";
 
 /*
  * The customer and the order that a store records impact for, and the filters that find its records again.
@@ -24,10 +24,7 @@ export const normalizeCustomerId = (given: string): string =>
 export const customerId = () =>
   z
     .union([trimmed(255), z.int().transform(String)], {
-      error: (issue) =>
-        issue.input === undefined
-          ? "required"
-          : "must be a string of at most 255 characters or an integer",
+      error: mustBe("a string of at most 255 characters or an integer"),
     })
     .transform(normalizeCustomerId);
 

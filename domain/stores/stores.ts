@@ -55,20 +55,15 @@ export const normalizeDomain = (given: string): string | null => {
   return /^\/*$/u.test(pathname) && /^[a-z0-9.-]{1,253}$/u.test(domain) ? domain : null;
 };
 
-export const isBalanceLow = ({
-  balanceCents,
-  lowBalanceCents,
-}: {
-  readonly balanceCents: number;
-  readonly lowBalanceCents: number;
-}): boolean => balanceCents < lowBalanceCents;
+/** A balance and its threshold, in cents. */
+type Level = { readonly balanceCents: number; readonly lowBalanceCents: number };
 
-/** Returns whether a change of the balance makes it low. */
-export const becomesLow = (
-  before: { readonly balanceCents: number; readonly lowBalanceCents: number },
-  balanceCents: number,
-): boolean =>
-  balanceCents < before.lowBalanceCents && before.balanceCents >= before.lowBalanceCents;
+export const isBalanceLow = ({ balanceCents, lowBalanceCents }: Level): boolean =>
+  balanceCents < lowBalanceCents;
+
+/** Returns whether a change of the balance or of its threshold makes the balance low. */
+export const becomesLow = (before: Level, after: Level): boolean =>
+  !isBalanceLow(before) && isBalanceLow(after);
 
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
 export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>

@@ -28,7 +28,7 @@ export type WebhookSettings = {
   readonly allowedNetworks: readonly string[];
 };
 
-const MAXIMUM_URL_LENGTH = 2048;
+export const MAXIMUM_URL_LENGTH = 2048;
 
 const invalid = (problem: string): DomainError => new DomainError("request_invalid", problem);
 

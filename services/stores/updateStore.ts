@@ -8,7 +8,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { isBalanceLow } from "../../domain/stores/stores.ts";
+import { becomesLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordLowBalance } from "./balance/reportBalance.ts";
@@ -28,7 +28,7 @@ const reportThreshold = async (
   now: Date,
 ): Promise<void> => {
   const [balance] = await lockBalances(transaction, [id]);
-  if (balance && !isBalanceLow(balance) && isBalanceLow({ ...balance, lowBalanceCents })) {
+  if (balance && becomesLow(balance, { ...balance, lowBalanceCents })) {
     await recordLowBalance(transaction, { ...balance, lowBalanceCents }, now);
   }
 };

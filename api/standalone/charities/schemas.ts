@@ -1,26 +1,11 @@
 import { z } from "zod";
-import type { Ein } from "../../../domain/charities/charities.ts";
-import { parseEin } from "../../../domain/charities/charities.ts";
+import { ein } from "../../../domain/charities/charities.ts";
 import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
 import { isRange } from "../../http/lists/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
-
-const ein = () =>
-  text(50)
-    .meta({ pattern: String.raw`^\s*(?:\d{2}-?\d{7})?\s*$` })
-    .transform((written, context): Ein | null => {
-      const read = parseEin(written);
-      if (read === null && written.trim() !== "") {
-        context.addIssue({
-          code: "custom",
-          message: "must be nine digits, with or without the dash",
-        });
-      }
-      return read;
-    });
 
 export const donateBody = bodyObject({
   amount_cents: count().meta({ description: "US cents.", examples: [500] }),

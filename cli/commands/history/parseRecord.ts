@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseEin } from "../../../domain/charities/charities.ts";
+import { ein } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues } from "../../../domain/describeIssues.ts";
 import { count, emptyAsNull, metadata, mustBeOneOf, text } from "../../../domain/fields.ts";
@@ -69,18 +69,7 @@ const donationLine = z.strictObject({
   kind: z.literal("donation"),
   amount_cents: count(),
   currency: z.literal("USD", { error: "must be USD" }).optional(),
-  ein: text(50)
-    .transform((written, context) => {
-      const ein = parseEin(written);
-      if (ein === null && written.trim() !== "") {
-        context.addIssue({
-          code: "custom",
-          message: "must be nine digits, with or without the dash",
-        });
-      }
-      return ein;
-    })
-    .default(null),
+  ein: ein().default(null),
   nonprofit_id: optionalText(text(200)),
   charity_name: text(500).min(1, "must not be empty"),
 });

@@ -46,7 +46,7 @@ export const reportLowBalance = async (
   balanceCents: number,
   now: Date,
 ): Promise<void> => {
-  if (becomesLow(before, balanceCents)) {
+  if (becomesLow(before, { ...before, balanceCents })) {
     await recordLowBalance(transaction, { ...before, balanceCents }, now);
   }
 };
