@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { ApiContext } from "../http/apiContext.ts";
@@ -69,13 +70,20 @@ const sendFile = async (ctx: ApiContext, name: string, url: string): Promise<voi
   ctx.body = createReadStream(file);
 };
 
-const sendText =
-  (type: string, text: string) =>
-  (ctx: ApiContext): void => {
+const sendText = (type: string, text: string): ((ctx: ApiContext) => void) => {
+  const etag = hash("sha256", text, "base64url");
+  return (ctx) => {
+    ctx.status = 200;
     ctx.type = type;
     ctx.set("Cache-Control", "no-cache");
+    ctx.etag = etag;
+    if (isFresh(ctx)) {
+      ctx.status = 304;
+      return;
+    }
     ctx.body = text;
   };
+};
 
 /** Redirects browsers from the base URL, which `npm start` prints, to the API description. */
 export const documentFallback: BrowserFallback = {
@@ -89,13 +97,14 @@ export const documentFallback: BrowserFallback = {
  * @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need
  */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
-  let json: string | undefined;
+  let sendJson: ((ctx: ApiContext) => void) | undefined;
+  const sendHtml = sendText("text/html", HTML);
   return [
     {
       path: "/openapi.json",
       run: (ctx) => {
-        json ??= JSON.stringify(createDocument());
-        sendText("application/json", json)(ctx);
+        sendJson ??= sendText("application/json", JSON.stringify(createDocument()));
+        sendJson(ctx);
       },
     },
     {
@@ -103,7 +112,7 @@ export const documentPages = (createDocument: () => object): readonly Page[] => 
       run: (ctx) => {
         ctx.set("Content-Security-Policy", CONTENT_SECURITY_POLICY);
         ctx.set("Referrer-Policy", "no-referrer");
-        sendText("text/html", HTML)(ctx);
+        sendHtml(ctx);
       },
     },
     // The page's links are relative to a path without a slash, so that it works behind any base path.
