@@ -55,13 +55,17 @@ export const placePlantingOrder = async (
   await recordPlantingFacts(
     deps,
     orderId,
-    [
-      {
-        stage: "funds_distributed",
-        occurred_at: deps.clock.now().toISOString(),
-        partner_reference: reference,
-      },
-    ],
+    // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
+    ({ stage }) =>
+      stage === "created"
+        ? [
+            {
+              stage: "funds_distributed",
+              occurred_at: deps.clock.now().toISOString(),
+              partner_reference: reference,
+            },
+          ]
+        : [],
     "partner",
   );
 };

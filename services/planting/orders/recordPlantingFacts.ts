@@ -5,7 +5,7 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import type { TimelineShape } from "../../../domain/planting/order.ts";
+import type { PlantingOrder, TimelineShape } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { recordMilestone } from "./recordMilestone.ts";
 import type { RecordedFact } from "./settleFacts.ts";
@@ -14,6 +14,7 @@ import { changeTimeline, recordFact, storeProgress } from "./settleFacts.ts";
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
  * and repeatedly.
+ * @param reported the facts, or a function that returns them for the locked order
  * @param timeline the shape of the order's timeline, if the report says it
  * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future, the timeline cannot change, or
  *   a partner reports too many facts that do not take effect
@@ -30,7 +31,7 @@ export const recordPlantingFacts = (
     readonly actor?: Actor;
   },
   orderId: number,
-  facts: readonly PlantingFact[],
+  reported: readonly PlantingFact[] | ((order: PlantingOrder) => readonly PlantingFact[]),
   source: FactSource,
   timeline?: TimelineShape,
 ): Promise<readonly RecordedFact[]> =>
@@ -40,6 +41,7 @@ export const recordPlantingFacts = (
       throw new DomainError("record_not_found", "failed to find planting order");
     }
     const now = clock.now();
+    const facts = typeof reported === "function" ? reported(before) : reported;
     const recorded: RecordedFact[] = [];
     let order = await changeTimeline(transaction, before, timeline);
     for (const fact of facts) {

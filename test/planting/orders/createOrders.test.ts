@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { parseConfig } from "../../../config/config.ts";
-import { listAccountsWithUnorderedTrees } from "../../../db/planting/orders.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import { listAccountsWithUnorderedTrees, lockPlantingOrder } from "../../../db/planting/orders.ts";
 import { readSummary } from "../../../db/planting/summary.ts";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
@@ -9,6 +10,7 @@ import { createPlantingOrders } from "../../../services/planting/orders/createPl
 import { placePlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
@@ -118,6 +120,29 @@ test.serial("the first poll of an order that was not placed places it", async (t
   const [order] = await setup.orders();
   t.is(order?.stage, "funds_distributed");
   t.is(order?.partnerReference, `simulated/${order?.publicId}`);
+});
+
+test.serial("overlapping attempts place an order once", async (t) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.register(3);
+  await setup.createOrders();
+  const [order] = await setup.orders();
+  let nowMs = setup.clock.now().getTime();
+  const clock = { now: () => new Date((nowMs += 1000)) };
+  const deps = { ...setup.deps, clock };
+
+  await runBehindLocks(
+    t.context.db,
+    (transaction) => lockPlantingOrder(transaction, order?.id ?? 0),
+    () => placePlantingOrder(deps, order?.id ?? 0, new AbortController().signal),
+    () => placePlantingOrder(deps, order?.id ?? 0, new AbortController().signal),
+  );
+
+  const facts = await listFacts(t.context.db, order?.id ?? 0);
+  t.deepEqual(
+    facts.map(({ stage, state }) => [stage, state]),
+    [["funds_distributed", "accepted"]],
+  );
 });
 
 test.serial("the manual partner's orders have funds distributed only by report", async (t) => {
