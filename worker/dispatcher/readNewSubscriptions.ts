@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { Logger } from "pino";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { ProcessorUnavailableError } from "../../providers/billing/processor.ts";
 import { sweepSubscriptions } from "../../services/billing/processorEvents/sweepSubscriptions.ts";
 
 const NEVER = new Date(0);
@@ -30,7 +31,8 @@ export const readNewSubscriptions = async (
       },
     });
   } catch (error) {
-    if (!signal.aborted) {
+    // Of an outage, the failures are logged.
+    if (!signal.aborted && !(error instanceof ProcessorUnavailableError)) {
       logger.error({ err: error }, "new subscriptions could not be read");
     }
   }

@@ -1,5 +1,9 @@
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import { z } from "zod";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import { createShardActivities } from "../../../activities/createShardActivities.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
@@ -8,7 +12,9 @@ import { ProcessorUnavailableError } from "../../../providers/billing/processor.
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { readNewSubscriptions } from "../../../worker/dispatcher/readNewSubscriptions.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { startDispatcher } from "../../worker/dispatcher/dispatching.ts";
@@ -19,24 +25,33 @@ import { setUpRestore } from "../repair/restoreSetup.ts";
 // Serial, because a sweep reads every subscription of the file's database.
 const test = testWithDatabase();
 
+/** Sets up five organizations. Stripe answers no call about their subscriptions until its faults are cleared. */
+const setUpOutage = async (t: ExecutionContext<DatabaseContext>) => {
+  for (const { accountId } of await listWatchedSubscriptions(t.context.db, null)) {
+    await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
+  }
+  const { deps, double, subscriptionId, pass } = await setUpBilling(t);
+  const { control } = double;
+  const subscriptionIds = [subscriptionId];
+  for (let more = 0; more < 4; more += 1) {
+    const subscriber = control.addSubscriber({});
+    subscriptionIds.push(subscriber.subscriptionId);
+    await createTestOrganization(deps.db, {
+      stripeCustomerId: subscriber.customerId,
+      stripeSubscriptionId: subscriber.subscriptionId,
+    });
+  }
+  pass(1);
+  for (const id of subscriptionIds) {
+    control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
+  }
+  return { deps, control };
+};
+
 test.serial(
   "a sweep ends after three calls without an answer, and the next one continues",
   async (t) => {
-    const { deps, double, subscriptionId, pass } = await setUpBilling(t);
-    const { control } = double;
-    const subscriptionIds = [subscriptionId];
-    for (let more = 0; more < 4; more += 1) {
-      const subscriber = control.addSubscriber({});
-      subscriptionIds.push(subscriber.subscriptionId);
-      await createTestOrganization(deps.db, {
-        stripeCustomerId: subscriber.customerId,
-        stripeSubscriptionId: subscriber.subscriptionId,
-      });
-    }
-    pass(1);
-    for (const id of subscriptionIds) {
-      control.addFault({ kind: "drop", method: "GET", path: `/v1/subscriptions/${id}` });
-    }
+    const { deps, control } = await setUpOutage(t);
     const failed: string[] = [];
     const sweep = () =>
       sweepSubscriptions(deps, deps.clock.now(), {
@@ -50,6 +65,23 @@ test.serial(
     t.is(failed.length, 3);
     control.clearFaults();
     t.deepEqual(await sweep(), { read: 5, failed: 0 });
+  },
+);
+
+test.serial(
+  "a worker that starts during an outage of Stripe logs warnings, no error",
+  async (t) => {
+    const { deps } = await setUpOutage(t);
+    const levels: number[] = [];
+    const logger = pino(
+      {},
+      { write: (line) => levels.push(z.object({ level: z.int() }).parse(JSON.parse(line)).level) },
+    );
+
+    await readNewSubscriptions({ ...deps, logger }, new AbortController().signal);
+
+    const { warn } = pino.levels.values;
+    t.deepEqual(levels, [warn, warn, warn]);
   },
 );
 
