@@ -71,19 +71,22 @@ export const identifierOf = (identifierOrKey: string): string =>
 /**
  * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
  * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
- * could bill it twice, so that must be found out first.
+ * could bill it twice, so that must be found out first. So it is with usage from before the end of a hold: the hold may
+ * have followed a restore, and in the lost history the same report may have led to a retry.
+ * @param releasedAt when the last hold ended; null if there was none
  */
-export const decideLateRejection = ({
-  state,
-  outcomeUnknown,
-}: StoredState): "rejected" | "blocked" | "wait" | null => {
+export const decideLateRejection = (
+  { state, outcomeUnknown, settledAt }: StoredState & { readonly settledAt: Date | null },
+  releasedAt: Date | null,
+): "rejected" | "blocked" | "wait" | null => {
   if (state === "sealed" || state === "sending") {
     return "wait";
   }
   if (state !== "delivered") {
     return null;
   }
-  return outcomeUnknown ? "blocked" : "rejected";
+  const mayBeRetried = releasedAt !== null && (settledAt === null || settledAt <= releasedAt);
+  return outcomeUnknown || mayBeRetried ? "blocked" : "rejected";
 };
 
 const FIRST_DELAY_MS = 5000;

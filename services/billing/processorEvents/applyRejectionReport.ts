@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   findMeterEvent,
@@ -41,7 +42,8 @@ const refuseDelivered = async (
   const decision = await db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
-    const decided = current && decideLateRejection(current);
+    const { releasedAt } = await readDeployment(transaction);
+    const decided = current && decideLateRejection(current, releasedAt);
     if (current && (decided === "rejected" || decided === "blocked")) {
       const now = clock.now();
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";

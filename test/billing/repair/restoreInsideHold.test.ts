@@ -2,11 +2,13 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -250,4 +252,47 @@ test("an attempt that goes on after its lease has ended bills nothing to the led
   t.is((await drain()).kind, "done");
   t.deepEqual(await listLedgerUnits(), [3n]);
   t.like(late, { kind: "delayed", cause: "retry", outcomeUnknown: false });
+});
+
+test("usage that Stripe refused later, and that a lost history has retried, is not billed twice after the comparison", async (t) => {
+  const { register, drain, pass, control, fork, impact, ...scene } = await setUpRestore(t);
+  const { original } = scene;
+  await register(original, 6);
+  pass(5);
+  control.addFault({ kind: "reject_later" });
+  await drain(original);
+  const { id, identifier } = await original.db.one(
+    sql.type(
+      z.object({ id: z.bigint(), identifier: z.string() }),
+    )`SELECT id, identifier FROM meter_event`,
+  );
+  const { continued, restored } = await fork(original);
+  const report = async ({ deps }: typeof original): Promise<void> => {
+    const now = deps.clock.now();
+    const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
+    await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
+    await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
+      windowStart: now,
+      windowEnd: now,
+      rejections: [
+        { code: "archived_meter", errors: 1, samples: [{ identifier, message: "refused" }] },
+      ],
+    });
+  };
+  await report(continued);
+  t.is((await impact(continued, "usage", "retry", String(id))).exitCode, 0);
+  await drain(continued);
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
+  // Stripe has forgotten the idempotency keys and identifiers.
+  pass(3 * DAY);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  t.is((await impact(restored, ...AFTER_RESTORE)).exitCode, 0);
+
+  await report(restored);
+
+  const retried = await impact(restored, "usage", "retry", String(id), "--json");
+  t.like(readJson(retried), [{ result: "delivered" }]);
+  await drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
 });

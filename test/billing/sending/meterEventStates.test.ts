@@ -86,7 +86,7 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 /** Every state that a rejection after acceptance can move an event to. */
 const statesAfterLateRejection = (state: MeterEventState): readonly MeterEventState[] =>
   [false, true]
-    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown }))
+    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown, settledAt: NOW }, null))
     .filter((next) => next !== null && next !== "wait");
 
 /** Every state that reopening can move an event to. */
