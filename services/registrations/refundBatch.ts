@@ -18,7 +18,6 @@ import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
-import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -27,7 +26,7 @@ import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./createSpendingGuard.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
-import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
+import { refundedEvent, refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";
 import { newId } from "../newId.ts";
 
@@ -168,16 +167,9 @@ const recordRefunds = async (
   await recordEvents(
     transaction,
     owner,
-    decisions.map(({ registration, refundedCount, refundedSoFar, request }) => ({
-      type: "registration.refunded",
-      data: {
-        registration_id: shownIdOf(registration),
-        kind: owner.kind,
-        count: refundedCount,
-        remaining_count: registration.count - refundedSoFar,
-        reason: request.reason ?? "",
-      },
-    })),
+    decisions.map(({ registration, refundedCount: count, refundedSoFar, request: { reason } }) =>
+      refundedEvent(owner, { ...registration, refundedCount: refundedSoFar }, { count, reason }),
+    ),
     now,
   );
 };

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { findRefundByKey, insertRefund, insertRefundKey } from "../../db/registrations/refunds.ts";
 import {
   addRefundedCount,
@@ -11,6 +11,7 @@ import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import type { StoredEventContent } from "../../domain/events/events.ts";
 import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
@@ -91,6 +92,84 @@ export const findOriginalRefund = async (
   return registration ? findEarlierRefund(db, owner, registration, request, clock.now()) : null;
 };
 
+/** @param registration as it is after the refund */
+export const refundedEvent = (
+  { kind }: Owner,
+  registration: Pick<Registration, "id" | "importedId" | "count" | "refundedCount">,
+  { count, reason }: { readonly count: number; readonly reason: string | null },
+): StoredEventContent => ({
+  type: "registration.refunded",
+  data: {
+    registration_id: shownIdOf(registration),
+    kind,
+    count,
+    remaining_count: registration.count - registration.refundedCount,
+    reason: reason ?? "",
+  },
+});
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  /** Who refunds, if it is not the client. */
+  readonly actor?: Actor;
+  readonly tracing?: Tracing | undefined;
+};
+
+/**
+ * Records a refund that is decided, with its usage fact and event.
+ * @param registration as it is after the refund
+ */
+const recordRefund = async (
+  { actor, tracing }: Dependencies,
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  registration: Registration,
+  {
+    count,
+    reason,
+    idempotencyKey,
+  }: Pick<RefundRequest, "reason" | "idempotencyKey"> & { readonly count: number },
+  now: Date,
+): Promise<void> => {
+  const { accountId, mode, kind } = owner;
+  const { id: registrationId, createdAt: registeredAt } = registration;
+  const id = newId();
+  await addRefundedCount(transaction, registrationId, count);
+  await subtractFromTotals(transaction, owner, [{ registeredAt, count }]);
+  if (kind === "tree") {
+    await releaseRefundedTrees(transaction, owner, [{ registrationId, count }]);
+  }
+  await insertRefund(transaction, { id, registrationId, count, reason, createdAt: now });
+  if (idempotencyKey !== null && !(await insertRefundKey(transaction, owner, idempotencyKey, id))) {
+    throw refundKeyIsTaken();
+  }
+  await insertRefundFacts(
+    transaction,
+    { accountId, mode, meter: kind },
+    { id, registrationId, count, second: secondOf(registeredAt) },
+  );
+  const traceParent = tracing?.current() ?? null;
+  if (traceParent !== null) {
+    await insertTraceContexts(transaction, [{ recordId: id, traceParent }]);
+  }
+  await recordEvent(transaction, owner, refundedEvent(owner, registration, { count, reason }), now);
+  if (actor) {
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "refund.registration",
+        accountId,
+        subject: registrationId,
+        details: { count },
+      },
+      now,
+    );
+  }
+};
+
 /**
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
  * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
@@ -98,19 +177,11 @@ export const findOriginalRefund = async (
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundRegistration = async (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly billing: Billing;
-    /** Who refunds, if it is not the client. */
-    readonly actor?: Actor;
-    readonly tracing?: Tracing | undefined;
-  },
+  deps: Dependencies,
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded> => {
-  const { db, clock, actor } = deps;
-  const { idempotencyKey } = request;
+  const { db, clock } = deps;
   // Before anything else, so that an unknown id costs one query.
   const known = await findOwnRegistration(db, owner, request.id);
   if (!known) {
@@ -138,70 +209,10 @@ export const refundRegistration = async (
       ...window,
       now,
     });
-    const refundId = newId();
-    await addRefundedCount(transaction, registration.id, count);
-    const registeredAt = registration.createdAt;
-    await subtractFromTotals(transaction, owner, [{ registeredAt, count }]);
-    if (owner.kind === "tree") {
-      await releaseRefundedTrees(transaction, owner, [{ registrationId: registration.id, count }]);
-    }
-    await insertRefund(transaction, {
-      id: refundId,
-      registrationId: registration.id,
-      count,
-      reason: request.reason,
-      createdAt: now,
-    });
-    if (
-      idempotencyKey !== null &&
-      !(await insertRefundKey(transaction, owner, idempotencyKey, refundId))
-    ) {
-      throw refundKeyIsTaken();
-    }
-    await insertRefundFacts(
-      transaction,
-      { accountId: owner.accountId, mode: owner.mode, meter: owner.kind },
-      {
-        id: refundId,
-        registrationId: registration.id,
-        count,
-        second: secondOf(registration.createdAt),
-      },
-    );
-    const traceParent = deps.tracing?.current() ?? null;
-    if (traceParent !== null) {
-      await insertTraceContexts(transaction, [{ recordId: refundId, traceParent }]);
-    }
-    await recordEvent(
-      transaction,
-      owner,
-      {
-        type: "registration.refunded",
-        data: {
-          registration_id: shownIdOf(registration),
-          kind: owner.kind,
-          count,
-          remaining_count: registration.count - registration.refundedCount - count,
-          reason: request.reason ?? "",
-        },
-      },
-      now,
-    );
-    if (actor) {
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "refund.registration",
-          accountId: owner.accountId,
-          subject: registration.id,
-          details: { count },
-        },
-        now,
-      );
-    }
+    const refunded = { ...registration, refundedCount: registration.refundedCount + count };
+    await recordRefund(deps, transaction, owner, refunded, { ...request, count }, now);
     return {
-      registration: { ...registration, refundedCount: registration.refundedCount + count },
+      registration: refunded,
       refundedCount: count,
       totals: await readTotals(transaction, owner, now),
       refundId: refundIdOf(registration.id),
