@@ -15,6 +15,8 @@ export type LimitedUse = {
 
 /** An item of a batch, as far as limits concern it. */
 export type LimitedItem = {
+  /** Of the item in the batch, which may have others that are rejected already. */
+  readonly index: number;
   /** Units to register; null if the item has none, such as a refund. */
   readonly count: number | null;
   readonly idempotencyKey: string | null;
@@ -44,7 +46,7 @@ export const findExcess = (
 /**
  * Compares the items of a batch with the limits, in their order. Repeated ones record nothing, so no limit concerns them.
  * @param knownKeys the idempotency keys of earlier writes
- * @returns the items that exceed a limit, and what the others record
+ * @returns the indices of the items that exceed a limit, and what the others record
  */
 export const checkItems = (
   use: LimitedUse,
@@ -58,7 +60,7 @@ export const checkItems = (
   const keys = new Set(knownKeys);
   let newUnits = 0;
   let newRecords = 0;
-  for (const [index, { count, idempotencyKey }] of items.entries()) {
+  for (const { index, count, idempotencyKey } of items) {
     if (idempotencyKey !== null && keys.has(idempotencyKey)) {
       continue;
     }

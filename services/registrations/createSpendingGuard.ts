@@ -45,7 +45,7 @@ export type SpendingGuard = {
   /**
    * Runs a batch. Items are compared with the limits in their order; those that exceed one are rejected, except repeated
    * ones, which bill nothing.
-   * @param attempt.write records the items without those that are rejected, or throws
+   * @param attempt.write records the items without those that are rejected, by their indices, or throws
    * @throws what `write` throws
    */
   readonly writeBatch: <Result extends NewRecords>(

@@ -273,17 +273,15 @@ export const refundBatch = async (
   );
   // A replay does not depend on the processor.
   const window = isReplay ? null : await readRefundWindow(deps, owner);
-  const places = items.flatMap((item, index) => (isAccepted(item) ? index : []));
   const { outcomes } = await deps.guard.writeBatch(
     caller,
-    requests.map(({ idempotencyKey }) => ({ count: null, idempotencyKey })),
+    items.flatMap((item, index) =>
+      isAccepted(item) ? { index, count: null, idempotencyKey: item.idempotencyKey } : [],
+    ),
     {
       findKnownKeys,
       write: async (rejections) => {
-        const rejected = new Map(
-          [...rejections].map(([place, error]) => [places[place] ?? place, error]),
-        );
-        const allowed = items.map((item, index) => rejected.get(index) ?? item);
+        const allowed = items.map((item, index) => rejections.get(index) ?? item);
         if (isAtomic) {
           requireAll(allowed);
         }

@@ -117,15 +117,12 @@ export const registerBatch = async (
   const suspension = findSuspension(caller.suspendingSubscription, owner.kind);
   const { written } = await deps.guard.writeBatch(
     caller,
-    entries.map(({ entry }) => entry),
+    entries.map(({ index, entry }) => ({ ...entry, index })),
     {
       findKnownKeys,
       write: async (rejections) => {
-        for (const [place, error] of rejections) {
-          const item = entries[place];
-          if (item) {
-            rejected[item.index] = error;
-          }
+        for (const [index, error] of rejections) {
+          rejected[index] = error;
         }
         if (suspension !== null) {
           const known = await findKnownKeys();

@@ -231,15 +231,12 @@ export const donateBatch = async (
 
   const { outcomes } = await deps.guard.writeBatch(
     caller,
-    items.map(({ request: { idempotencyKey } }) => ({ count: null, idempotencyKey })),
+    items.map(({ index, request: { idempotencyKey } }) => ({ index, count: null, idempotencyKey })),
     {
       findKnownKeys,
       write: async (rejections) => {
-        for (const [place, error] of rejections) {
-          const item = items[place];
-          if (item) {
-            rejected[item.index] = error;
-          }
+        for (const [index, error] of rejections) {
+          rejected[index] = error;
         }
         check();
         const known = await findKnownKeys();
