@@ -30,7 +30,8 @@ export const decideHandSettlement = (
   const { id, state, lastError, settlementKind, settlementReference } = event;
   if (settlementReference !== null) {
     if (settlementKind === kind && settlementReference === reference) {
-      return "settled";
+      // The processor has refused late usage after it was settled; the document bills it.
+      return isFailed(state) ? "waived" : "settled";
     }
     throw new DomainError(
       "request_invalid",
