@@ -24,8 +24,9 @@ Days are those of the registrations, UTC; a refund counts on the day of its regi
 as at the processor. registered - refunded = reported + late + failed + waived + settled
 + held + pending. settled was invoiced or credited by hand; held are refunds of usage
 that the processor does not have.
-The exit code is 1 if a sum of the processor differs, or could not be read; a difference
-that is acknowledged, or that deliveries of the last 15 minutes explain, does not count.
+The exit code is 1 if a sum of the processor differs, or could not be read. A difference
+does not count if it is acknowledged, or if deliveries in progress or of the last 15
+minutes explain it.
 --detail prints one line for each registration: JSON, or CSV with --csv.`;
 
 type StatementOptions = {

@@ -260,15 +260,18 @@ const minuteSumsRow = z.strictObject({
   failed: sum,
   recentlyAdded: sum,
   recentlyRefunded: sum,
+  sendingAdded: sum,
+  sendingRefunded: sum,
 });
 
 /**
  * The units in a stream's meter events of one minute, by state. `minute` is the unix second at which it starts.
- * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`.
+ * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`. `sendingAdded` and `sendingRefunded` are
+ * parts of `unfinished` that the processor may have: their attempts are in progress, or ended recently without a result.
  */
 export type MinuteSums = Readonly<z.output<typeof minuteSumsRow>>;
 
-/** @param recentAfter what was delivered after this time counts as recent */
+/** @param recentAfter deliveries, and ends of leases, after this time count as recent */
 export const sumMeterEventsByMinute = (
   db: CommonQueryMethods,
   stream: ReportedStream,
@@ -282,13 +285,20 @@ export const sumMeterEventsByMinute = (
       coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
       coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
       coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
-      coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
+      coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded",
+      coalesce(sum(greatest(quantity, 0)) FILTER (WHERE sending), 0)::bigint AS "sendingAdded",
+      coalesce(sum(least(quantity, 0)) FILTER (WHERE sending), 0)::bigint AS "sendingRefunded"
     FROM (
-      SELECT second, quantity, state, state = 'delivered' AND settled_at > ${timestamp(recentAfter)} AS recent
+      SELECT
+        second,
+        quantity,
+        state,
+        state = 'delivered' AND settled_at > ${timestamp(recentAfter)} AS recent,
+        state = 'sending' AND leased_until > ${timestamp(recentAfter)} AS sending
       FROM meter_event
       WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
       UNION ALL
-      SELECT second, registered - refunded, 'delivered', false
+      SELECT second, registered - refunded, 'delivered', false, false
       FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
     ) AS reported
     GROUP BY 1

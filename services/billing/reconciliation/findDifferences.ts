@@ -1,5 +1,6 @@
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { MinuteSums } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const MINUTE = 60;
@@ -11,7 +12,7 @@ export type Difference = {
   readonly minute: number;
   readonly ours: number;
   readonly processor: number;
-  /** Whether recent deliveries, which the processor's sums may not contain yet, can explain it. */
+  /** Whether recent deliveries, which the processor's sums may or may not contain, can explain it. */
   readonly mayLag: boolean;
 };
 
@@ -41,19 +42,40 @@ export const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): num
     0,
   );
 
-/** Returns whether the processor's sum lacks only usage and refunds that were delivered recently. */
-const canBeLag = (
-  ours: number,
-  theirs: number,
-  { recentlyAdded, recentlyRefunded }: MinuteSums,
-): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
-
-/** Our sums, what operators have acknowledged, and a way to read the processor's sums. */
-export type Sums = {
+/** Our sums, and what operators have acknowledged. */
+type OwnSums = {
   readonly minutes: readonly MinuteSums[];
   readonly acknowledged: readonly AcknowledgedDrift[];
-  readonly readTheirs: (part: Span) => Promise<number>;
 };
+
+/** Our sums and a way to read the processor's. */
+export type Sums = OwnSums & { readonly readTheirs: (part: Span) => Promise<number> };
+
+/**
+ * Returns whether the processor's sum of a minute lacks only usage and refunds that were delivered recently, and has no
+ * others than those that are being sent.
+ */
+const canBeLag = ({ minutes, acknowledged }: OwnSums, minute: number, theirs: number): boolean => {
+  const own = minutes.find((sums) => sums.minute === minute);
+  if (own === undefined) {
+    return false;
+  }
+  const expected = own.delivered + acknowledgedIn(acknowledged, minuteOf(minute));
+  return (
+    theirs >= expected - own.recentlyAdded + own.sendingRefunded &&
+    theirs <= expected - own.recentlyRefunded + own.sendingAdded
+  );
+};
+
+/** Explains differences also by our sums that were read after the processor's: they have what was sent meanwhile. */
+export const explainDifferences = (
+  differences: readonly Difference[],
+  later: OwnSums,
+): readonly Difference[] =>
+  differences.map((difference) => ({
+    ...difference,
+    mayLag: difference.mayLag || canBeLag(later, difference.minute, difference.processor),
+  }));
 
 /** Finds the differing minutes of a span of whole minutes: compares days, then the hours of differing days, then minutes. */
 export async function* findDifferences(
@@ -66,8 +88,7 @@ export async function* findDifferences(
     const expected = ours + acknowledgedIn(sums.acknowledged, part);
     const processor = await sums.readTheirs(part);
     if (expected !== processor && finerSteps.length === 0) {
-      const minute = sums.minutes.find((own) => own.minute === part.start);
-      const mayLag = minute !== undefined && canBeLag(expected, processor, minute);
+      const mayLag = canBeLag(sums, part.start, processor);
       yield { minute: part.start, ours, processor, mayLag };
     } else if (expected !== processor) {
       yield* findDifferences(part, sums, finerSteps);

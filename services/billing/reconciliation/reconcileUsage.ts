@@ -29,7 +29,14 @@ import {
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
-import { acknowledgedIn, DAY, findDifferences, MINUTE, sumIn } from "./findDifferences.ts";
+import {
+  acknowledgedIn,
+  DAY,
+  explainDifferences,
+  findDifferences,
+  MINUTE,
+  sumIn,
+} from "./findDifferences.ts";
 import { sumStreams, sumUnsealed } from "./sumOwnUsage.ts";
 
 /** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
@@ -153,11 +160,10 @@ type Comparison = {
 type OwnSums = Pick<StreamReport, "delivered" | "pending" | "failed">;
 
 const readMinutes = async (
-  { db, clock }: Dependencies,
+  { db }: Dependencies,
   { stream, span }: Comparison,
-  usageLagMs: number,
+  recentAfter: Date,
 ): Promise<OwnSums & { readonly minutes: readonly MinuteSums[] }> => {
-  const recentAfter = new Date(clock.now().getTime() - usageLagMs);
   const minutes = await sumMeterEventsByMinute(db, stream, span, recentAfter);
   return {
     minutes,
@@ -188,7 +194,8 @@ const compareStream = async (
   const { stream, span, totals, unsealed, acknowledged } = comparison;
   const processor = deps.billing.findProcessor(stream.processor, stream.mode);
   const acknowledgedUnits = acknowledgedIn(acknowledged, span);
-  const readOurs = () => readMinutes(deps, comparison, processor?.usageLagMs ?? 0);
+  const recentAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
+  const readOurs = () => readMinutes(deps, comparison, recentAfter);
   const report = (
     { delivered, pending, failed }: OwnSums,
     processorQuantity: number | null,
@@ -215,10 +222,14 @@ const compareStream = async (
     // The sums of all streams are read first, so these may be minutes old.
     const ours = await readOurs();
     const theirs = await readTheirs(span);
-    const differences =
-      theirs === ours.delivered + acknowledgedUnits
-        ? []
-        : await listDifferences(span, { minutes: ours.minutes, acknowledged, readTheirs });
+    if (theirs === ours.delivered + acknowledgedUnits) {
+      return report(ours, theirs);
+    }
+    const sums = { minutes: ours.minutes, acknowledged, readTheirs };
+    const found = await listDifferences(span, sums);
+    const differences = found.every(({ mayLag }) => mayLag)
+      ? found
+      : explainDifferences(found, { ...sums, minutes: (await readOurs()).minutes });
     return report(ours, theirs, await nameEvents(deps.db, stream, differences));
   } catch (cause) {
     signal.throwIfAborted();
