@@ -5,7 +5,7 @@ import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
-import { mustBeOneOf, oneOf } from "../../domain/fields.ts";
+import { mustBe, mustBeOneOf, oneOf } from "../../domain/fields.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
@@ -35,7 +35,7 @@ type Dependencies = {
 
 const TAG = "webhooks";
 
-const SINCE_MUST_BE = `must be a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
+const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
 const ENDPOINT_PARAMETER = { id: "The id of the endpoint." };
 const DELIVERY_PARAMETERS = {
@@ -136,7 +136,7 @@ const listQuery = queryObject({
 
 const recoverBody = bodyObject({
   since: z.iso
-    .datetime({ offset: true, error: SINCE_MUST_BE })
+    .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
 });
 
@@ -269,7 +269,7 @@ export const deliveryEndpoints = (
           {
             code: "request_invalid",
             when: "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
-            example: `since: ${SINCE_MUST_BE}`,
+            example: `since: must be ${SINCE_MUST_BE}`,
           },
           keyError,
           notFoundError,

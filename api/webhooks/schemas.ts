@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { text } from "../../domain/fields.ts";
+import { mustBe, text } from "../../domain/fields.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/webhookPayloads.ts";
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
@@ -40,7 +40,7 @@ const types = (owner: AccountType) => {
 
 const url = () =>
   z
-    .string({ error: "must be a URL" })
+    .string({ error: mustBe("a URL") })
     .max(MAXIMUM_URL_LENGTH, `must be at most ${MAXIMUM_URL_LENGTH} characters`)
     .meta({
       description:

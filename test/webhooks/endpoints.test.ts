@@ -147,6 +147,7 @@ test("a URL that cannot be called is refused with the reason", async (t) => {
     // Its normal form has nine characters for each of these.
     [`https://shop.example/${"\u20AC".repeat(1000)}`, /^url: must be a URL of at most 2048/u],
     [7, /^url: must be a URL/u],
+    [undefined, /^url: required$/u],
   ] as const) {
     const { status, body } = await create({ url });
     t.is(status, 400, String(url));

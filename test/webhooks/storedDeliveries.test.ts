@@ -213,6 +213,7 @@ test("deliveries and their attempts can be read, and one can be made again, over
   t.is(receiver.received.length, 3);
   t.like(await call("POST", `/webhook_endpoints/${endpoint.id}/recover`, { key, body: {} }), {
     status: 400,
+    body: { error: "since: required" },
   });
   const since = deps.clock.now().toISOString();
   const recovered = await call("POST", `/webhook_endpoints/${endpoint.id}/recover`, {
