@@ -15,7 +15,8 @@ const SENDING_MARGIN_MS = 3 * 24 * 60 * 60 * 1000;
 
 /** What decides whether usage can still be refunded. */
 export type RefundWindow = {
-  readonly cycle: Period;
+  /** Null after the account's subscription has ended. */
+  readonly cycle: Period | null;
   /** The maximum age of usage that the processor accepts; null if it accepts any. */
   readonly acceptedAgeMs: number | null;
   readonly now: Date;
@@ -44,7 +45,7 @@ export const decideRefund = (
       `${kind} registration predates the enhanced refund system: no usage record on file`,
     );
   }
-  if (!isWithin(cycle, createdAt)) {
+  if (cycle === null || !isWithin(cycle, createdAt)) {
     throw new DomainError(
       "outside_billing_cycle",
       `${kind} registration is outside the current billing cycle`,

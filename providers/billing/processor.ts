@@ -65,8 +65,9 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<number>;
   /**
-   * Returns the billing period of the customer's subscription for this meter, or null if the processor has no periods
-   * (the built-in ledger). Throws if the period cannot be read, because a refund must not guess it.
+   * Returns the billing period of the customer's subscription for this meter, or null if there is none: the subscription
+   * has ended, or the processor has no periods (the built-in ledger). Throws if the period cannot be read, because a refund
+   * must not guess it.
    */
   readonly findCurrentPeriod: (
     customer: BillingCustomer,

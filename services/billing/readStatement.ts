@@ -13,6 +13,7 @@ import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
@@ -36,13 +37,25 @@ export type MeterStatement = { readonly meter: Kind; readonly period: Period } &
   | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
 );
 
-/** Returns a meter's period: the given one, or else the account's current billing cycle. */
+/**
+ * Returns a meter's period: the given one, or else the account's current billing cycle.
+ * @throws DomainError request_invalid if there is none
+ */
 const periodOf = async (
   deps: Dependencies,
   { accountId, mode }: AccountMode,
   meter: Kind,
   period: Period | null,
-): Promise<Period> => period ?? (await resolveBillingCycle(deps, accountId, mode, meter)).cycle;
+): Promise<Period> => {
+  const span = period ?? (await resolveBillingCycle(deps, accountId, mode, meter)).cycle;
+  if (span === null) {
+    throw new DomainError(
+      "request_invalid",
+      "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
+    );
+  }
+  return span;
+};
 
 /** The processor's sums cover whole minutes, and nothing that is yet to come. */
 const comparedSpan = ({ start, end }: Period, now: Date) => {

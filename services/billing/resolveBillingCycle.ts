@@ -15,7 +15,8 @@ const TIMEOUT_MS = 8000;
 
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
- * period of the account's Stripe subscription, or, without one, the month from the account's billing day.
+ * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
+ * the subscription has ended: Stripe has invoiced its usage.
  * @throws Error if the period is Stripe's and Stripe is not configured, cannot be reached, or returns a period that is
  * not current; a billing cycle is never guessed
  */
@@ -28,7 +29,7 @@ export const resolveBillingCycle = async (
   accountId: string,
   mode: Mode,
   meter: Kind,
-): Promise<{ readonly processor: ProcessorName; readonly cycle: Period }> => {
+): Promise<{ readonly processor: ProcessorName; readonly cycle: Period | null }> => {
   const account = await getAccount(db, accountId);
   const now = clock.now();
   const processor = billing.processorFor(account, mode);
@@ -56,8 +57,11 @@ export const resolveBillingCycle = async (
     meter,
     AbortSignal.timeout(TIMEOUT_MS),
   );
+  if (period === null) {
+    return { processor, cycle: null };
+  }
   // Just after a period's end Stripe may still return that period, also because clocks differ.
-  if (!period || !isWithin(period, clock.now())) {
+  if (!isWithin(period, clock.now())) {
     throw new Error(`Stripe returned no current billing period for account ${accountId}.`);
   }
   await db.transaction((transaction) => saveBillingPeriod(transaction, subscription, period, now));

@@ -5,8 +5,11 @@ import { MISSING } from "../../../domain/billing/subscriptions.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
 import type { DonationPrices } from "./donationPrices.ts";
 
+/** States in which a subscription has ended. */
+const ENDED = new Set(["canceled", "incomplete_expired"]);
+
 /** States in which a subscription bills nothing. */
-const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
+const NOT_BILLED = new Set([...ENDED, "incomplete"]);
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
@@ -119,15 +122,18 @@ export const requireBilled = ({ id, status }: Stripe.Subscription): void => {
 };
 
 /**
- * Returns the current billing period of the subscription for the meter.
- * @throws Error if the subscription has ended, has no price on the meter, or has several with different periods
+ * Returns the current billing period of the subscription for the meter, or null if the subscription has ended.
+ * @throws Error if the subscription is incomplete, has no price on the meter, or has several with different periods
  */
 export const readSubscriptionPeriod = async (
   stripe: Stripe,
   subscriptionId: string,
   meterId: string,
-): Promise<Period> => {
+): Promise<Period | null> => {
   const read = await retrieveSubscription(stripe, subscriptionId);
+  if (ENDED.has(read.subscription.status)) {
+    return null;
+  }
   requireBilled(read.subscription);
   const period = periodOfMeter(read, meterId);
   if (period === null) {

@@ -11,6 +11,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
+import { readStatement } from "../../../services/billing/readStatement.ts";
 import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
@@ -156,7 +157,7 @@ test("usage from before a trial of a running subscription is not refunded, becau
   t.is((await refund(await register(5))).refundedCount, 5);
 });
 
-test("after a subscription has ended, its stored period permits no refund", async (t) => {
+test("after a subscription has ended, a refund is outside the billing cycle, and no statement is of the current one", async (t) => {
   const { register, refund, drain, double, deps, stream, subscriptionId } = await setUpBilling(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   const id = await register(5);
@@ -166,8 +167,12 @@ test("after a subscription has ended, its stored period permits no refund", asyn
   await stripe.subscriptions.cancel(subscriptionId);
   await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
 
-  await t.throwsAsync(refund(id, 1), { message: /is canceled/u });
+  const error = await t.throwsAsync(refund(id, 1), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
+  await t.throwsAsync(readStatement(deps, stream, null, AbortSignal.timeout(20_000)), {
+    message: /has ended, so it has no current billing cycle/u,
+  });
 });
 
 /** Begins to read the subscription, and stops before the response is complete. */
