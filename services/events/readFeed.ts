@@ -96,7 +96,7 @@ export const readFeed = async (
   const { heldBackSince, isFromElsewhere } = await readFeedState(db, owner, types);
   if (isFromElsewhere) {
     throw new Error(
-      "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/operations.md#events-after-a-copy says.",
+      "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/backup.md#events-after-a-copy says.",
     );
   }
   const page = await readEventsAfter(db, owner, types, after, { events: limit, bytes: PAGE_BYTES });

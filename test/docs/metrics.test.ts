@@ -73,9 +73,9 @@ const readAlerts = async (): Promise<readonly { name: string; text: string }[]> 
   return alerts.map((text) => ({ name: text.split("\n", 1)[0] ?? "", text }));
 };
 
-test("docs/operations.md describes every metric of the programs, and no other", async (t) => {
+test("docs/monitoring.md describes every metric of the programs, and no other", async (t) => {
   const { metrics } = await listExported(t);
-  const rows = (await readText("docs/operations.md")).matchAll(
+  const rows = (await readText("docs/monitoring.md")).matchAll(
     /^\| `(?<name>(?:impact|temporal)_\w+)` +\|/gmu,
   );
   t.deepEqual(
@@ -112,14 +112,14 @@ test("every metric of the programs is on the dashboard", async (t) => {
   );
 });
 
-test("every alert says what it means and which command to run, and is in docs/operations.md", async (t) => {
+test("every alert says what it means and which command to run, and is in docs/monitoring.md", async (t) => {
   const alerts = await readAlerts();
   for (const { name, text } of alerts) {
     t.regex(text, /^ +summary: ./mu, name);
     t.regex(text, /^ +description: ./mu, name);
     t.regex(text, /^ +command: impact ./mu, name);
   }
-  const rows = (await readText("docs/operations.md")).matchAll(/^\| `(?<name>Impact\w+)` +\|/gmu);
+  const rows = (await readText("docs/monitoring.md")).matchAll(/^\| `(?<name>Impact\w+)` +\|/gmu);
   t.deepEqual(
     [...rows].map(({ groups }) => groups?.["name"]),
     alerts.map(({ name }) => name),

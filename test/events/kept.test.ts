@@ -65,7 +65,7 @@ test.serial(
   `);
     await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
 
-    // As docs/operations.md says.
+    // As docs/backup.md says.
     await owner.transaction(async (transaction) => {
       await transaction.query(sql.typeAlias("void")`
       UPDATE registration SET transaction_id = '0' WHERE transaction_id >= pg_current_xact_id()
