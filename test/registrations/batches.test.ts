@@ -99,7 +99,7 @@ test("a batch with wrong items records nothing and names all of them by their in
   const { error, errors } = rejectionIn(response);
   t.true(
     error.startsWith(
-      `nothing was recorded, because 10 of 1000 items are rejected: items.7: ${COUNT_MESSAGE}`,
+      `nothing was recorded, because 10 of 1,000 items are rejected: items.7: ${COUNT_MESSAGE}`,
     ),
   );
   t.deepEqual(
