@@ -195,3 +195,15 @@ test("the badge has the organization's color", (t) => {
     /fill="#7a1fa2"/u,
   );
 });
+
+test("the current month, which is not over, is marked in the chart and in the table", (t) => {
+  const months = [
+    { month: "2026-04", trees: 4, bottles: 0 },
+    { month: "2026-05", trees: 3, bottles: 0 },
+  ];
+  const sections = new Set<HideableSection>(["months"]);
+  const page = wordsOf(renderPage({ ...dashboardOf(7, 0, 0), months, sections }, LINKS));
+
+  t.regex(page, / Apr 2026 4 May so far 3 /u);
+  t.regex(page, / April 2026 4 May 2026 so far 3 /u);
+});

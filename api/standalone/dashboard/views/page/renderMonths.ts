@@ -29,6 +29,10 @@ const axisOf = (maximum: number): Axis => {
 const heightOf = (value: number, { maximum }: Axis): string =>
   `h-${value === 0 ? 0 : Math.max(1, Math.round((value / maximum) * 100))}`;
 
+/** Returns what stands beside a month that is not over: the last one, which is the current one. */
+const progressOf = (index: number, months: readonly MonthTotals[]): string | null =>
+  index === months.length - 1 ? " so far" : null;
+
 /** The year stands below the first month and below each January. */
 const yearOf = ({ month }: MonthTotals, index: number): string | null =>
   index === 0 || month.endsWith("-01") ? month.slice(0, 4) : null;
@@ -49,7 +53,7 @@ const renderChart = (title: string, unit: Unit, months: readonly MonthTotals[]):
             html`<li class="${heightOf(totals[unit], axis)}">
               <span class="month"
                 >${formatShortMonth(totals.month)}
-                <span class="year">${yearOf(totals, index)}</span></span
+                <span class="year">${yearOf(totals, index)}${progressOf(index, months)}</span></span
               >
               <span class="column"
                 ><span class="value">${formatShort(totals[unit])}</span><span class="bar"></span
@@ -90,9 +94,9 @@ export const renderMonths = ({ months, sections }: Dashboard): Markup => {
             </thead>
             <tbody>
               ${months.map(
-                (totals) =>
+                (totals, index) =>
                   html`<tr>
-                    <th scope="row">${formatMonth(totals.month)}</th>
+                    <th scope="row">${formatMonth(totals.month)}${progressOf(index, months)}</th>
                     ${shown.map(({ unit }) => html`<td class="count">${formatNumber(totals[unit])}</td>`)}
                   </tr>`,
               )}
