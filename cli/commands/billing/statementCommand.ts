@@ -79,6 +79,19 @@ const rowOf = (
   sums: readonly number[],
 ): readonly (string | number)[] => [meter, day, ...sums];
 
+/**
+ * Returns whether the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer to which
+ * nothing was delivered cannot disagree.
+ */
+const disagrees = (compared: StreamReport): boolean =>
+  listStreamsNeedingAttention([compared]).length > 0 &&
+  (compared.error === null || compared.delivered !== 0);
+
+const disagreementsOf = (meters: readonly MeterStatement[]): readonly StreamReport[] =>
+  meters
+    .flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : []))
+    .filter(disagrees);
+
 const presentMeter = (statement: MeterStatement) => ({
   meter: statement.meter,
   from: statement.period.start,
@@ -94,30 +107,33 @@ const presentMeter = (statement: MeterStatement) => ({
           delivered: compared.delivered,
           processor_quantity: compared.processorQuantity,
           agrees: compared.drift === null ? null : compared.drift === 0,
+          needs_attention: disagrees(compared),
           error: compared.error,
         })),
       }),
 });
 
-/**
- * The comparisons of which the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer
- * to which nothing was delivered cannot disagree.
- */
-const disagreementsOf = (meters: readonly MeterStatement[]): readonly StreamReport[] =>
-  listStreamsNeedingAttention(
-    meters.flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : [])),
-  ).filter(({ error, delivered }) => error === null || delivered !== 0);
+/** Says whether the processor's sum agrees with what was delivered. */
+const verdictOf = (compared: StreamReport): string => {
+  if (compared.drift === 0) {
+    return "they agree";
+  }
+  return disagrees(compared)
+    ? "they differ; run impact usage reconcile"
+    : "they differ by usage that is being sent, was sent just now, or is acknowledged";
+};
 
-/** Says for each processor whether its sum agrees with what was delivered. */
+/** Says for each processor what it has, and whether that agrees. */
 const sayComparisons = (io: Io, statement: MeterStatement): void => {
   if (statement.paidFrom === "balance") {
     return;
   }
-  for (const { processor, delivered, processorQuantity, drift, error } of statement.comparisons) {
+  for (const compared of statement.comparisons) {
+    const { processor, delivered, processorQuantity, error } = compared;
     say(
       io,
       error === null
-        ? `${statement.meter}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${drift === 0 ? "they agree" : "they differ; run impact usage reconcile"}.`
+        ? `${statement.meter}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${verdictOf(compared)}.`
         : `${statement.meter}: the sum of ${processor} could not be read: ${error}`,
     );
   }
