@@ -1015,6 +1015,8 @@ CREATE TABLE webhook_secret (
   CONSTRAINT webhook_secret_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoint(id)
 ) WITH ();
 
+ALTER TABLE charity ALTER search_text SET STATISTICS 0;
+
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
 
 CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_subscription_id) WHERE (stripe_subscription_id IS NOT NULL);

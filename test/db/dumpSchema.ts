@@ -40,6 +40,15 @@ const TABLES = `
   ORDER BY relation.relname
 `;
 
+/** Columns with more or fewer statistics than others. */
+const STATISTICS = `
+  SELECT format('ALTER TABLE %s ALTER %I SET STATISTICS %s;', attrelid::regclass, attname, attstattarget) AS statement
+  FROM pg_attribute
+  JOIN pg_class ON pg_class.oid = attrelid
+  WHERE relnamespace = 'public'::regnamespace AND attstattarget >= 0
+  ORDER BY attrelid::regclass::text, attname
+`;
+
 /** Indexes that belong to no constraint. */
 const INDEXES = `
   SELECT pg_get_indexdef(indexrelid) || ';' AS statement
@@ -84,7 +93,7 @@ const EXTENSIONS = `
 /** Returns the statements that describe the database's schema, sorted, so that two dumps of one schema are equal. */
 export const dumpSchema = async (client: Client): Promise<string> => {
   const sections: string[] = [];
-  for (const query of [EXTENSIONS, SEQUENCES, TABLES, INDEXES, FUNCTIONS, TRIGGERS]) {
+  for (const query of [EXTENSIONS, SEQUENCES, TABLES, STATISTICS, INDEXES, FUNCTIONS, TRIGGERS]) {
     const { rows } = await client.query<{ statement: string }>(query);
     sections.push(rows.map(({ statement }) => statement).join("\n\n"));
   }

@@ -17,12 +17,7 @@ import {
 import type { CharityPage, CharityQuery } from "../provider.ts";
 
 /** Beyond this, matches are not ranked by closeness: clients do not read that many pages. */
-export const COUNTED_MATCHES = 1000;
-/**
- * From this estimate on, matches are read tier by tier, because a page needs few of them. Words of a search occur together
- * more often than by chance, so there are seldom fewer.
- */
-const PROBABLY_MANY = 1000;
+export const COUNTED_MATCHES = 500;
 /** Each is looked up in each tier, and compared with each charity that has the other words of a search. */
 export const WORDS_OF_EACH_PART = 4;
 
@@ -34,8 +29,12 @@ export type TablePage = Omit<CharityPage, "items"> & {
 /** Groups of words with their numbers of charities. A name must have a word of each group. */
 export type CountedGroups = readonly (readonly WordCount[])[];
 
+/**
+ * Tells whether matches are read tier by tier, because a page needs few of them. Words of a search occur together more
+ * often than by chance, so there are seldom fewer than estimated.
+ */
 export const areProbablyMany = (groups: CountedGroups, maximumWords: number): boolean =>
-  estimateMatches(groups.map((counts) => counts.slice(0, maximumWords))) > PROBABLY_MANY;
+  estimateMatches(groups.map((counts) => counts.slice(0, maximumWords))) > COUNTED_MATCHES;
 
 /** Lists what one search finds: the closest names first, or if they are too many, those of the first tiers. */
 export type MatchLists = {
