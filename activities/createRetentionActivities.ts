@@ -7,7 +7,7 @@ import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
 import { deleteOldEvents } from "../services/events/deleteOldEvents.ts";
 import { deleteOldTestDonations } from "../services/charities/donations/deleteOldTestDonations.ts";
-import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
+import { deleteOldDailyCounts } from "../services/registrations/limits/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
 import { deleteOldTestResponses } from "../services/stores/records/deleteOldTestResponses.ts";
 import { deleteOldDeliveries } from "../services/webhooks/deleteOldDeliveries.ts";

@@ -36,7 +36,7 @@ import { createRequestLimiter } from "../services/accounts/createRequestLimiter.
 import { createDeploymentName } from "../services/billing/deploymentName.ts";
 import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
+import { createSpendingGuard } from "../services/registrations/limits/createSpendingGuard.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";

@@ -13,7 +13,7 @@ import { startServer } from "../program/server/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import type { SpendingGuard } from "../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../services/registrations/limits/createSpendingGuard.ts";
 import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 
 /*

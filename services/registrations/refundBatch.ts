@@ -24,7 +24,7 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
-import type { SpendingGuard } from "./createSpendingGuard.ts";
+import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import { refundedEvent, refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";

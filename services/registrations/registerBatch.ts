@@ -9,7 +9,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { NewRegistration, Owner } from "../../domain/registrations/registrations.ts";
 import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
-import type { SpendingGuard } from "./createSpendingGuard.ts";
+import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
 
 export type RegisterBatchDependencies = {
   readonly db: DatabasePool;

@@ -18,7 +18,7 @@ import { createCharities } from "../../providers/charities/createCharities.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
 import { createDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";

@@ -6,7 +6,7 @@ import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
-import { deleteOldDailyCounts } from "../../services/registrations/deleteOldDailyCounts.ts";
+import { deleteOldDailyCounts } from "../../services/registrations/limits/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";

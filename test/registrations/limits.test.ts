@@ -6,7 +6,7 @@ import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
 import { isUnusualDay } from "../../domain/accounts/limits.ts";
 import { readAccountLimits } from "../../program/settings/readAccountLimits.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { UnusualDay } from "../../services/registrations/createDailyCounts.ts";
+import type { UnusualDay } from "../../services/registrations/limits/createDailyCounts.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";

@@ -17,7 +17,7 @@ import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";

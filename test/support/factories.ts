@@ -8,9 +8,9 @@ import { systemClock } from "../../domain/clock.ts";
 import type { NewRegistration } from "../../domain/registrations/registrations.ts";
 import type { CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
-import type { UnusualDay } from "../../services/registrations/createDailyCounts.ts";
-import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
-import { createSpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import type { UnusualDay } from "../../services/registrations/limits/createDailyCounts.ts";
+import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
+import { createSpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
 import type {
   CreatedOrganization,
   NewOrganization,

@@ -7,7 +7,7 @@ import type { DonateDependencies } from "../../../services/charities/donations/d
 import { donate, findOriginalDonation } from "../../../services/charities/donations/donate.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";

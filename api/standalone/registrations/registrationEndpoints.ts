@@ -17,7 +17,7 @@ import {
 import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
 import { createAccountQueue } from "../../../services/createAccountQueue.ts";
 import type { AccountQueue } from "../../../services/createAccountQueue.ts";
-import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import {
   findOriginalRefund,
   refundRegistration,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
-import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";

@@ -3,7 +3,7 @@ import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count, oneOf, text } from "../../../domain/fields.ts";
 import { reverseStoreDonations } from "../../../services/stores/records/reverseStoreDonations.ts";
 import { reverseStoreRegistrations } from "../../../services/stores/records/reverseStoreRegistrations.ts";
-import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";

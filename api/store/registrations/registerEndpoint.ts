@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { count } from "../../../domain/fields.ts";
 import type { StoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
-import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";

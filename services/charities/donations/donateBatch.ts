@@ -9,7 +9,7 @@ import type { Donation, DonationRequest } from "../../../domain/charities/donati
 import { DomainError } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
-import type { SpendingGuard } from "../../registrations/createSpendingGuard.ts";
+import type { SpendingGuard } from "../../registrations/limits/createSpendingGuard.ts";
 import { charityKey, createCharityConfirmer } from "../createCharityConfirmer.ts";
 import { providerOf } from "../providerOf.ts";
 import type { DonateDependencies } from "./donate.ts";

@@ -3,12 +3,12 @@ import {
   addToDailyCounts,
   listUsualDays,
   markDayReported,
-} from "../../db/registrations/dailyCounts.ts";
-import type { DailyCount } from "../../db/registrations/dailyCounts.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { UsualDay } from "../../domain/accounts/limits.ts";
-import { isUnusualDay } from "../../domain/accounts/limits.ts";
-import type { Clock } from "../../domain/clock.ts";
+} from "../../../db/registrations/dailyCounts.ts";
+import type { DailyCount } from "../../../db/registrations/dailyCounts.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { UsualDay } from "../../../domain/accounts/limits.ts";
+import { isUnusualDay } from "../../../domain/accounts/limits.ts";
+import type { Clock } from "../../../domain/clock.ts";
 
 /** An account's day that is ten times as large as its usual one. */
 export type UnusualDay = DailyCount & { readonly usualCount: number };

@@ -1,7 +1,7 @@
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { AccountLimits } from "../../domain/accounts/limits.ts";
-import { requireAffordableCount, requireTestSpace } from "../../domain/accounts/limits.ts";
-import { DomainError } from "../../domain/errors.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { AccountLimits } from "../../../domain/accounts/limits.ts";
+import { requireAffordableCount, requireTestSpace } from "../../../domain/accounts/limits.ts";
+import { DomainError } from "../../../domain/errors.ts";
 
 /** What writes record that was not recorded before. */
 export type NewRecords = { readonly newRecords: number; readonly newUnits: number };

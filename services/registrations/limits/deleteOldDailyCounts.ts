@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { deleteDailyCounts } from "../../db/registrations/dailyCounts.ts";
+import { deleteDailyCounts } from "../../../db/registrations/dailyCounts.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** What is usual for an account is read from four weeks. */

@@ -1,4 +1,4 @@
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 
 /** A write that has begun and not ended. */
 export type WriteInFlight = {

@@ -1,4 +1,4 @@
-import { DomainError, OutageError } from "../../domain/errors.ts";
+import { DomainError, OutageError } from "../../../domain/errors.ts";
 import type { WriteInFlight, WritesInFlight } from "./createWritesInFlight.ts";
 
 /** A write of a client, and how to find the result of the first one if this one repeats it. */

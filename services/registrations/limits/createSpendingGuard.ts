@@ -1,11 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { AccountLimits } from "../../domain/accounts/limits.ts";
-import { limitsOf } from "../../domain/accounts/limits.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { DomainError } from "../../domain/errors.ts";
-import { createTestQuota } from "../accounts/createTestQuota.ts";
+import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { AccountLimits } from "../../../domain/accounts/limits.ts";
+import { limitsOf } from "../../../domain/accounts/limits.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { DomainError } from "../../../domain/errors.ts";
+import { createTestQuota } from "../../accounts/createTestQuota.ts";
 import { checkItems, findExcess } from "./checkLimits.ts";
 import type { LimitedItem, LimitedUse, NewRecords } from "./checkLimits.ts";
 import { createDailyCounts } from "./createDailyCounts.ts";
