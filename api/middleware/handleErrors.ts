@@ -50,7 +50,10 @@ const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void)
       timer = null;
       return;
     }
-    logger.error({ rejected, reason }, "requests were rejected: the database cannot be reached");
+    logger.error(
+      { rejected, reason },
+      "requests were rejected: the database or the payment processor cannot be reached",
+    );
     rejected = 0;
     timer = setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
   };
@@ -65,8 +68,8 @@ const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void)
 
 /**
  * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
- * generic one; both are logged once with the request's id. If the database cannot be reached and nothing was done, the
- * response is a 503.
+ * generic one; both are logged once with the request's id. If the database or the payment processor cannot be reached and
+ * nothing was done, the response is a 503.
  */
 export const handleErrors = ({
   logger,

@@ -32,3 +32,11 @@ export const BUSY_ERROR: ErrorResponse = {
   example: "too many lists are being read, try again",
   headers: { "Retry-After": "Seconds to wait." },
 };
+
+/** For calls that may read an organization's billing period at the processor. */
+export const PROCESSOR_ERROR: ErrorResponse = {
+  code: "service_unavailable",
+  when: "The database or the payment processor cannot be reached, or too many requests of this account are waiting for it; nothing was done. Try again.",
+  example: "the payment processor is temporarily unavailable, try again",
+  headers: { "Retry-After": "Seconds to wait." },
+};

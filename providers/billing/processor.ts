@@ -67,7 +67,7 @@ export type BillingProcessor = {
   /**
    * Returns the billing period of the customer's subscription for this meter, or null if there is none: the subscription
    * has ended, or the processor has no periods (the built-in ledger). Throws if the period cannot be read, because a refund
-   * must not guess it.
+   * must not guess it: a ProcessorUnavailableError if the processor does not answer.
    */
   readonly findCurrentPeriod: (
     customer: BillingCustomer,

@@ -5,7 +5,9 @@ import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { UnavailableError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { ProcessorUnavailableError } from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
@@ -16,9 +18,9 @@ const TIMEOUT_MS = 8000;
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
  * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
- * the subscription has ended: Stripe has invoiced its usage.
- * @throws Error if the period is Stripe's and Stripe is not configured, cannot be reached, or returns a period that is
- * not current; a billing cycle is never guessed
+ * the subscription has ended: Stripe has invoiced its usage. A billing cycle is never guessed.
+ * @throws UnavailableError if the period is Stripe's and Stripe cannot be reached
+ * @throws Error if Stripe is not configured, or returns a period that is not current
  */
 export const resolveBillingCycle = async (
   {
@@ -52,11 +54,19 @@ export const resolveBillingCycle = async (
       `The billing period of account ${accountId} is at Stripe, and Stripe is not configured.`,
     );
   }
-  const period = await stripe.findCurrentPeriod(
-    { ...subscription, customerId: account.stripeCustomerId },
-    meter,
-    AbortSignal.timeout(TIMEOUT_MS),
-  );
+  const period = await stripe
+    .findCurrentPeriod(
+      { ...subscription, customerId: account.stripeCustomerId },
+      meter,
+      AbortSignal.timeout(TIMEOUT_MS),
+    )
+    .catch((error: unknown) => {
+      throw error instanceof ProcessorUnavailableError
+        ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
+            cause: error,
+          })
+        : error;
+    });
   if (period === null) {
     return { processor, cycle: null };
   }

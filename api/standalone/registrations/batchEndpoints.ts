@@ -11,7 +11,7 @@ import type { RegisterBatchDependencies } from "../../../services/registrations/
 import type { Endpoint } from "../../http/endpoint.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
-import { KEY_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR, PROCESSOR_ERROR } from "../errorResponses.ts";
 import { EXAMPLES } from "./examples.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
@@ -68,7 +68,7 @@ const refundBatchEndpoint = (kind: Kind, dependencies: RefundBatchDependencies):
       details:
         "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own. Items that refund the same registration add up.",
-      errors: [KEY_ERROR],
+      errors: [KEY_ERROR, PROCESSOR_ERROR],
       exampleRejection: `failed to find ${names.noun} registration`,
     },
     schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },

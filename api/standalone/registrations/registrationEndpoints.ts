@@ -34,6 +34,7 @@ import {
   BUSY_ERROR,
   KEY_ERROR,
   LISTS_ERROR,
+  PROCESSOR_ERROR,
   QUEUE_ERROR,
   SUSPENDED_ERROR,
 } from "../errorResponses.ts";
@@ -226,6 +227,7 @@ const refundEndpoint = (
           when: "The organization has no such registration in the key's mode.",
           example: `failed to find ${names.noun} registration`,
         },
+        PROCESSOR_ERROR,
       ],
     },
     schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },

@@ -40,6 +40,21 @@ const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result>
   }
 };
 
+/**
+ * Runs a read.
+ * @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `read` throws
+ */
+const orUnavailable = async <Result>(read: () => Promise<Result>): Promise<Result> => {
+  try {
+    return await read();
+  } catch (error) {
+    throw error instanceof Stripe.errors.StripeError &&
+      !(error instanceof Stripe.errors.StripeInvalidRequestError)
+      ? new ProcessorUnavailableError(error.message, { cause: error })
+      : error;
+  }
+};
+
 const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
   if (subscriptionId === null) {
     throw new Error(`The account ${accountId} has no Stripe subscription.`);
@@ -174,27 +189,24 @@ export const createStripeProcessor = (
         }
       }),
     findCurrentPeriod: (customer, meter, signal) =>
-      boundTo(signal, async () => {
-        const subscriptionId = subscriptionOf(customer);
-        const meterId = await findMeterId(meter);
-        return readSubscriptionPeriod(stripe, subscriptionId, meterId);
-      }),
+      boundTo(signal, () =>
+        orUnavailable(async () => {
+          const subscriptionId = subscriptionOf(customer);
+          const meterId = await findMeterId(meter);
+          return readSubscriptionPeriod(stripe, subscriptionId, meterId);
+        }),
+      ),
     readSubscription: (subscriptionId, signal) =>
-      boundTo(signal, async () => {
-        try {
-          return await readSubscriptionState(
+      boundTo(signal, () =>
+        orUnavailable(async () =>
+          readSubscriptionState(
             stripe,
             subscriptionId,
             { tree: await findMeterId("tree"), bottle: await findMeterId("bottle") },
             donationPrices,
-          );
-        } catch (error) {
-          throw error instanceof Stripe.errors.StripeError &&
-            !(error instanceof Stripe.errors.StripeInvalidRequestError)
-            ? new ProcessorUnavailableError(error.message, { cause: error })
-            : error;
-        }
-      }),
+          ),
+        ),
+      ),
     readRejectionReport: (eventId, signal) =>
       boundTo(signal, () => readRejectionReport(stripe, eventId)),
     provisionDonations: (customer, keyGeneration, signal) =>

@@ -2,7 +2,10 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import type { Stripe } from "stripe";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
-import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
+import {
+  ProcessorUnavailableError,
+  UsageUnreadableError,
+} from "../../../providers/billing/processor.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import type { Control } from "../../stripeDouble/createControl.ts";
 import { amendSubscription } from "./amendSubscription.ts";
@@ -19,7 +22,7 @@ type Scene = {
   /** Creates a price: metered on the tree meter, or flat. */
   readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
   readonly customer: string;
-  readonly period: (subscriptionId: string | null) => Promise<Period | null>;
+  readonly period: (subscriptionId: string | null, signal?: AbortSignal) => Promise<Period | null>;
 };
 
 const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
@@ -41,8 +44,8 @@ const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
       });
       return id;
     },
-    period: (subscriptionId) =>
-      processor.findCurrentPeriod({ ...customer, subscriptionId }, "tree", never),
+    period: (subscriptionId, signal = never) =>
+      processor.findCurrentPeriod({ ...customer, subscriptionId }, "tree", signal),
   };
 };
 
@@ -248,7 +251,7 @@ test("the period of an unknown or missing subscription is an error", async (t) =
   await t.throwsAsync(period(null), { message: /has no Stripe subscription/u });
 });
 
-test("a lost response about the period is an error", async (t) => {
+test("a lost or late response about the period is an error that says so", async (t) => {
   const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -256,7 +259,13 @@ test("a lost response about the period is an error", async (t) => {
   });
   control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
 
-  await t.throwsAsync(period(id), { message: /connection to Stripe/u });
+  await t.throwsAsync(period(id), {
+    instanceOf: ProcessorUnavailableError,
+    message: /connection to Stripe/u,
+  });
+  await t.throwsAsync(period(id, AbortSignal.abort(new Error("too late"))), {
+    instanceOf: ProcessorUnavailableError,
+  });
 });
 
 test("usage is what was sent for the minute, less what was refunded", async (t) => {

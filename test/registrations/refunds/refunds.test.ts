@@ -1,12 +1,15 @@
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { setUpBilling } from "../../billing/billingSetup.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -305,4 +308,39 @@ test("a replay needs neither the billing cycle nor the processor", async (t) => 
   t.is(replay.headers.get(REPLAYED), "true");
   t.like(replay.body, { refunded_trees: 1, total_planted_trees: 2 });
   t.is(another.status, 500);
+});
+
+test("a refund whose billing period Stripe cannot return is a 503 that changes nothing", async (t) => {
+  const { deps, double, stream, subscriptionId } = await setUpBilling(t);
+  const { call, logged } = await startStandaloneApi(t, deps);
+  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  const id = await plant(call, key, 3);
+  const body = { id, count: 1, idempotency_key: "k" };
+  const before = await readAccountSums(deps.db, stream.accountId);
+
+  for (const kind of ["drop", "bad_gateway", "server_error", "rate_limit"] as const) {
+    for (const [path, sent] of [
+      ["/refund/trees", body],
+      ["/refund/trees/batch", { items: [body] }],
+    ] as const) {
+      double.control.addFault({
+        kind,
+        method: "GET",
+        path: `/v1/subscriptions/${subscriptionId}`,
+      });
+      const failed = await call("POST", path, { key, body: sent });
+      t.is(failed.status, 503, `${kind} ${path}`);
+      t.is(failed.headers.get("Retry-After"), "1");
+      t.deepEqual(failed.body, {
+        error: "the payment processor is temporarily unavailable, try again",
+      });
+    }
+  }
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
+  t.true(JSON.stringify(logged()).includes("connection to Stripe"));
+
+  const repeated = await call("POST", "/refund/trees", { key, body });
+  t.is(repeated.status, 200);
+  t.is(repeated.headers.get(REPLAYED), null);
+  t.deepEqual(await readRefunds(t.context, id), { refunds: [1], usage: [-1] });
 });
