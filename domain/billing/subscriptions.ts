@@ -6,7 +6,9 @@ import type { Period } from "./billingCycle.ts";
 export type SubscriptionState = {
   /** The processor's own word, such as `active` or `past_due`; `missing` if it does not know the subscription. */
   readonly status: string;
-  /** The current period of each meter that the subscription has a price for; null without one. */
+  /** The kinds whose meter the subscription has a price for. */
+  readonly meteredKinds: readonly Kind[];
+  /** The current period of each meter; null without a price for it, or if its prices have different periods. */
   readonly periods: Readonly<Record<Kind, Period | null>>;
   /** Whether it has the items of donations; null if their prices are not configured. */
   readonly hasDonationItems: boolean | null;

@@ -15,14 +15,13 @@ import { sql, timestamp } from "../../sql.ts";
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
-  { status, periods, hasDonationItems }: SubscriptionState,
+  { status, meteredKinds, hasDonationItems }: Omit<SubscriptionState, "periods">,
   readAt: Date,
 ): Promise<void> => {
-  const meteredKinds = KINDS.filter((kind) => periods[kind] !== null);
   await db.query(sql.typeAlias("void")`
     INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
     SELECT
-      id, ${subscriptionId}, ${status}, ${sql.array(meteredKinds, "text")}, ${hasDonationItems}::boolean,
+      id, ${subscriptionId}, ${status}, ${sql.array([...meteredKinds], "text")}, ${hasDonationItems}::boolean,
       ${timestamp(readAt)}
     FROM account
     WHERE id = ${accountId} AND stripe_subscription_id = ${subscriptionId}

@@ -1,4 +1,5 @@
 import { Stripe } from "stripe";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
 import { MISSING } from "../../../domain/billing/subscriptions.ts";
@@ -89,26 +90,27 @@ const startOfPeriod = (
   return Math.min(start, Math.max(regularStart, ...boundaries));
 };
 
-/**
- * Returns the current period of the items that are priced on the meter; null if there is none. The last period of a
- * subscription ends with it: Stripe invoices its usage then, and returns the regular end.
- * @throws Error if there are several such items with different periods
- */
-const periodOfMeter = (
-  { subscription, items }: ReadSubscription,
+const itemsOfMeter = (
+  { items }: ReadSubscription,
   meterId: string,
-): Period | null => {
-  const metered = items.filter(({ price }) => price.recurring?.meter === meterId);
-  const [item] = metered;
-  if (!item) {
+): readonly Stripe.SubscriptionItem[] =>
+  items.filter(({ price }) => price.recurring?.meter === meterId);
+
+const haveOneEnd = (items: readonly Stripe.SubscriptionItem[]): boolean =>
+  new Set(items.map(({ current_period_end: end }) => end)).size === 1;
+
+/**
+ * Returns the current period of the items that are priced on the meter; null if there is none, or if they have different
+ * ones. The last period of a subscription ends with it: Stripe invoices its usage then, and returns the regular end.
+ */
+const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null => {
+  const { subscription } = read;
+  const items = itemsOfMeter(read, meterId);
+  const [item] = items;
+  if (!item || !haveOneEnd(items)) {
     return null;
   }
   const end = item.current_period_end;
-  if (metered.some(({ current_period_end: other }) => other !== end)) {
-    throw new Error(
-      `Stripe's subscription ${subscription.id} has items of different periods on the meter ${meterId}.`,
-    );
-  }
   const start = startOfPeriod(subscription, item);
   const lastEnd = Math.min(end, subscription.ended_at ?? end);
   return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
@@ -138,7 +140,9 @@ export const readSubscriptionPeriod = async (
   const period = periodOfMeter(read, meterId);
   if (period === null) {
     throw new Error(
-      `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
+      itemsOfMeter(read, meterId).length > 1
+        ? `Stripe's subscription ${subscriptionId} has items of different periods on the meter ${meterId}.`
+        : `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
     );
   }
   return period;
@@ -163,6 +167,7 @@ export const readSubscriptionState = async (
   if (read === null) {
     return {
       status: MISSING,
+      meteredKinds: [],
       periods: { tree: null, bottle: null },
       hasDonationItems: donationPrices && false,
     };
@@ -170,6 +175,7 @@ export const readSubscriptionState = async (
   const prices = new Set(read.items.map(({ price }) => price.id));
   return {
     status: read.subscription.status,
+    meteredKinds: KINDS.filter((kind) => itemsOfMeter(read, meterIds[kind]).length > 0),
     periods: {
       tree: periodOfMeter(read, meterIds.tree),
       bottle: periodOfMeter(read, meterIds.bottle),

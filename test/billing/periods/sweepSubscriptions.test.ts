@@ -4,11 +4,14 @@ import { z } from "zod";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import { createShardActivities } from "../../../activities/createShardActivities.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { listBillingPeriods } from "../../../db/billing/billingPeriods.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
 import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
 import { ProcessorUnavailableError } from "../../../providers/billing/processor.ts";
+import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
@@ -82,6 +85,36 @@ test.serial(
 
     const { warn } = pino.levels.values;
     t.deepEqual(levels, [warn, warn, warn]);
+  },
+);
+
+test.serial(
+  "the status of a subscription is read although items of one meter have different periods",
+  async (t) => {
+    const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
+    const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+    const refresh = async () => {
+      pass(1);
+      await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+      return (await listWatchedSubscriptions(deps.db, stream.accountId))[0];
+    };
+    const { id: price } = await stripe.prices.create({
+      currency: "usd",
+      unit_amount: 90,
+      product_data: { name: "Trees of a year" },
+      recurring: { interval: "year", usage_type: "metered", meter: double.control.meterIds().tree },
+    });
+    await stripe.subscriptionItems.create({ subscription: subscriptionId, price });
+
+    t.like(await refresh(), { status: "active", meteredKinds: ["tree", "bottle"] });
+    const periods = await listBillingPeriods(deps.db, stream.accountId);
+    t.deepEqual(
+      periods.map(({ meter }) => meter),
+      ["bottle"],
+    );
+
+    await stripe.subscriptions.cancel(subscriptionId);
+    t.like(await refresh(), { status: "canceled" });
   },
 );
 
