@@ -28,7 +28,7 @@ export type CertifiedCounts = {
   readonly planted: number;
   readonly verified: number;
   readonly isTest: boolean;
-  /** Whether its trees are, or will be, planted by a partner that plants nothing. Evidence says so from the order on, too. */
+  /** Whether its trees are, or will be, planted by a partner that plants nothing. */
   readonly isSimulated: boolean;
 };
 
@@ -45,6 +45,7 @@ export const certify = ({
   readonly mode: Mode;
   /** Null while there is no planting order. */
   readonly stage: OrderStage | null;
+  /** Null if no partner has, or will get, a planting order of it. */
   readonly partner: string | null;
 }): CertifiedCounts => {
   const remaining = count - refundedCount;

@@ -29,6 +29,20 @@ export type PartnerKind = (typeof PARTNER_KINDS)[number];
 export const isSimulated = (partner: string): boolean =>
   partner === ("simulated" satisfies PartnerKind);
 
+/**
+ * Returns the partner whose trees these are, or will be.
+ * @param partner that of their order; null while they have none
+ * @param configured the deployment's partner for new orders of their mode
+ * @returns null if another system has arranged the planting
+ */
+export const expectedPartner = (
+  {
+    partner,
+    isOrderedElsewhere,
+  }: { readonly partner: string | null; readonly isOrderedElsewhere: boolean },
+  configured: string,
+): string | null => partner ?? (isOrderedElsewhere ? null : configured);
+
 /** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
 export type SiteShare = {
   readonly siteId: number;

@@ -58,7 +58,7 @@ test("other sites show what a certificate is about beside a link to it", (t) => 
   t.true(page.includes('<meta name="robots" content="noindex, nofollow" />'));
 });
 
-test("a certificate of simulated planting says so from the planting order on", (t) => {
+test("a certificate of simulated planting says so before and after the trees are planted", (t) => {
   const simulated = { partner: "simulated", partnerName: "Mikoko" } as const;
   const ordered = { ...simulated, stage: "allocated", plantedAt: null, verifiedAt: null } as const;
   for (const page of [pageOf(simulated), pageOf(ordered)]) {

@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { sql } from "../../db/sql.ts";
 import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
@@ -16,9 +17,12 @@ const test = testWithDatabase();
 
 const certificateUrl = z.object({ certificate_url: z.url() });
 
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (
+  t: ExecutionContext<DatabaseContext>,
+  partner: "simulated" | "manual" = "simulated",
+) => {
   const { db } = t.context;
-  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>` });
+  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>`, partner });
   /** Serves both interfaces with empty caches. */
   const serve = async () => {
     const { clock, deps, organization } = setup;
@@ -47,6 +51,7 @@ test.serial("a certificate tells what is registered and what is verified", async
     type: "trees",
     state: "registered",
     test: false,
+    simulated: true,
     registered: 25,
     planted: 0,
     planted_and_verified: 0,
@@ -73,6 +78,35 @@ test.serial("a certificate tells what is registered and what is verified", async
   t.true(html.includes("North &lt;b&gt;&quot;Sea&quot;&lt;/b&gt;"));
   t.false(html.includes("spring"), "the attribution is the organization's own");
 });
+
+test.serial(
+  "trees without a planting order are marked if the partner that will get them is simulated",
+  async (t) => {
+    const { db } = t.context;
+    const notice = /<strong>Simulation\.<\/strong>/u;
+    const readCertificate = async (partner: "simulated" | "manual", isOrderedElsewhere = false) => {
+      const setup = await setUp(t, partner);
+      const id = await setup.register(1);
+      await db.query(sql.typeAlias("void")`
+        UPDATE registration
+        SET is_ordered_elsewhere = ${isOrderedElsewhere}
+        WHERE id = ${id}
+      `);
+      const { read, urlOf } = await setup.serve();
+      return { json: await read(id), html: await (await fetch(await urlOf(id))).text() };
+    };
+    const simulated = await readCertificate("simulated");
+    t.like(simulated.json, { state: "registered", simulated: true, partner: null });
+    t.regex(simulated.html, notice);
+    for (const real of [
+      await readCertificate("manual"),
+      await readCertificate("simulated", true),
+    ]) {
+      t.like(real.json, { state: "registered", simulated: false });
+      t.notRegex(real.html, notice);
+    }
+  },
+);
 
 test.serial("the URL stays the same, and no other account or mode gets one", async (t) => {
   const { register, serve, organization } = await setUp(t);

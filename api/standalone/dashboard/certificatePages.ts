@@ -1,7 +1,10 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
+import type { Certified } from "../../../db/dashboard/certificates.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
+import { expectedPartner } from "../../../domain/planting/order.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
@@ -21,6 +24,16 @@ const CACHED_MS = 5000;
 const CACHE_CONTROL = "public, max-age=10";
 /** The URL is for those who were given it, not for search engines. */
 const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
+
+/** Trees that have no planting order yet are marked as they will be, as in their evidence. */
+const withExpectedPartners = (certified: Certified, planting: Planting): Certified => ({
+  ...certified,
+  items: certified.items.map((item) =>
+    item.kind === "tree"
+      ? { ...item, partner: expectedPartner(item, planting.partnerFor(item.mode).kind) }
+      : item,
+  ),
+});
 
 const renderPage = (certificate: Certificate, baseUrl: string): Tagged =>
   tag({
@@ -46,10 +59,12 @@ const renderJson = (certificate: Certificate, baseUrl: string): Tagged =>
 /** Serves the certificates of records and orders, of both interfaces. */
 export const certificatePages = ({
   db,
+  planting,
   publicBaseUrl,
   showNotFound,
 }: {
   readonly db: CommonQueryMethods;
+  readonly planting: Planting;
   readonly publicBaseUrl: () => string;
   readonly showNotFound: (ctx: ApiContext) => void;
 }): readonly Page[] => {
@@ -65,7 +80,10 @@ export const certificatePages = ({
     if (certified === null) {
       return null;
     }
-    const certificate = { certified, profile: await findProfile(db, certified.ownerId) };
+    const certificate = {
+      certified: withExpectedPartners(certified, planting),
+      profile: await findProfile(db, certified.ownerId),
+    };
     certificates.set(token, certificate);
     return certificate;
   };

@@ -286,7 +286,7 @@ export const dashboardPages = ({
       },
     },
     logoPage(db),
-    ...certificatePages({ db, publicBaseUrl, showNotFound }),
+    ...certificatePages({ db, planting, publicBaseUrl, showNotFound }),
     { path: "/dashboard/:slug.json", run: serve("json") },
     { path: "/dashboard/:slug/shields.json", run: serve("shields") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },

@@ -5,7 +5,7 @@ import type { EvidenceTree } from "../../../db/planting/treeEvidence.ts";
 import { findEvidenceTree, listReachedStages } from "../../../db/planting/treeEvidence.ts";
 import type { AccountMode, Mode } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { isSimulated } from "../../../domain/planting/order.ts";
+import { expectedPartner, isSimulated } from "../../../domain/planting/order.ts";
 import type {
   EvidenceFacts,
   EvidenceStage,
@@ -75,7 +75,7 @@ const readFacts = async (
     registration: registrationOf(tree),
     partnerName: isElsewhere ? "Earlier system" : (tree.partnerName ?? partner.name),
     importedFrom: tree.importedFrom,
-    isSimulated: !isElsewhere && isSimulated(tree.partner ?? partner.kind),
+    isSimulated: isSimulated(expectedPartner(tree, partner.kind) ?? ""),
     shape: tree.timeline ?? partner.timeline,
     order: orderOf(tree),
     reached: tree.orderId === null ? NOTHING_REACHED : await readReached(db, tree.orderId),
