@@ -7,6 +7,8 @@ const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 /** The text of a response that every process returns until it expires. */
 export type CachedResponse = Readonly<z.output<typeof cachedRow>>;
 
+const validRow = cachedRow.extend({ expiresAt: z.date() });
+
 /** The summary with and without simulated trees, so that a deployment that changes its partner has the other one. */
 export const summaryKey = (countsSimulated: boolean): string =>
   countsSimulated ? "summary/simulated" : "summary";
@@ -32,9 +34,9 @@ export const findCachedResponse = (
   key: string,
   baseUrl: string,
   now: Date,
-): Promise<CachedResponse | null> =>
-  db.maybeOne(sql.type(cachedRow)`
-    SELECT body, stored_at AS "storedAt"
+): Promise<Readonly<z.output<typeof validRow>> | null> =>
+  db.maybeOne(sql.type(validRow)`
+    SELECT body, stored_at AS "storedAt", expires_at AS "expiresAt"
     FROM cached_response
     WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${timestamp(now)}
   `);

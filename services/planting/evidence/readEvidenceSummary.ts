@@ -10,7 +10,13 @@ import { readSummary } from "../../../db/planting/summary.ts";
 import { projectImpact } from "../../../domain/planting/impactFactors.ts";
 import type { ProjectedImpact } from "../../../domain/planting/impactFactors.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
-import { cacheEvidence } from "./cacheEvidence.ts";
+import { cacheEvidence, EVIDENCE_CACHE_SECONDS } from "./cacheEvidence.ts";
+
+/**
+ * How long a summary without planted trees is cached. A new deployment must not show for 30 days that nothing is planted,
+ * but it may take months to have planted trees, and the summary reads the totals of all accounts.
+ */
+const UNPLANTED_CACHE_SECONDS = 60;
 
 /** The latest ones of each site; a region may have several sites. */
 const MEDIA_PER_SITE = 6;
@@ -50,11 +56,27 @@ const summarize = async (
 };
 
 type SummaryResponse = CachedResponse & {
+  /** Whether it has planted trees, and is cached for 30 days. */
   readonly isLasting: boolean;
   readonly isSimulated: boolean;
 };
 
-/** Returns the rendered summary: the same text from every process for 30 days, once trees are planted. */
+const findSummary = async (
+  db: CommonQueryMethods,
+  key: string,
+  baseUrl: string,
+  now: Date,
+): Promise<(CachedResponse & { readonly isLasting: boolean }) | null> => {
+  const cached = await findCachedResponse(db, key, baseUrl, now);
+  if (!cached) {
+    return null;
+  }
+  const { body, storedAt, expiresAt } = cached;
+  const cachedMs = expiresAt.getTime() - storedAt.getTime();
+  return { body, storedAt, isLasting: cachedMs > UNPLANTED_CACHE_SECONDS * 1000 };
+};
+
+/** Returns the rendered summary: the same text from every process for a minute, and for 30 days once trees are planted. */
 export const readEvidenceSummary = async (
   deps: EvidenceDependencies,
   render: EvidenceRenderer<EvidenceSummary>,
@@ -62,26 +84,25 @@ export const readEvidenceSummary = async (
   const { db, clock, planting } = deps;
   const baseUrl = deps.publicBaseUrl();
   const now = clock.now();
-  const countsSimulated = planting.countsSimulated();
-  const key = summaryKey(countsSimulated);
-  const lasting = { isLasting: true, isSimulated: countsSimulated };
-  const cached = await findCachedResponse(db, key, baseUrl, now);
+  const isSimulated = planting.countsSimulated();
+  const key = summaryKey(isSimulated);
+  const cached = await findSummary(db, key, baseUrl, now);
   if (cached) {
-    return { ...cached, ...lasting };
+    return { ...cached, isSimulated };
   }
   return db.transaction(async (transaction) => {
     await lockSummary(transaction);
-    const stored = await findCachedResponse(transaction, key, baseUrl, now);
+    const stored = await findSummary(transaction, key, baseUrl, now);
     if (stored) {
-      return { ...stored, ...lasting };
+      return { ...stored, isSimulated };
     }
-    const summary = await summarize(transaction, countsSimulated);
-    const body = render(summary, baseUrl);
-    // A new deployment must not show for 30 days that nothing is planted.
-    if (summary.plantedTrees === 0) {
-      return { body, storedAt: now, ...lasting, isLasting: false };
-    }
-    const response = { key, baseUrl, revision: 0, body };
-    return { ...(await cacheEvidence({ db: transaction, clock }, response)), ...lasting };
+    const summary = await summarize(transaction, isSimulated);
+    const isLasting = summary.plantedTrees > 0;
+    const response = await cacheEvidence(
+      { db: transaction, clock },
+      { key, baseUrl, revision: 0, body: render(summary, baseUrl) },
+      isLasting ? EVIDENCE_CACHE_SECONDS : UNPLANTED_CACHE_SECONDS,
+    );
+    return { ...response, isLasting, isSimulated };
   });
 };

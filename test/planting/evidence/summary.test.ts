@@ -17,6 +17,9 @@ const test = testWithDatabase();
 /** A registration of this count exhausts the sums of a database. */
 const MOST = Number.MAX_SAFE_INTEGER;
 
+const totalOf = (text: string): number =>
+  evidenceSummary.parse(JSON.parse(text)).summary.total_trees;
+
 test.serial(
   "the summary counts all organizations' live trees and, once trees are planted, stays the same for 30 days",
   async (t) => {
@@ -46,6 +49,24 @@ test.serial(
     t.deepEqual(after.summary.countries, [...new Set(after.regions.map(({ country }) => country))]);
   },
 );
+
+test.serial("a summary without planted trees stays the same for a minute", async (t) => {
+  const { setup, read, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
+  const other = await serve();
+  await setup.register(7);
+  const first = await read("/evidence");
+  await setup.register(100);
+
+  const cached = await other.read("/evidence");
+  t.is(cached.text, first.text);
+  t.is(cached.headers.get("Cache-Control"), "private, no-cache");
+
+  setup.clock.set(new Date(setup.clock.now().getTime() + 60_000).toISOString());
+  t.deepEqual(
+    [first, await other.read("/evidence")].map(({ text }) => totalOf(text)),
+    [7, 107],
+  );
+});
 
 test.serial(
   "the dashboard URL is stable, and a missing key has another error than a wrong one",
@@ -165,6 +186,7 @@ test.serial("the parts of the summary are of the same moment", async (t) => {
   await setup.register(7);
   await createAndPlace(setup);
   await read("/evidence");
+  await deleteCachedResponses(db, null);
 
   // The summary waits for the registered trees, and meanwhile they are planted.
   const [response] = await runBehindLocks(
