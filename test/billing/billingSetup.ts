@@ -73,7 +73,7 @@ export type BillingSetup = {
 export const setUpBilling = async (
   t: ExecutionContext<DatabaseContext>,
   {
-    timeoutMs = 10_000,
+    timeoutMs = 60_000,
     ...settings
   }: { readonly timeoutMs?: number; readonly summaryDelaySeconds?: number } = {},
 ): Promise<BillingSetup> => {

@@ -93,11 +93,13 @@ export const setUpFolding = async (t: ExecutionContext<DatabaseContext>): Promis
     },
     drain: async ({ meter = "tree", mode = "live" } = {}) => {
       time.second += 10;
-      const result = await drainUsage(
-        deps,
-        { accountId, mode, meter },
-        { signal, onResult: () => undefined },
-      );
+      const stream = { accountId, mode, meter };
+      const drain = () => drainUsage(deps, stream, { signal, onResult: () => undefined });
+      let result = await drain();
+      // It ends early on a slow machine.
+      while (result.kind === "more") {
+        result = await drain();
+      }
       t.is(result.kind, "done");
     },
     fold: (options = {}) =>

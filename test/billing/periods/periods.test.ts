@@ -166,12 +166,12 @@ test("after a subscription has ended, a refund is outside the billing cycle, and
   await drain();
 
   await stripe.subscriptions.cancel(subscriptionId);
-  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
 
   const error = await t.throwsAsync(refund(id, 1), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
   t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 1n);
-  await t.throwsAsync(readStatement(deps, stream, null, AbortSignal.timeout(20_000)), {
+  await t.throwsAsync(readStatement(deps, stream, null, AbortSignal.timeout(60_000)), {
     message: /has ended, so it has no current billing cycle/u,
   });
 });
@@ -181,7 +181,7 @@ const setUpOverlap = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
   const { deps, double, stream } = setup;
   const { control } = double;
-  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   control.addFault({ kind: "hold", method: "GET", path: "/v1/subscription_items" });
   const early = refresh();
   await eventually(() => control.held() === 1);
@@ -241,7 +241,7 @@ test("a period that a fast clock has dated is read again", async (t) => {
 
 test("a subscription that a fast clock has dated is replaced by what is read later", async (t) => {
   const { deps, double, stream, subscriptionId, pass } = await setUpBilling(t);
-  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  const refresh = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   pass(7200);
   await refresh();
   pass(-3600);
@@ -380,7 +380,7 @@ test("usage that is delivered after its subscription has ended is late", async (
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   await storePeriod();
   await stripe.subscriptions.cancel(subscriptionId);
-  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+  await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
   pass(7200);
   await retryFailed();
 

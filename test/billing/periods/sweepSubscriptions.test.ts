@@ -95,7 +95,7 @@ test.serial(
     const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
     const refresh = async () => {
       pass(1);
-      await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(20_000));
+      await refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
       return (await listWatchedSubscriptions(deps.db, stream.accountId))[0];
     };
     const { id: price } = await stripe.prices.create({

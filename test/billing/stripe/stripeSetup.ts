@@ -37,7 +37,7 @@ export type StripeSetup = {
 /** Starts a double with one subscriber and prepares a processor that uses it. */
 export const setUpStripe = async (
   t: ExecutionContext,
-  { timeoutMs = 10_000, ...options }: StripeDoubleOptions & { timeoutMs?: number } = {},
+  { timeoutMs = 60_000, ...options }: StripeDoubleOptions & { timeoutMs?: number } = {},
 ): Promise<StripeSetup> => {
   const double = await startStripeDouble(options);
   t.teardown(double.close);
