@@ -51,6 +51,9 @@ const REFUNDS_PER_PASS = 200;
 /** How often the dispatcher looks for deliveries from before the clock was set back. */
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
+/** How often all subscriptions are read anyway, so that a release from longer ago needs no sweep of its own. */
+const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
+
 /** A shard's sender polls for usage every second, and pauses for three seconds after an error. */
 const SILENT_AFTER_SECONDS = 5;
 
@@ -228,21 +231,26 @@ const createPasses = ({
     });
   };
 
-  let sweptForHoldAt: string | null = null;
+  let sweptFor: string | null = null;
 
   /**
-   * Has all subscriptions read again when a hold begins. It may follow a restore, which has lost what Stripe announced
-   * since the restored time. The workflow's id makes it one sweep a hold, also for the next leaders.
+   * Has all subscriptions read again when a hold begins, and when it ends: both may happen while no worker runs. The hold
+   * may follow a restore, which has lost what Stripe announced since the restored time. The workflow's id makes it one sweep
+   * each time, also for the next leaders.
    */
   const startSweepOfHold = async (): Promise<void> => {
-    const heldAt = (await readDeployment(db)).hold?.at.toISOString() ?? null;
-    if (heldAt === null || heldAt === sweptForHoldAt) {
+    const { hold, releasedAt } = await readDeployment(db);
+    const isReleaseRecent =
+      releasedAt !== null && clock.now().getTime() - releasedAt.getTime() < SWEEP_INTERVAL_MS;
+    const changedAt = hold?.at ?? (isReleaseRecent ? releasedAt : null);
+    const time = changedAt?.toISOString() ?? null;
+    if (time === null || time === sweptFor) {
       return;
     }
     try {
       await callTemporal(() =>
         temporal.workflow.start(subscriptionSweep, {
-          workflowId: `${subscriptionSweepId(deployment)}-${heldAt}`,
+          workflowId: `${subscriptionSweepId(deployment)}-${time}`,
           workflowIdReusePolicy: "REJECT_DUPLICATE",
           taskQueue,
           args: [],
@@ -253,7 +261,7 @@ const createPasses = ({
         throw error;
       }
     }
-    sweptForHoldAt = heldAt;
+    sweptFor = time;
   };
 
   let checkedTimesAtMs = Number.NEGATIVE_INFINITY;

@@ -118,50 +118,79 @@ test.serial(
   },
 );
 
+/** Restores a database to before the end of a subscription, and takes the deployment over. */
+const setUpLostEnd = async (t: ExecutionContext) => {
+  const { original, fork, impact, control, pass, stream, subscriptionId } = await setUpRestore(t);
+  await sweepSubscriptions(original.deps, original.deps.clock.now(), {
+    signal: new AbortController().signal,
+    onFailure: t.fail,
+  });
+  const { restored } = await fork(original);
+  control.changeSubscription({ subscriptionId, status: "canceled" });
+  pass(60);
+  const readStatus = async () =>
+    (await listWatchedSubscriptions(restored.db, stream.accountId))[0]?.status;
+  t.is(await readStatus(), "active");
+  const run = await impact(restored, "deployment", "take-over");
+  t.is(run.exitCode, 0, run.stderr);
+  const { hold, ...deployment } = await readDeployment(restored.db);
+  const name = deploymentNameOf(deployment);
+  return {
+    restored,
+    impact,
+    readStatus,
+    hold,
+    name,
+    startSweepWorker: async () => {
+      const stopping = new AbortController();
+      const temporal = await startWorker(
+        t,
+        {
+          ...createBillingActivities({
+            ...restored.deps,
+            observeSend: () => undefined,
+            observeRejection: () => undefined,
+            observeFailedEvent: () => undefined,
+            observeUnreadSubscription: t.fail,
+            observeDrift: () => undefined,
+          }),
+          deleteOldRecords: () => null,
+          // The dispatcher also starts the senders of usage.
+          ...createShardActivities({
+            ...restored.deps,
+            stopping: stopping.signal,
+            onResult: () => undefined,
+            onFailure: () => undefined,
+          }),
+        },
+        backgroundQueue(name),
+      );
+      t.teardown(() => stopping.abort());
+      return temporal;
+    },
+  };
+};
+
+test.serial(
+  "after a restore, subscriptions are read again although the hold ended before a worker ran",
+  async (t) => {
+    const { restored, impact, readStatus, startSweepWorker } = await setUpLostEnd(t);
+    const run = await impact(restored, "usage", "release");
+    t.is(run.exitCode, 0, run.stderr);
+
+    const temporal = await startSweepWorker();
+    await startDispatcher(t, { db: restored.db, clock: restored.deps.clock, temporal });
+
+    await eventually(async () => (await readStatus()) === "canceled");
+    t.is((await readDeployment(restored.db)).hold, null);
+  },
+);
+
 test.serial(
   "after a restore, subscriptions are read again once, while usage is held",
   async (t) => {
-    const { original, fork, impact, control, pass, stream, subscriptionId } = await setUpRestore(t);
-    const { accountId } = stream;
-    await sweepSubscriptions(original.deps, original.deps.clock.now(), {
-      signal: new AbortController().signal,
-      onFailure: t.fail,
-    });
-    const { restored } = await fork(original);
-    control.changeSubscription({ subscriptionId, status: "canceled" });
-    pass(60);
-    const readStatus = async () =>
-      (await listWatchedSubscriptions(restored.db, accountId))[0]?.status;
-    t.is(await readStatus(), "active");
-    const run = await impact(restored, "deployment", "take-over");
-    t.is(run.exitCode, 0, run.stderr);
-    const { hold, ...deployment } = await readDeployment(restored.db);
-    const name = deploymentNameOf(deployment);
-
-    const stopping = new AbortController();
-    const temporal = await startWorker(
-      t,
-      {
-        ...createBillingActivities({
-          ...restored.deps,
-          observeSend: () => undefined,
-          observeRejection: () => undefined,
-          observeFailedEvent: () => undefined,
-          observeUnreadSubscription: t.fail,
-          observeDrift: () => undefined,
-        }),
-        deleteOldRecords: () => null,
-        // The dispatcher also starts the senders of usage.
-        ...createShardActivities({
-          ...restored.deps,
-          stopping: stopping.signal,
-          onResult: () => undefined,
-          onFailure: () => undefined,
-        }),
-      },
-      backgroundQueue(name),
-    );
-    t.teardown(() => stopping.abort());
+    const { restored, readStatus, hold, name, startSweepWorker } = await setUpLostEnd(t);
+    const temporal = await startSweepWorker();
     const first = await startDispatcher(t, { db: restored.db, temporal });
 
     await eventually(async () => (await readStatus()) === "canceled");
