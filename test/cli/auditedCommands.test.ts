@@ -176,7 +176,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "refund registrations": async (t) => {
     const scene = await setUpUsage(t);
     await scene.register(3, "test");
-    const span = ["--from", "2020-01-01", "--to", "2100-01-01"];
+    const span = ["--since", "2020-01-01", "--until", "2100-01-01"];
     return { args: ["--org", scene.id, "--mode", "test", ...span, "--yes", ...REASON] };
   },
   "refund donation": async (t) => ({ args: [await createDonation(t), ...REASON] }),

@@ -138,12 +138,19 @@ test(usageError, ["usage", "retry"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "1", "--all"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "--all", "--assume", "absent"], /needs the ids/u);
 test(usageError, ["usage", "retry", "one"], /meter event or a registration/u);
-test(usageError, ["usage", "reconcile", "--from", "yesterday"], /a date/u);
-test(
-  usageError,
-  ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"],
-  /must be before --to/u,
-);
+test(usageError, ["usage", "reconcile", "--since", "yesterday"], /a date/u);
+for (const command of [
+  ["usage", "reconcile"],
+  ["refund", "registrations", "--org", ID, "--reason", "ticket 12", "--dry-run"],
+  ["export", "trees", "--org", ID],
+  ["audit", "list"],
+]) {
+  test(
+    usageError,
+    [...command, "--since", "2025-06-02", "--until", "2025-06-02"],
+    /--since must be before --until/u,
+  );
+}
 test(usageError, ["event", "list", "--org", ID, "--starting-after", "x"], /id of an event/u);
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "show", "x", "--run", "latest"], /Must be an id/u);

@@ -5,28 +5,22 @@ import { listAuditEntries } from "../../../db/accounts/auditEntries.ts";
 import type { AuditEntry } from "../../../db/accounts/auditEntries.ts";
 import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
-import {
-  parseCount,
-  parseLimit,
-  parseOperator,
-  parserOf,
-  parseTimestamp,
-} from "../../arguments.ts";
+import { parseCount, parseLimit, parseOperator, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
+import type { TimeRange } from "../../timeRange.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
 const LIST_HELP = `
 An action is a command's name with a dot, such as key.issue, or a group such as key.
 Entries cannot be changed or deleted.`;
 
-type ListOptions = {
+type ListOptions = TimeRange & {
   readonly account?: string;
   readonly action?: string;
   readonly operator?: string;
-  readonly since?: Date;
-  readonly until?: Date;
   readonly before?: number;
   readonly limit: number;
   readonly json?: true;
@@ -67,6 +61,7 @@ const formatDetails = (details: AuditEntry["details"]): string =>
     .join(" ");
 
 const list = async ({ io, connections }: Context, options: ListOptions): Promise<void> => {
+  requireTimeRange(options);
   const db = await connections.database();
   const { account, action = null, operator = null, since = null, until = null, limit } = options;
   const entries = await listAuditEntries(
@@ -112,8 +107,8 @@ export const addAuditCommands = (audit: Command, context: Context): void => {
     .option("--account <account>", "id of an organization or a store, or a store's domain")
     .option("--action <action>", "action, or group of actions", parseAction)
     .option("--operator <name>", "operator", parseOperator)
-    .option("--since <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
-    .option("--until <time>", "end, exclusive", parseTimestamp)
+    .addOption(sinceOption())
+    .addOption(untilOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
     .option("--json", "JSON output")

@@ -16,6 +16,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
+import type { TimeRange } from "../../timeRange.ts";
 import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
@@ -28,13 +29,10 @@ import {
 } from "./presentReconciliation.ts";
 import { showLastReconciliation } from "./showLastReconciliation.ts";
 
-export type ReconcileOptions = {
+export type ReconcileOptions = TimeRange & {
   readonly org?: string;
-  readonly from?: Date;
-  readonly to?: Date;
   readonly last?: true;
-  /** Only `--after-restore` knows these. */
-  readonly since?: Date;
+  /** Only with `--after-restore`. */
   readonly dryRun?: true;
   readonly json?: true;
 };
@@ -46,14 +44,14 @@ const UNNAMED_SHOWN = 20;
 
 const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
-const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
+const chooseSpan = (now: Date, { since, until }: ReconcileOptions): Span => {
   const usual = defaultSpan(now);
-  const end = to === undefined ? usual.end : minuteStartOf(to);
-  const start = from === undefined ? end - (usual.end - usual.start) : minuteStartOf(from);
+  const end = until === undefined ? usual.end : minuteStartOf(until);
+  const start = since === undefined ? end - (usual.end - usual.start) : minuteStartOf(since);
   if (start >= end) {
     throw new CommandError(
       EXIT.usage,
-      `--from must be before --to; got ${formatTime(timeOf(start))} and ${formatTime(timeOf(end))}.`,
+      `--since must be before --until; got ${formatTime(timeOf(start))} and ${formatTime(timeOf(end))}.`,
     );
   }
   return { start, end };
@@ -76,7 +74,7 @@ const withIds = (stream: StreamReport, stored: readonly DriftingStream[]): Compa
 /** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
 const runOnce = async (
   { connections, clock }: Context,
-  { org, from, to }: ReconcileOptions,
+  { org, since, until }: ReconcileOptions,
   span: Span,
 ): Promise<{
   readonly streams: readonly ComparedStream[];
@@ -92,7 +90,7 @@ const runOnce = async (
     await getOrganization(deps.db, org);
   }
   const id = crypto.randomUUID();
-  const isPartial = org !== undefined || from !== undefined || to !== undefined;
+  const isPartial = org !== undefined || since !== undefined || until !== undefined;
   try {
     const { streams, drifting } = await runReconciliation(
       deps,
@@ -111,12 +109,12 @@ const runOnce = async (
 
 export const reconcile = async (context: Context, options: ReconcileOptions): Promise<void> => {
   const { io, clock, connections } = context;
-  if (options.since !== undefined || options.dryRun) {
-    throw new CommandError(EXIT.usage, "--since and --dry-run need --after-restore.");
+  if (options.dryRun) {
+    throw new CommandError(EXIT.usage, "--dry-run needs --after-restore.");
   }
   if (options.last) {
-    if (options.org !== undefined || options.from !== undefined || options.to !== undefined) {
-      throw new CommandError(EXIT.usage, "--last takes no --org, --from or --to.");
+    if (options.org !== undefined || options.since !== undefined || options.until !== undefined) {
+      throw new CommandError(EXIT.usage, "--last takes no --org, --since or --until.");
     }
     await showLastReconciliation(context, options);
     return;

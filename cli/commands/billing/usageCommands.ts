@@ -12,6 +12,7 @@ import {
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
+import { sinceOption, untilOption } from "../../timeRange.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
@@ -195,15 +196,14 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")
     .option("--org <id>", "id of the organization", parseId)
-    .option("--from <time>", "first minute (default: 35 days before the end)", parseTimestamp)
-    .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
+    .addOption(
+      sinceOption(
+        "first minute (default: 35 days before the end); with --after-restore, first second of the usage in doubt",
+      ),
+    )
+    .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
     .option("--last", "show the last complete reconciliation instead of running one")
     .option("--after-restore", "settle the usage that a restore has put in doubt, and end the hold")
-    .option(
-      "--since <time>",
-      "with --after-restore: first second of the usage in doubt",
-      parseTimestamp,
-    )
     .option("--dry-run", "with --after-restore: compare only")
     .addOption(operatorOption())
     .option("--json", "JSON output")

@@ -37,7 +37,7 @@ import { listRegistrationRows } from "../../../services/registrations/listRegist
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
 import { readWholeLedger, readWholeList } from "../../../services/stores/records/readWholeLists.ts";
-import { parseId, parseMode, parseTimestamp } from "../../arguments.ts";
+import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -47,6 +47,8 @@ import type { OperatorOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { unwritableFileError } from "../../output/unwritableFileError.ts";
+import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
+import type { TimeRange } from "../../timeRange.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
 const EXPORT_HELP = `
@@ -70,15 +72,14 @@ const PARTIAL = /^[0-9a-f]{8}\.part$/u;
 /** What ends a command: Ctrl-C, a supervisor, a closed terminal. */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-type ExportOptions = OperatorOptions & {
-  readonly org?: string;
-  readonly store?: string;
-  readonly mode: Mode;
-  readonly format: ExportFormat;
-  readonly since?: Date;
-  readonly until?: Date;
-  readonly output?: string;
-};
+type ExportOptions = OperatorOptions &
+  TimeRange & {
+    readonly org?: string;
+    readonly store?: string;
+    readonly mode: Mode;
+    readonly format: ExportFormat;
+    readonly output?: string;
+  };
 
 type Rows = {
   readonly columns: readonly string[];
@@ -263,6 +264,7 @@ const exportList = async (
   options: ExportOptions,
 ): Promise<void> => {
   const { org, store, mode, format, since, until, output } = options;
+  requireTimeRange(options);
   const db = await connections.bulkDatabase();
   const pace = await connections.pace();
   const range = {
@@ -311,8 +313,8 @@ export const defineExportCommand = (command: Command, context: Context): void =>
         .choices(["csv", "ndjson"])
         .default("csv"),
     )
-    .option("--since <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
-    .option("--until <time>", "end, exclusive", parseTimestamp)
+    .addOption(sinceOption())
+    .addOption(untilOption())
     .option("--output <file>", "file to create (default: stdout)")
     .addOption(reasonOption())
     .addOption(operatorOption())

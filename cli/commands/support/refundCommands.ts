@@ -19,7 +19,6 @@ import {
   parseReason,
   parseRecordId,
   parseRefundKey,
-  parseTimestamp,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -29,13 +28,15 @@ import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { actorOf, operatorOption } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
+import type { TimeRange } from "../../timeRange.ts";
 
 const REFUND_HELP = `
 Partial refunds add up: give --idempotency-key to be able to repeat the command. A
 store's units are returned to its balance at the price that was paid.`;
 
 const REFUND_MATCHING_HELP = `
-Select the registrations with --attribution, with --from and --to, or with both. Check
+Select the registrations with --attribution, with --since and --until, or with both. Check
 them with --dry-run, then pass --yes. Each is refunded by itself, so an interrupted run
 can be repeated.`;
 
@@ -130,21 +131,21 @@ const refundOneDonation = async (
   }
 };
 
-type FilterOptions = RefundOptions & {
-  readonly org: string;
-  readonly mode: Mode;
-  readonly attribution?: string;
-  readonly from?: Date;
-  readonly to?: Date;
-  readonly yes?: true;
-};
+type FilterOptions = RefundOptions &
+  TimeRange & {
+    readonly org: string;
+    readonly mode: Mode;
+    readonly attribution?: string;
+    readonly yes?: true;
+  };
 
 const refundByFilter = async (context: Context, options: FilterOptions): Promise<void> => {
   const { io } = context;
-  const { org: accountId, mode, attribution = null, from = null, to: until = null } = options;
+  const { org: accountId, mode, attribution = null, since: from = null, until = null } = options;
   if (attribution === null && (from === null || until === null)) {
-    throw new CommandError(EXIT.usage, "Pass --attribution, or --from and --to.");
+    throw new CommandError(EXIT.usage, "Pass --attribution, or --since and --until.");
   }
+  requireTimeRange(options);
   const deps = await openDependencies(context, options);
   await getOrganizationOrStore(deps.db, accountId);
   const filter = { accountId, mode, attribution, from, until };
@@ -236,8 +237,8 @@ export const addRefundCommands = (refund: Command, context: Context): void => {
       .requiredOption("--org <id>", "id of the organization or store", parseId)
       .option("--mode <live|test>", "mode", parseMode, "live")
       .option("--attribution <text>", "attribution of the registrations")
-      .option("--from <time>", "start: a date in UTC, or a time with its zone", parseTimestamp)
-      .option("--to <time>", "end, exclusive", parseTimestamp)
+      .addOption(sinceOption())
+      .addOption(untilOption())
       .option("--yes", "confirm that all of them are refunded"),
   )
     .addHelpText("after", REFUND_MATCHING_HELP)

@@ -6,11 +6,11 @@ import {
   parseId,
   parseLimit,
   parseMode,
-  parseTimestamp,
   parseWebhookTypes,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
+import { sinceOption } from "../../timeRange.ts";
 import { withAccount } from "../accounts/accountOptions.ts";
 import { addListenCommand } from "./listen.ts";
 import {
@@ -161,7 +161,7 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
       .command("recover")
       .description("Send the events that an endpoint has missed since a time of the last 14 days")
       .argument(...ENDPOINT)
-      .requiredOption("--since <time>", "a date, its start in UTC, or a time", parseTimestamp),
+      .addOption(sinceOption().makeOptionMandatory()),
   ).action((id: string, options: ChangeOptions & { readonly since: Date }) =>
     recoverEvents(context, id, options),
   );

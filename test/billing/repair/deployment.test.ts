@@ -216,7 +216,7 @@ test.serial("move-to-stripe moves the current cycle's usage once", async (t) => 
   t.is((await readDeployment(db)).processorRecordedBy, "maria");
   const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
   for (const { id } of [moved, staying]) {
-    const reconciled = await run("usage", "reconcile", "--org", id, "--to", tomorrow);
+    const reconciled = await run("usage", "reconcile", "--org", id, "--until", tomorrow);
     t.is(reconciled.exitCode, 0, reconciled.stdout);
   }
 });

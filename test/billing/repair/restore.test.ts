@@ -339,10 +339,10 @@ test("the options of the two kinds of reconciliation do not mix", async (t) => {
   const { impact, original } = await setUpRestore(t);
   const dryRun = await impact(original, "usage", "reconcile", "--dry-run");
   t.is(dryRun.exitCode, 2);
-  t.regex(dryRun.stderr, /need --after-restore/u);
-  const from = await impact(original, ...AFTER_RESTORE, "--from", "2026-05-01");
-  t.is(from.exitCode, 2);
-  t.regex(from.stderr, /--after-restore takes no --org, --from, --to or --last/u);
+  t.regex(dryRun.stderr, /--dry-run needs --after-restore/u);
+  const until = await impact(original, ...AFTER_RESTORE, "--until", "2026-05-01");
+  t.is(until.exitCode, 2);
+  t.regex(until.stderr, /--after-restore takes no --org, --until or --last/u);
 });
 
 test("after a restore of a deployment that the built-in ledger bills, usage is settled immediately and billed once", async (t) => {

@@ -240,7 +240,7 @@ test.serial(
     await scene.register(9);
     await scene.drain();
     const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
-    const args = ["usage", "reconcile", "--org", scene.id, "--to", tomorrow];
+    const args = ["usage", "reconcile", "--org", scene.id, "--until", tomorrow];
     const agreed = await scene.impact(...args);
     t.is(agreed.exitCode, 0, agreed.stderr);
     t.regex(agreed.stdout, /live +tree +stripe +cus_\S+ +9 +9 +0/u);

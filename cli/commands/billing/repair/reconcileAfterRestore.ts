@@ -23,7 +23,7 @@ export const reconcileAfterRestore = async (
   { as, since, dryRun, json, ...others }: AfterRestoreOptions & ReconcileOptions,
 ): Promise<void> => {
   if (Object.keys(others).length > 0) {
-    throw new CommandError(EXIT.usage, "--after-restore takes no --org, --from, --to or --last.");
+    throw new CommandError(EXIT.usage, "--after-restore takes no --org, --until or --last.");
   }
   const settled = await settleAfterRestore(
     {
