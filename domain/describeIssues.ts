@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { mustBeOneOf } from "./fields.ts";
 
 const ISSUES_SHOWN = 20;
 const NAME_SHOWN = 100;
@@ -11,15 +12,68 @@ const linesOf = (issue: z.core.$ZodIssue, part: string): readonly string[] =>
     ? issue.keys.map((key) => `${nameOf([...issue.path, key])}: unknown ${part}`)
     : [issue.path.length === 0 ? issue.message : `${nameOf(issue.path)}: ${issue.message}`];
 
+const TYPES: Readonly<Record<string, string>> = {
+  array: "an array",
+  boolean: "true or false",
+  int: "an integer",
+  number: "a number",
+  object: "a JSON object",
+  string: "a string",
+};
+
+const UNITS: Readonly<Record<string, string>> = { array: " entries", string: " characters" };
+
 /**
- * Describes everything that is wrong with an input, by the field names that the client used.
+ * Returns the message of an issue whose schema has none of its own. Pass it to `safeParse` as `error`: zod's messages name
+ * types of JavaScript and comparisons in signs.
+ */
+export const messageOfIssue: z.core.$ZodErrorMap = (issue) => {
+  switch (issue.code) {
+    case "invalid_type": {
+      const type = TYPES[issue.expected];
+      return issue.input === undefined ? "required" : type && `must be ${type}`;
+    }
+    case "invalid_value":
+      return issue.input === undefined ? "required" : mustBeOneOf(issue.values.map(String));
+    case "invalid_union":
+      return Array.isArray(issue["options"])
+        ? mustBeOneOf(issue["options"].map(String))
+        : undefined;
+    case "too_small": {
+      const unit = UNITS[issue.origin];
+      return unit !== undefined && issue.minimum === 1
+        ? "must not be empty"
+        : `must ${unit === undefined ? "be" : "have"} at least ${issue.minimum}${unit ?? ""}`;
+    }
+    case "too_big": {
+      const unit = UNITS[issue.origin];
+      return `must ${unit === undefined ? "be" : "have"} at most ${issue.maximum}${unit ?? ""}`;
+    }
+    case "custom":
+    case "invalid_element":
+    case "invalid_format":
+    case "invalid_key":
+    case "not_multiple_of":
+    case "unrecognized_keys":
+      return undefined;
+  }
+};
+
+/**
+ * Lists what is wrong with an input, by the field names that the client used.
  * @param part what the input's entries are called
  */
+export const listIssues = (
+  issues: readonly z.core.$ZodIssue[],
+  part: "field" | "parameter",
+): readonly string[] => {
+  const lines = issues.flatMap((issue) => linesOf(issue, part));
+  const more = lines.length > ISSUES_SHOWN ? [`and ${lines.length - ISSUES_SHOWN} more`] : [];
+  return [...lines.slice(0, ISSUES_SHOWN), ...more];
+};
+
+/** Describes what is wrong with an input in one line, as `listIssues` lists it. */
 export const describeIssues = (
   issues: readonly z.core.$ZodIssue[],
   part: "field" | "parameter",
-): string => {
-  const lines = issues.flatMap((issue) => linesOf(issue, part));
-  const more = lines.length > ISSUES_SHOWN ? `; and ${lines.length - ISSUES_SHOWN} more` : "";
-  return `${lines.slice(0, ISSUES_SHOWN).join("; ")}${more}`;
-};
+): string => listIssues(issues, part).join("; ");

@@ -1,6 +1,6 @@
 import type { ParsedUrlQuery } from "node:querystring";
 import { z } from "zod";
-import { describeIssues } from "../../domain/describeIssues.ts";
+import { describeIssues, messageOfIssue } from "../../domain/describeIssues.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { isTrackingParameter } from "./isTrackingParameter.ts";
 
@@ -39,7 +39,7 @@ export const parseRequest = <Schema extends z.ZodType>(
   value: unknown,
   part: "field" | "parameter",
 ): z.output<Schema> => {
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: messageOfIssue });
   if (!result.success) {
     throw new DomainError("request_invalid", describeIssues(result.error.issues, part));
   }
@@ -65,7 +65,7 @@ export const parseQuery = <Schema extends z.ZodType>(
   query: ParsedUrlQuery,
 ): z.output<Schema> => {
   const names = parametersOf(schema);
-  const result = schema.safeParse(withoutIgnored(query, names));
+  const result = schema.safeParse(withoutIgnored(query, names), { error: messageOfIssue });
   if (!result.success) {
     const issues = result.error.issues.map((issue) =>
       Array.isArray(query[String(issue.path[0])])

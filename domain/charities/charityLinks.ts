@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { text } from "../fields.ts";
-import { describeIssues } from "../describeIssues.ts";
+import { describeIssues, messageOfIssue } from "../describeIssues.ts";
 import { parseEin } from "./charities.ts";
 import type { Ein } from "./charities.ts";
 
@@ -40,7 +40,7 @@ export const readLinksLine = (json: string): CharityLinks | { readonly problem: 
   } catch {
     return { problem: "not valid JSON" };
   }
-  const { success, data, error } = line.safeParse(value);
+  const { success, data, error } = line.safeParse(value, { error: messageOfIssue });
   return success
     ? { ein: data.ein, website: data.website ?? null, iconUrl: data.icon_url ?? null }
     : { problem: describeIssues(error.issues, "field") };

@@ -46,7 +46,9 @@ const site = z.strictObject({
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
   latitude: latitude(),
   longitude: longitude(),
-  main_image: z.union([z.literal(""), link()]).default(""),
+  main_image: z
+    .union([z.literal(""), link()], { error: "must be an http:// or https:// URL, or empty" })
+    .default(""),
 });
 
 const crew = z

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { describeIssues } from "../../../domain/describeIssues.ts";
+import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
 import { emptyAsNull, mustBeOneOf, text } from "../../../domain/fields.ts";
 import { findAmountProblem } from "../../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
@@ -43,7 +43,7 @@ export const parseBalanceEntry = (
   if (storeMode !== "live") {
     return { problem: "only stores have a balance, and only in live mode" };
   }
-  const parsed = balanceLine.safeParse(fields);
+  const parsed = balanceLine.safeParse(fields, { error: messageOfIssue });
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }

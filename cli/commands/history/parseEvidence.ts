@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { describeIssues } from "../../../domain/describeIssues.ts";
-import { text } from "../../../domain/fields.ts";
+import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
+import { mustBe, text } from "../../../domain/fields.ts";
 import { findFactsProblem, sortByStage } from "../../../domain/history/importedEvidence.ts";
 import type {
   ImportedEvidence,
@@ -19,16 +19,22 @@ import { importedId } from "../../../domain/recordIds.ts";
 
 const id = () => z.int().min(0);
 const link = () => z.url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" });
-const optionalLink = () => z.union([z.literal(""), link()]).default("");
+const optionalLink = () =>
+  z
+    .union([z.literal(""), link()], { error: "must be an http:// or https:// URL, or empty" })
+    .default("");
 const words = () => text(200).default("");
 const coordinate = () =>
-  z.union([
-    z.number(),
-    z
-      .string()
-      .regex(/^-?\d+(?:\.\d+)?$/u, "must be a number")
-      .transform(Number),
-  ]);
+  z.union(
+    [
+      z.number(),
+      z
+        .string()
+        .regex(/^-?\d+(?:\.\d+)?$/u)
+        .transform(Number),
+    ],
+    { error: mustBe("a number") },
+  );
 
 /** A timestamp, or a date, which means its start in UTC. */
 const time = () =>
@@ -84,7 +90,9 @@ const planted = z.strictObject({
   media: z
     .array(
       z.strictObject({
-        id: z.union([z.string(), z.int()]).transform(String),
+        id: z
+          .union([z.string(), z.int()], { error: mustBe("a string or an integer") })
+          .transform(String),
         type: z.string(),
         url: link(),
         thumbnail_url: link().optional(),
@@ -311,7 +319,9 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
     if (reached.timestamp === undefined || reached.evidence === undefined) {
       return `${reached.event}: a completed milestone needs its timestamp and its evidence`;
     }
-    const parsed = plantingFact.safeParse(factOf(reached, line, source));
+    const parsed = plantingFact.safeParse(factOf(reached, line, source), {
+      error: messageOfIssue,
+    });
     if (!parsed.success) {
       return `${reached.event}: ${describeIssues(parsed.error.issues, "field")}`;
     }
@@ -331,7 +341,7 @@ export const parseEvidence = (
   if (source === null) {
     return { problem: "evidence needs --source, the name of the system that has shown it" };
   }
-  const parsed = evidenceLine.safeParse(fields);
+  const parsed = evidenceLine.safeParse(fields, { error: messageOfIssue });
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { describeIssues } from "../../../domain/describeIssues.ts";
+import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
 import { count, emptyAsNull, metadata, mustBeOneOf, text } from "../../../domain/fields.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
@@ -209,7 +209,9 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   if (!isDonation && fields["kind"] !== "tree" && fields["kind"] !== "bottle") {
     return { problem: KIND_MUST_BE };
   }
-  const parsed = isDonation ? donationLine.safeParse(fields) : registrationLine.safeParse(fields);
+  const parsed = isDonation
+    ? donationLine.safeParse(fields, { error: messageOfIssue })
+    : registrationLine.safeParse(fields, { error: messageOfIssue });
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
+import { listIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import type { Context } from "../../context.ts";
@@ -15,12 +16,12 @@ const parseReport = (json: string): PlantingReport => {
       cause: error,
     });
   }
-  const result = plantingReport.safeParse(value);
+  const result = plantingReport.safeParse(value, { error: messageOfIssue });
   if (!result.success) {
-    const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")}: ${message}`);
+    const lines = listIssues(result.error.issues, "field").map((line) => `\n  ${line}`);
     throw new CommandError(
       EXIT.failed,
-      `Nothing was recorded, because the file is invalid:\n${lines.join("\n")}`,
+      `Nothing was recorded, because the file is invalid:${lines.join("")}`,
     );
   }
   return result.data;

@@ -219,7 +219,7 @@ test.serial(
     });
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /women_members must not exceed total_members/u);
-    t.regex(run.stderr, /Unrecognized key: "notes"/u);
+    t.regex(run.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
     t.regex(run.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
     t.is((await listFacts(t.context.db, order.id)).length, 1);
     const unknown = await runImpact(["evidence", "record", "-"], {

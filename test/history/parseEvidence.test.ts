@@ -1,0 +1,88 @@
+import test from "ava";
+import { parseEvidence } from "../../cli/commands/history/parseEvidence.ts";
+
+const rejects = test.macro({
+  exec: (t, fields: Readonly<Record<string, unknown>>, problem: string) => {
+    const line = { kind: "evidence", tree_id: "t-1", timeline: [], ...fields };
+    t.deepEqual(parseEvidence(line, "old.example"), { problem });
+  },
+  title: (title = "") => `a line of evidence is rejected ${title}`,
+});
+
+/** A timeline with one milestone and its evidence. */
+const milestone = (event: string, evidence: unknown) => ({
+  timeline: [{ event, status: "completed", timestamp: "2024-05-01", evidence }],
+});
+
+const EVENTS = "registered, funds_distributed, allocated, planted, planted_and_verified";
+
+test("without a timeline", rejects, { timeline: undefined }, "timeline: required");
+test("whose timeline is a text", rejects, { timeline: "x" }, "timeline: must be an array");
+test(
+  "whose milestone is a number",
+  rejects,
+  { timeline: [1] },
+  "timeline.0: must be a JSON object",
+);
+test(
+  "with an unknown milestone",
+  rejects,
+  { timeline: [{ event: "felled" }] },
+  `timeline.0.event: must be one of ${EVENTS}`,
+);
+test(
+  "with an unknown status of a milestone",
+  rejects,
+  { timeline: [{ event: "planted", status: "done" }] },
+  "timeline.0.status: must be one of pending, completed",
+);
+test("whose refund is a text", rejects, { refunded: "yes" }, "refunded: must be true or false");
+test(
+  "with ids that are a list",
+  rejects,
+  { provider_meta: [] },
+  "provider_meta: must be a JSON object",
+);
+test(
+  "whose order has a fraction and a negative id",
+  rejects,
+  milestone("funds_distributed", { order_id: 1.5, tree_order_id: -1 }),
+  "timeline.0.evidence.order_id: must be an integer; timeline.0.evidence.tree_order_id: must be at least 0",
+);
+test(
+  "whose photo has no place",
+  rejects,
+  milestone("planted", {
+    media: [
+      { id: true, type: 1, url: "https://a.example/1.jpg", latitude: "north", longitude: [] },
+    ],
+  }),
+  [
+    "timeline.0.evidence.media.0.id: must be a string or an integer",
+    "timeline.0.evidence.media.0.type: must be a string",
+    "timeline.0.evidence.media.0.latitude: must be a number",
+    "timeline.0.evidence.media.0.longitude: must be a number",
+  ].join("; "),
+);
+test(
+  "whose photo is beside the Earth",
+  rejects,
+  {
+    ...milestone("planted", {
+      media: [
+        { id: 1, type: "photo", url: "https://a.example/1.jpg", latitude: 0, longitude: 181 },
+      ],
+    }),
+    provider_meta: { order_id: 1, public_id: "p" },
+  },
+  "planted: media.0.longitude: must be at most 180",
+);
+test(
+  "that is planted without allocations",
+  rejects,
+  {
+    ...milestone("allocated", { allocations: [] }),
+    provider_meta: { order_id: 1, public_id: "p" },
+  },
+  "allocated: allocations: must not be empty",
+);
