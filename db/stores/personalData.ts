@@ -56,6 +56,19 @@ const lastChosen = sql.fragment`(
   LIMIT 1
 )`;
 
+const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
+  registration: ["customer_name", "customer_email", "customer_id", "order_id", "notes"],
+  donation: ["customer_name", "customer_email", "customer_id", "order_id"],
+};
+
+const namesCustomer = (table: RecordTable): FragmentSqlToken =>
+  sql.fragment`(${sql.join(
+    PERSONAL_COLUMNS[table].map(
+      (column) => sql.fragment`${sql.identifier([table, column])} IS NOT NULL`,
+    ),
+    sql.fragment` OR `,
+  )})`;
+
 /** Blanks chosen registrations, the reasons of their refunds, and the responses that were stored with them. */
 const blankRegistrations = (
   transaction: DatabaseTransactionConnection,
@@ -69,13 +82,7 @@ const blankRegistrations = (
       SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL, notes = NULL
       FROM chosen
       WHERE registration.id = chosen.id
-        AND (
-          registration.customer_name IS NOT NULL
-          OR registration.customer_email IS NOT NULL
-          OR registration.customer_id IS NOT NULL
-          OR registration.order_id IS NOT NULL
-          OR registration.notes IS NOT NULL
-        )
+        AND ${namesCustomer("registration")}
       RETURNING registration.id
     ),
     reason AS (
@@ -119,12 +126,7 @@ const blankDonations = (
       SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL
       FROM chosen
       WHERE donation.id = chosen.id
-        AND (
-          donation.customer_name IS NOT NULL
-          OR donation.customer_email IS NOT NULL
-          OR donation.customer_id IS NOT NULL
-          OR donation.order_id IS NOT NULL
-        )
+        AND ${namesCustomer("donation")}
       RETURNING donation.id
     ),
     reason AS (
@@ -214,22 +216,25 @@ export const blankDonationPage = (
     `,
   );
 
-/** Returns how many registrations and donations are selected. */
+/** Returns how many registrations and donations are selected; null selects all that name a customer. */
 export const countSelectedRecords = (
   db: CommonQueryMethods,
   accountId: string,
-  selection: RecordSelection,
-): Promise<{ readonly registrations: number; readonly donations: number }> =>
-  db.one(sql.type(z.strictObject({ registrations: safeInteger, donations: safeInteger }))`
+  selection: RecordSelection | null,
+): Promise<{ readonly registrations: number; readonly donations: number }> => {
+  const isSelected = (table: RecordTable): FragmentSqlToken =>
+    selection === null ? namesCustomer(table) : conditionOf(table, selection);
+  return db.one(sql.type(z.strictObject({ registrations: safeInteger, donations: safeInteger }))`
     SELECT
       (
         SELECT count(*)
         FROM registration
-        WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", selection)}
+        WHERE ${ownedBy("registration", accountId)} AND ${isSelected("registration")}
       ) AS registrations,
       (
         SELECT count(*)
         FROM donation
-        WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", selection)}
+        WHERE ${ownedBy("donation", accountId)} AND ${isSelected("donation")}
       ) AS donations
   `);
+};

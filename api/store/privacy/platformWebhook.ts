@@ -90,7 +90,7 @@ export const platformWebhook = ({
     }
     const erase = (storeId: string) =>
       requested === "shop/redact"
-        ? forgetAllCustomers(deps, storeId)
+        ? forgetAllCustomers(deps, storeId, { isDryRun: false })
         : forgetCustomer(deps, storeId, customerOf(request), { isDryRun: false });
     const { registrations, donations } = store ? await erase(store.id) : NOTHING;
     ctx.body = { erased: { registrations, donations } };

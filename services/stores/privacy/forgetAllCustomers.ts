@@ -1,7 +1,11 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import type { ListPosition } from "../../../db/listPositions.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
-import { blankDonationPage, blankRegistrationPage } from "../../../db/stores/personalData.ts";
+import {
+  blankDonationPage,
+  blankRegistrationPage,
+  countSelectedRecords,
+} from "../../../db/stores/personalData.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -20,12 +24,16 @@ type BlankPage = (
 /**
  * Erases what a store's records say about all its customers, as `forgetCustomer` does for one. It may be interrupted and
  * repeated.
- * @returns how many records were changed
+ * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetAllCustomers = async (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   storeId: string,
+  { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {
+  if (isDryRun) {
+    return countSelectedRecords(db, storeId, null);
+  }
   const blankAll = async (blankPage: BlankPage): Promise<number> => {
     let total = 0;
     let after: ListPosition | null = null;

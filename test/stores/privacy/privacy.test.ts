@@ -216,7 +216,9 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   const env = { DATABASE_URL: databaseUrl };
   const unconfirmed = await runImpact(forgetAll, { env });
   t.is(unconfirmed.exitCode, 2);
-  t.regex(unconfirmed.stderr, /all customers of .* cannot be undone.* --yes/u);
+  t.regex(unconfirmed.stderr, /all customers of .* cannot be undone.* --dry-run, .* --yes/u);
+  const planned = await runImpact([...forgetAll, "--dry-run"], { env });
+  t.like(readJson(planned), { registrations: 1208, donations: 2, dry_run: true });
   t.not(holds(await dumpDatabase(databaseUrl), people[0] ?? createPerson()).length, 0);
 
   const run = await runImpact([...forgetAll, "--yes"], { env });

@@ -25,20 +25,18 @@ const forgetAll = async (
   { id, domain }: Store,
   options: ForgetOptions,
 ) => {
-  if (options.customerId ?? options.customerEmail ?? options.orderId ?? options.dryRun) {
-    throw new CommandError(
-      EXIT.usage,
-      "--all-customers takes no customer, no order and no --dry-run.",
-    );
+  if (options.customerId ?? options.customerEmail ?? options.orderId) {
+    throw new CommandError(EXIT.usage, "--all-customers takes no customer and no order.");
   }
-  if (!options.yes) {
+  const isDryRun = options.dryRun === true;
+  if (!isDryRun && !options.yes) {
     throw new CommandError(
       EXIT.usage,
-      `This erases the personal data of all customers of ${domain}, and cannot be undone. To confirm, pass --yes.`,
+      `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
     );
   }
   const db = await connections.database();
-  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, id);
+  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, id, { isDryRun });
 };
 
 export const forget = async (
@@ -62,7 +60,7 @@ export const forget = async (
   say(
     io,
     isDryRun
-      ? `Without --dry-run, the personal data of ${records} are erased.`
+      ? `With${customer ? "out" : " --yes instead of"} --dry-run, the command erases the personal data of ${records}.`
       : `Erased the personal data of ${records}. Counts and amounts are unchanged.`,
   );
 };
