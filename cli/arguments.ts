@@ -115,6 +115,8 @@ export const parseWebhookSecret = parserOf(
   "a secret, whsec_ and the Base64 of 24 to 64 bytes",
 );
 
+export const parsePath = parserOf(z.string().min(1), "the path of a file");
+
 /** The id of a document at the processor. */
 export const parseDocument = parserOf(z.string().trim().min(1).max(200), "1 to 200 characters");
 
@@ -162,9 +164,11 @@ export const parseOperator = parserOf(z.string().trim().min(1).max(100), "1 to 1
 
 export const parseKeyName = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
 
+/** PostgreSQL has no year 0, and reads no year of five digits. */
 const timestamp = z
   .union([z.iso.datetime({ offset: true }), z.iso.date()])
-  .transform((given) => new Date(given));
+  .transform((given) => new Date(given))
+  .refine((time) => /^(?!0000)\d{4}-/u.test(time.toISOString()));
 
 /** Parses a time, or a date as its start in UTC. */
 export const parseTimestamp = parserOf(

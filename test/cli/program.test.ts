@@ -158,6 +158,11 @@ test(usageError, ["workflow", "terminate", "x"], /--reason/u);
 test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Must be 1 to 500 characters/u);
 test(usageError, ["import", "history", "/nonexistent", "--org", ID], /cannot be read/u);
 test(usageError, ["import", "history", "/", "--org", ID], /is a folder/u);
+test(usageError, ["import", "history", "./a.csv", "a.csv", "--org", ID], /given twice/u);
+test(usageError, ["audit", "list", "--since", "0000-12-31"], /Must be a date/u);
+test(usageError, ["audit", "list", "--until", "9999-12-31T23:59:59-00:01"], /Must be a date/u);
+test(usageError, ["export", "trees", "--org", ID, "--output", ""], /path of a file/u);
+test(usageError, ["deployment", "move-to-stripe"], /STRIPE_SECRET_KEY is not set\. Set it/u);
 test(usageError, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);
 test(usageError, ["try", "plant", "--key", "k", "--url", "ftp://x"], /http/u);
 

@@ -2,6 +2,7 @@ import { describeAccount } from "../../../domain/billing/deployment.ts";
 import { counted } from "../../../domain/counted.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -18,6 +19,12 @@ export const moveDeploymentToStripe = async (
   { dryRun, as, reason, json }: MoveOptions,
 ): Promise<void> => {
   const isDryRun = dryRun === true;
+  if ((await connections.stripe()) === null) {
+    throw new CommandError(
+      EXIT.usage,
+      "STRIPE_SECRET_KEY is not set. Set it to a key of the Stripe account that will bill, and run the command again.",
+    );
+  }
   const { account, isRepeated, usage } = await moveToStripe(
     {
       db: await connections.database(),

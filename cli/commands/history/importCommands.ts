@@ -4,7 +4,7 @@ import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../../services/history/createReport.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
-import { parseId, parseSlug } from "../../arguments.ts";
+import { parseId, parsePath, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
@@ -171,7 +171,7 @@ export const addImportCommands = (group: Command, context: Context): void => {
       .description("Import registrations and donations that another system recorded and billed"),
   )
     .option("--order-planting", "let the planting partner plant the imported trees, too")
-    .option("--rejects <file>", "file for the rejected lines, with numbers and reasons")
+    .option("--rejects <file>", "file for the rejected lines, with numbers and reasons", parsePath)
     .option("--dry-run", "report what would be imported, and change nothing")
     .option("--json", "JSON output")
     .addOption(reasonOption())

@@ -1,8 +1,10 @@
+import { resolve } from "node:path";
 import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { LineKind } from "../../../domain/history/importedRecords.ts";
 import type { ImportLine } from "../../../services/history/importLine.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Input } from "../../input/openInput.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readHistory } from "./readHistory.ts";
@@ -50,6 +52,7 @@ async function* readAll(
 
 /**
  * Opens all files before the first is read, so that a misspelt name changes nothing.
+ * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
  */
 export const openHistory = async (
   context: Context,
@@ -57,6 +60,12 @@ export const openHistory = async (
   defaults: Defaults,
 ): Promise<History> => {
   const inputs: Input[] = [];
+  const repeated = paths.find(
+    (path, index) => paths.findIndex((earlier) => resolve(earlier) === resolve(path)) < index,
+  );
+  if (repeated !== undefined) {
+    throw new CommandError(EXIT.usage, `${repeated} is given twice. Give each file once.`);
+  }
   for (const path of paths) {
     inputs.push(await openInput(path, context.io));
   }

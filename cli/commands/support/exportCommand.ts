@@ -37,7 +37,7 @@ import { listRegistrationRows } from "../../../services/registrations/listRegist
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
 import { readWholeLedger, readWholeList } from "../../../services/stores/records/readWholeLists.ts";
-import { parseId, parseMode } from "../../arguments.ts";
+import { parseId, parseMode, parsePath } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -315,7 +315,7 @@ export const defineExportCommand = (command: Command, context: Context): void =>
     )
     .addOption(sinceOption())
     .addOption(untilOption())
-    .option("--output <file>", "file to create (default: stdout)")
+    .option("--output <file>", "file to create (default: stdout)", parsePath)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
