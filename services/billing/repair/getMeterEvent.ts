@@ -1,7 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import { DomainError } from "../../../domain/errors.ts";
 
 /** @throws DomainError record_not_found */
@@ -26,4 +28,33 @@ export const lockMeterEvent = async (
 ): Promise<StoredMeterEvent> => {
   await lockStream(transaction, await getMeterEvent(transaction, id));
   return getMeterEvent(transaction, id);
+};
+
+/**
+ * Locks the stream of a meter event until the transaction ends, and checks that what was decided about it is still valid.
+ * @param event as it was when the decision was made
+ * @param othersVersion the version of the other events of its minute then; null if the decision does not depend on them
+ * @throws DomainError request_invalid if one of them has changed
+ */
+export const lockUnchangedEvent = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  othersVersion: string | null,
+): Promise<void> => {
+  await lockStream(transaction, event);
+  const current = await findMeterEvent(transaction, event.id);
+  const isOtherChanged =
+    othersVersion !== null &&
+    (await sumOtherEvents(transaction, event, minuteOf(event.second))).version !== othersVersion;
+  if (
+    current?.state !== event.state ||
+    current.attempts !== event.attempts ||
+    current.settlementReference !== event.settlementReference ||
+    isOtherChanged
+  ) {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${event.id}: it or another event of its minute has changed meanwhile; try again`,
+    );
+  }
 };

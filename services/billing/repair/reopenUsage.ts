@@ -1,18 +1,15 @@
 import type { DatabasePool } from "slonik";
-import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { findMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { hasFacts, redispatchRefunds, releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
-import { getMeterEvent } from "./getMeterEvent.ts";
+import { getMeterEvent, lockUnchangedEvent } from "./getMeterEvent.ts";
 
 /**
  * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
@@ -48,19 +45,7 @@ export const reopenUsage = async (
     return { quantity };
   }
   return db.transaction(async (transaction) => {
-    await lockStream(transaction, event);
-    const current = await findMeterEvent(transaction, meterEventId);
-    const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
-    if (
-      current?.state !== "delivered" ||
-      current.settlementReference !== null ||
-      others.version !== othersVersion
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,
-      );
-    }
+    await lockUnchangedEvent(transaction, event, othersVersion);
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,

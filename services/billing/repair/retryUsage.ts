@@ -1,8 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { findMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {
   redispatchRefunds,
   releaseFacts,
@@ -12,14 +10,12 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
-import { getMeterEvent } from "./getMeterEvent.ts";
+import { getMeterEvent, lockUnchangedEvent } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 type Dependencies = {
@@ -64,20 +60,8 @@ export const retryUsage = async (
   requireNoHandSettlement(event);
   const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {
-    await lockStream(transaction, event);
-    const current = await findMeterEvent(transaction, meterEventId);
-    const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
-    if (
-      current?.state !== event.state ||
-      current.settlementReference !== null ||
-      current?.attempts !== event.attempts ||
-      (othersVersion ?? others.version) !== others.version
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,
-      );
-    }
+    await lockUnchangedEvent(transaction, event, othersVersion);
+    const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,
       acceptedQuantity,
@@ -85,9 +69,9 @@ export const retryUsage = async (
         acceptedQuantity === null
           ? null
           : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
-      settledAt: clock.now(),
+      settledAt: now,
     });
-    await recordUsageEvent(transaction, event, state, clock.now());
+    await recordUsageEvent(transaction, event, state, now);
     await redispatchRefunds(transaction, meterEventId);
     await releaseHeldRefunds(transaction, meterEventId);
     await recordAction(
@@ -99,7 +83,7 @@ export const retryUsage = async (
         subject: String(meterEventId),
         details: { quantity: event.quantity, assumed },
       },
-      clock.now(),
+      now,
     );
     if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";

@@ -23,11 +23,12 @@ export const waiveUsage = (
   db.transaction(async (transaction) => {
     const event = await lockMeterEvent(transaction, meterEventId);
     requireWaivable(event, await sumSentRefunds(transaction, meterEventId));
+    const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state: "waived",
       acceptedQuantity: null,
       note: `waived: ${reason}`,
-      settledAt: clock.now(),
+      settledAt: now,
     });
     await redispatchRefunds(transaction, meterEventId);
     await recordAction(
@@ -39,6 +40,6 @@ export const waiveUsage = (
         subject: String(meterEventId),
         details: { quantity: event.quantity },
       },
-      clock.now(),
+      now,
     );
   });
