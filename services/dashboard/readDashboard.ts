@@ -43,6 +43,8 @@ export type Dashboard = {
   readonly months: readonly MonthTotals[];
   readonly sites: readonly PlantedSite[];
   readonly media: readonly ShownMedia[];
+  /** Whether the partner that gets new trees plants nothing. */
+  readonly isPartnerSimulated: boolean;
   /** Of planted trees only. */
   readonly projected: ProjectedImpact;
   /** The optional sections that have data and are not hidden. */
@@ -106,11 +108,12 @@ export const readDashboard = async (
   }
   const { accountId, name } = account;
   const now = clock.now();
+  const isPartnerSimulated = planting.countsSimulated();
   const [profile, periods, sites, media, donations] = await Promise.all([
     findProfile(db, accountId),
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
-    listPlantedSites(db, accountId, planting.countsSimulated()),
-    listLatestMedia(db, accountId, MEDIA_SHOWN, planting.countsSimulated()),
+    listPlantedSites(db, accountId, isPartnerSimulated),
+    listLatestMedia(db, accountId, MEDIA_SHOWN, isPartnerSimulated),
     readDonationTotals(db, { accountId, mode: "live" }, now),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
@@ -135,6 +138,7 @@ export const readDashboard = async (
     })),
     sites,
     media,
+    isPartnerSimulated,
     projected: projectImpact(sites.map(({ factorId, planted }) => ({ factorId, trees: planted }))),
     updatedAt: now,
   };

@@ -21,6 +21,7 @@ const EMPTY: Dashboard = {
   months: [],
   sites: [],
   media: [],
+  isPartnerSimulated: false,
   projected: { carbonTons: 0, areaHectares: 0 },
   sections: new Set<HideableSection>(),
   updatedAt: new Date("2026-05-01T10:00:00Z"),
@@ -66,6 +67,15 @@ test("one tree and one bottle are named in the singular", (t) => {
     /^Green Shop 1 tree registered, 0 planted and verified 1 ocean-bound bottle rescued\. /u,
   );
   t.regex(renderBadge(dashboard), /Green Shop: 1 tree registered, 0 planted and verified"/u);
+});
+
+test("a page with trees, of which none is planted yet, says if their partner is simulated", (t) => {
+  const notice = /Simulation\. The planting partner is simulated\. It plants no trees\./u;
+  const trees = { ...dashboardOf(3, 0, 0), isPartnerSimulated: true };
+  t.regex(wordsOf(renderPage(trees, LINKS)), notice);
+  t.notRegex(wordsOf(renderPage({ ...trees, isPartnerSimulated: false }, LINKS)), notice);
+  const bottles = { ...dashboardOf(0, 3, 0), isPartnerSimulated: true };
+  t.notRegex(wordsOf(renderPage(bottles, LINKS)), notice);
 });
 
 test("without trees, card and badge show the bottles, and without bottles the donations", (t) => {

@@ -14,20 +14,26 @@ import { renderMonths } from "./renderMonths.ts";
 import { renderPhotos } from "./renderPhotos.ts";
 import { renderProjects } from "./renderProjects.ts";
 
+/** Returns what is simulated; null if nothing is. */
+const explainSimulation = (dashboard: Dashboard): string | null => {
+  const { sites, media, trees, isPartnerSimulated } = dashboard;
+  if (isAllSimulated(dashboard)) {
+    return "All planting on this page comes from a simulated partner: projects, photos and verification. No trees were planted.";
+  }
+  if ([...sites, ...media].some(({ partner }) => isSimulated(partner))) {
+    return "What this page marks as simulated comes from a simulated partner. No trees were planted for it.";
+  }
+  return isPartnerSimulated && trees.total > 0 && trees.planted === 0
+    ? "The planting partner is simulated. It plants no trees."
+    : null;
+};
+
 /** Says once what is simulated. Items are marked one by one only if others are real. */
 const renderNotice = (dashboard: Dashboard): Markup | null => {
-  const { sites, media } = dashboard;
-  if (![...sites, ...media].some(({ partner }) => isSimulated(partner))) {
-    return null;
-  }
-  return html`<p class="notice" role="note">
-    <strong>Simulation.</strong>
-    ${
-      isAllSimulated(dashboard)
-        ? "All planting on this page comes from a simulated partner: projects, photos and verification. No trees were planted."
-        : "What this page marks as simulated comes from a simulated partner. No trees were planted for it."
-    }
-  </p>`;
+  const explanation = explainSimulation(dashboard);
+  return explanation === null
+    ? null
+    : html`<p class="notice" role="note"><strong>Simulation.</strong> ${explanation}</p>`;
 };
 
 const renderStory = ({ name, profile }: Dashboard): Markup | null =>
