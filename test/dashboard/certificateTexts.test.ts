@@ -68,6 +68,7 @@ test("a certificate of simulated planting says so before and after the trees are
     t.regex(page, /<strong>Simulation\.<\/strong> The planting comes from a simulated partner\./u);
     t.regex(page, /<dt>Simulated<\/dt>/u);
   }
+  t.regex(pageOf(ordered), />Planting has not been simulated yet\.</u);
   t.true(
     pageOf({ ...simulated, mode: "test" }).includes('content="Test data: 1 tree registered."'),
   );

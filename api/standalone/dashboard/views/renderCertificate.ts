@@ -70,8 +70,11 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
     case "planted":
       return `${allPlanted(counts.planted)}${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
     case "registered":
-      return certified.isOrderedElsewhere && certified.stage === null
-        ? "An earlier system arranged the planting. There is no evidence here."
+      if (certified.isOrderedElsewhere && certified.stage === null) {
+        return "An earlier system arranged the planting. There is no evidence here.";
+      }
+      return counts.isSimulated
+        ? "Planting has not been simulated yet."
         : "Not planted yet. Planting and verification take months.";
   }
 };
