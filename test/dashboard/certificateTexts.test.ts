@@ -24,7 +24,7 @@ const REGISTRATION: CertifiedRegistration = {
   country: "Kenya",
 };
 
-const pageOf = (changes: Partial<CertifiedRegistration>): string =>
+const renderCertificateOf = (changes: Partial<CertifiedRegistration>): string =>
   renderCertificate(
     {
       certified: {
@@ -38,7 +38,11 @@ const pageOf = (changes: Partial<CertifiedRegistration>): string =>
       profile: DEFAULT_PROFILE,
     },
     "https://impact.example",
-  ).replaceAll(/\s+/gu, " ");
+  );
+
+/** Returns a page with single spaces. */
+const pageOf = (changes: Partial<CertifiedRegistration>): string =>
+  renderCertificateOf(changes).replaceAll(/\s+/gu, " ");
 
 test("a certificate of one tree is in the singular", (t) => {
   t.regex(pageOf({}), />Planted, and independently verified on Jul 1, 2026\.</u);
@@ -72,6 +76,10 @@ test("a certificate of simulated planting says so before and after the trees are
   t.true(
     pageOf({ ...simulated, mode: "test" }).includes('content="Test data: 1 tree registered."'),
   );
+});
+
+test("a date stays on one line", (t) => {
+  t.regex(renderCertificateOf({}), /May\u00A01,\u00A02026/u);
 });
 
 test("a printed certificate has its URL", (t) => {

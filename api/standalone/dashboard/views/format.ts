@@ -57,7 +57,10 @@ export const formatCoordinates = (latitude: number, longitude: number): string =
   `${degrees.format(Math.abs(latitude))}° ${latitude < 0 ? "S" : "N"}, ` +
   `${degrees.format(Math.abs(longitude))}° ${longitude < 0 ? "W" : "E"}`;
 
-export const formatDay = (time: Date): string => days.format(time);
+const NO_BREAK_SPACE = "\u00A0";
+
+/** Formats a day so that it stays on one line. */
+export const formatDay = (time: Date): string => days.format(time).replaceAll(" ", NO_BREAK_SPACE);
 
 export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
 
