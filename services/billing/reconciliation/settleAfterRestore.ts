@@ -20,7 +20,6 @@ import {
 } from "../../../db/billing/usageFacts.ts";
 import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
-import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { allotShares } from "../../../domain/billing/compareUsage.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";
@@ -36,6 +35,7 @@ import {
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { currentTarget } from "../currentTarget.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
@@ -149,19 +149,14 @@ const blockStream = async (
     await block(transaction, unfinished, { clock, heldAt });
   }
   const account = await findAccount(transaction, stream.accountId);
-  const stripeCustomerId = account?.stripeCustomerId ?? null;
-  const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
-  const current: BillingTarget = {
-    processor,
-    customerId: processor === "stripe" ? stripeCustomerId : null,
-  };
+  const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
   const span = { first: firstSecond, last: secondOf(heldAt) };
   for (;;) {
     const [parts = []] = await listOldestUnsealedFacts(transaction, [{ ...stream, current }], span);
     if (parts.length === 0) {
       return;
     }
-    for (const { ids, held, second, processor: name, customerId } of parts) {
+    for (const { ids, held, second, processor, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
         const [event] = await insertMeterEvents(
           transaction,
@@ -171,7 +166,7 @@ const blockStream = async (
               stream,
               factIds: signed.ids,
               second,
-              processor: name,
+              processor,
               customerId,
               // Not sealed: an unfinished event of an earlier second may remain.
               state: "held",

@@ -14,6 +14,7 @@ import type { ProcessorName, UsageStream } from "../../../domain/billing/usage.t
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { currentTarget } from "../currentTarget.ts";
 import { leaseOf } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
@@ -120,13 +121,10 @@ const sealNewEvents = async (
   while (open.length > 0) {
     const partsOfStreams = await listOldestUnsealedFacts(
       transaction,
-      open.map(({ stream, stripeCustomerId }) => {
-        const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
-        return {
-          ...stream,
-          current: { processor, customerId: processor === "stripe" ? stripeCustomerId : null },
-        };
-      }),
+      open.map(({ stream, stripeCustomerId }) => ({
+        ...stream,
+        current: currentTarget(billing, stripeCustomerId, stream.mode),
+      })),
       { first: 0, last: lastSealableSecond(sealedAt) },
     );
     const events = open
