@@ -28,7 +28,7 @@ export const isLeaseOver = (start: LeaseStart, clocks: Clocks): boolean => {
   return elapsedMs >= LEASE_MS;
 };
 
-export const leaseOf = ({ at }: LeaseStart): Lease => ({
+export const leaseOf = ({ at }: Pick<LeaseStart, "at">): Lease => ({
   now: at,
   until: new Date(at.getTime() + LEASE_MS),
 });

@@ -1,9 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import { listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
-import { LEASE_MS } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { leaseOf } from "./attemptLease.ts";
 import type { ScanStreams } from "./createStreamScans.ts";
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
@@ -59,7 +59,7 @@ export const createStreamQueue = (
       return { streams, resumed: new Set() };
     }
     const now = clock.now();
-    const lease = { now, until: new Date(now.getTime() + LEASE_MS) };
+    const lease = leaseOf({ at: now });
     const resumed = scan.isFirst ? await listResumableStreams(db, { shard, lease, limit }) : [];
     const { streams, next } = await scanStreams({
       shard,
