@@ -5,11 +5,16 @@ import type { RejectionReport } from "../../domain/billing/processorEvents.ts";
 import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
 import type { ProcessorName, Span } from "../../domain/billing/usage.ts";
 
-/** The account that usage belongs to, and its ids at the processor. */
+/** The account that usage belongs to, and its customer at the processor. */
 export type BillingCustomer = {
   readonly accountId: string;
   /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
   readonly customerId: string | null;
+};
+
+/** An account and its subscription at the processor. */
+export type Subscriber = {
+  readonly accountId: string;
   readonly subscriptionId: string | null;
 };
 
@@ -65,12 +70,12 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<number>;
   /**
-   * Returns the billing period of the customer's subscription for this meter, or null if there is none: the subscription
+   * Returns the billing period of the account's subscription for this meter, or null if there is none: the subscription
    * has ended, or the processor has no periods (the built-in ledger). Throws if the period cannot be read, because a refund
    * must not guess it: a ProcessorUnavailableError if the processor does not answer.
    */
   readonly findCurrentPeriod: (
-    customer: BillingCustomer,
+    subscriber: Subscriber,
     meter: Kind,
     signal: AbortSignal,
   ) => Promise<Period | null>;
@@ -88,13 +93,13 @@ export type BillingProcessor = {
    */
   readonly readRejectionReport: (eventId: string, signal: AbortSignal) => Promise<RejectionReport>;
   /**
-   * Adds the items that donations need to the customer's subscription, as far as they are missing. Throws if it cannot
+   * Adds the items that donations need to the account's subscription, as far as they are missing. Throws if it cannot
    * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and
    * any other error if the outcome is unknown. `keyGeneration` repeats that of an earlier call whose outcome is unknown,
    * and differs from that of all others. The built-in ledger has no items and does nothing.
    */
   readonly provisionDonations: (
-    customer: BillingCustomer,
+    subscriber: Subscriber,
     keyGeneration: number,
     signal: AbortSignal,
   ) => Promise<void>;

@@ -55,11 +55,7 @@ export const resolveBillingCycle = async (
     );
   }
   const period = await stripe
-    .findCurrentPeriod(
-      { ...subscription, customerId: account.stripeCustomerId },
-      meter,
-      AbortSignal.timeout(TIMEOUT_MS),
-    )
+    .findCurrentPeriod(subscription, meter, AbortSignal.timeout(TIMEOUT_MS))
     .catch((error: unknown) => {
       throw error instanceof ProcessorUnavailableError
         ? new UnavailableError("the payment processor is temporarily unavailable, try again", {

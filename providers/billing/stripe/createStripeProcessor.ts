@@ -9,7 +9,7 @@ import {
   ProcessorUnavailableError,
   UsageUnreadableError,
 } from "../processor.ts";
-import type { BillingCustomer, BillingProcessor, MeterEvent } from "../processor.ts";
+import type { BillingProcessor, MeterEvent, Subscriber } from "../processor.ts";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
@@ -55,7 +55,7 @@ const orUnavailable = async <Result>(read: () => Promise<Result>): Promise<Resul
   }
 };
 
-const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
+const subscriptionOf = ({ accountId, subscriptionId }: Subscriber): string => {
   if (subscriptionId === null) {
     throw new Error(`The account ${accountId} has no Stripe subscription.`);
   }
@@ -188,10 +188,10 @@ export const createStripeProcessor = (
             : error;
         }
       }),
-    findCurrentPeriod: (customer, meter, signal) =>
+    findCurrentPeriod: (subscriber, meter, signal) =>
       boundTo(signal, () =>
         orUnavailable(async () => {
-          const subscriptionId = subscriptionOf(customer);
+          const subscriptionId = subscriptionOf(subscriber);
           const meterId = await findMeterId(meter);
           return readSubscriptionPeriod(stripe, subscriptionId, meterId);
         }),
@@ -209,11 +209,11 @@ export const createStripeProcessor = (
       ),
     readRejectionReport: (eventId, signal) =>
       boundTo(signal, () => readRejectionReport(stripe, eventId)),
-    provisionDonations: (customer, keyGeneration, signal) =>
+    provisionDonations: (subscriber, keyGeneration, signal) =>
       boundTo(signal, () =>
         provisionDonations(
           stripe,
-          { accountId: customer.accountId, subscriptionId: subscriptionOf(customer) },
+          { accountId: subscriber.accountId, subscriptionId: subscriptionOf(subscriber) },
           donationPrices,
           keyGeneration,
         ),

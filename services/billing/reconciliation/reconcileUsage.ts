@@ -141,7 +141,6 @@ export const createUsageReader = (
   const customer = {
     accountId: stream.accountIds[0],
     customerId: stream.customerId,
-    subscriptionId: null,
   };
   return (part) => processor.sumUsage(customer, stream.meter, part, signal);
 };

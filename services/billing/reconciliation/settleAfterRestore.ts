@@ -272,7 +272,7 @@ const compareMinute = async (
   // None of the minute's events in doubt is delivered.
   const { delivered } = await sumOtherEvents(db, first, minute);
   try {
-    const customer = { accountId, customerId, subscriptionId: null };
+    const customer = { accountId, customerId };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
     const shares = allotShares(
       events.map(({ quantity }) => quantity),

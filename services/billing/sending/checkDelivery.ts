@@ -31,12 +31,7 @@ export const checkDelivery = async (
     return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion };
   }
   try {
-    const theirs = await processor.sumUsage(
-      { accountId, customerId, subscriptionId: null },
-      meter,
-      minute,
-      signal,
-    );
+    const theirs = await processor.sumUsage({ accountId, customerId }, meter, minute, signal);
     const lastSentAt = event.settledAt ?? event.inDoubtSince;
     const outcome = compareUsage(
       { quantity: event.quantity, lastSentAt },

@@ -53,7 +53,7 @@ const callProcessor = (
   processor.send(
     {
       identifier: event.identifier,
-      customer: { accountId: event.accountId, customerId: event.customerId, subscriptionId: null },
+      customer: { accountId: event.accountId, customerId: event.customerId },
       meter: event.meter,
       quantity: event.quantity,
       second: event.second,

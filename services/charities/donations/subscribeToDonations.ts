@@ -41,11 +41,7 @@ const provision = async (
   let isOutcomeKnown = false;
   try {
     await processor.provisionDonations(
-      {
-        accountId: account.id,
-        customerId: account.stripeCustomerId,
-        subscriptionId: account.stripeSubscriptionId,
-      },
+      { accountId: account.id, subscriptionId: account.stripeSubscriptionId },
       attempt.keyGeneration,
       AbortSignal.timeout(PROVISION_WITHIN_MS),
     );

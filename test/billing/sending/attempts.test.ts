@@ -74,7 +74,7 @@ test("usage is billed once if the worker is killed after sending and before reco
   await deps.billing.findProcessor("stripe", "live")?.send(
     {
       identifier: event?.identifier ?? "",
-      customer: { accountId: stream.accountId, customerId, subscriptionId: null },
+      customer: { accountId: stream.accountId, customerId },
       meter: "tree",
       quantity: 4,
       second: event?.second ?? 0,

@@ -37,7 +37,7 @@ const sendBeforeLoss = async (
   const outcome = await deps.billing.findProcessor("stripe", "live")?.send(
     {
       identifier: `u1:${accountId}:live:tree:${second}:${sequence}`,
-      customer: { accountId, customerId, subscriptionId: null },
+      customer: { accountId, customerId },
       meter: "tree",
       quantity,
       second,
@@ -223,7 +223,7 @@ test("the ledger reports an identifier that it has with another quantity as a co
     deps.billing.findProcessor("ledger", "live")?.send(
       {
         identifier: `u1:${stream.accountId}:live:tree:100:1`,
-        customer: { accountId: stream.accountId, customerId: null, subscriptionId: null },
+        customer: { accountId: stream.accountId, customerId: null },
         meter: "tree",
         quantity,
         second: 100,

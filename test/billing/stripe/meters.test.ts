@@ -275,7 +275,7 @@ test("nothing is sent to a meter that keeps only the last value", async (t) => {
   const outcome = await createStripeProcessor(options).send(
     {
       identifier: "u1:account:tree:1",
-      customer: { accountId: "account", customerId, subscriptionId: null },
+      customer: { accountId: "account", customerId },
       meter: "tree",
       quantity: 3,
       second: double.control.now(),

@@ -4,6 +4,7 @@ import type {
   BillingCustomer,
   BillingProcessor,
   MeterEvent,
+  Subscriber,
 } from "../../../providers/billing/processor.ts";
 import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
@@ -27,7 +28,7 @@ export const until = async (holds: () => boolean): Promise<void> => {
 export type StripeSetup = {
   readonly double: StripeDouble;
   readonly processor: BillingProcessor;
-  readonly customer: BillingCustomer;
+  readonly customer: BillingCustomer & Subscriber;
   /** Returns a valid event of this customer with a new identifier. */
   readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
   /** Returns the billed units of this customer, over all meters and seconds. */
