@@ -1,4 +1,5 @@
-import { open } from "node:fs/promises";
+import { constants, createReadStream } from "node:fs";
+import { access, stat } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
@@ -20,23 +21,26 @@ export type Input = {
   readonly bytes: AsyncIterable<Buffer>;
 };
 
-const openSource = async (
-  path: string,
-  { stdin }: Io,
-): Promise<{ readonly stream: Readable; readonly sizeBytes: number | null }> => {
+type Source = {
+  /** Opens it, so a file that is not read stays closed. */
+  readonly open: () => AsyncIterable<Buffer>;
+  readonly sizeBytes: number | null;
+};
+
+const findSource = async (path: string, { stdin }: Io): Promise<Source> => {
   if (path === "-") {
-    return { stream: stdin, sizeBytes: null };
+    return { open: () => stdin, sizeBytes: null };
   }
   try {
-    const file = await open(path);
-    const stat = await file.stat();
-    if (stat.isDirectory()) {
-      await file.close();
+    // Not opened here: a writer of a named pipe would fail when it is closed.
+    await access(path, constants.R_OK);
+    const status = await stat(path);
+    if (status.isDirectory()) {
       throw new CommandError(EXIT.usage, `${path} is a folder.`);
     }
     return {
-      stream: file.createReadStream({ highWaterMark: CHUNK_BYTES }),
-      sizeBytes: stat.isFile() ? stat.size : null,
+      open: () => createReadStream(path, { highWaterMark: CHUNK_BYTES }),
+      sizeBytes: status.isFile() ? status.size : null,
     };
   } catch (error) {
     throw error instanceof CommandError ? error : unreadableFileError(path, error);
@@ -96,13 +100,13 @@ async function* readBytes(
   }
 }
 
-/** Opens a file, or standard input for `-`. Gzip is recognized by its first bytes. */
+/** Finds a file, or standard input for `-`. Gzip is recognized by its first bytes. */
 export const openInput = async (path: string, io: Io): Promise<Input> => {
   const name = path === "-" ? "standard input" : path;
-  const { stream, sizeBytes } = await openSource(path, io);
+  const { open, sizeBytes } = await findSource(path, io);
   let bytesRead = 0;
   const counted = async function* count(): AsyncGenerator<Buffer, void, void> {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
+    for await (const chunk of open()) {
       bytesRead += chunk.length;
       yield chunk;
     }

@@ -51,7 +51,7 @@ async function* readAll(
 }
 
 /**
- * Opens all files before the first is read, so that a misspelt name changes nothing.
+ * Finds all files before the first is read, so that a misspelt name changes nothing.
  * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
  */
 export const openHistory = async (
