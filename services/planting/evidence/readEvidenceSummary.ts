@@ -16,7 +16,7 @@ import { cacheEvidence, EVIDENCE_CACHE_SECONDS } from "./cacheEvidence.ts";
  * How long a summary without planted trees is cached. A new deployment must not show for 30 days that nothing is planted,
  * but it may take months to have planted trees, and the summary reads the totals of all accounts.
  */
-const UNPLANTED_CACHE_SECONDS = 60;
+const UNPLANTED_CACHE_SECONDS = 10;
 
 /** The latest ones of each site; a region may have several sites. */
 const MEDIA_PER_SITE = 6;
@@ -76,7 +76,7 @@ const findSummary = async (
   return { body, storedAt, isLasting: cachedMs > UNPLANTED_CACHE_SECONDS * 1000 };
 };
 
-/** Returns the rendered summary: the same text from every process for a minute, and for 30 days once trees are planted. */
+/** Returns the rendered summary: the same text from every process for ten seconds, and for 30 days once trees are planted. */
 export const readEvidenceSummary = async (
   deps: EvidenceDependencies,
   render: EvidenceRenderer<EvidenceSummary>,
