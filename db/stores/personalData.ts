@@ -61,6 +61,12 @@ const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
 
+const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    PERSONAL_COLUMNS[table].map((column) => sql.fragment`${sql.identifier([column])} = NULL`),
+    sql.fragment`, `,
+  )}`;
+
 const namesCustomer = (table: RecordTable): FragmentSqlToken =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
@@ -79,7 +85,7 @@ const blankRegistrations = (
     WITH chosen AS MATERIALIZED (${chosen}),
     blanked AS (
       UPDATE registration
-      SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL, notes = NULL
+      SET ${withoutCustomer("registration")}
       FROM chosen
       WHERE registration.id = chosen.id
         AND ${namesCustomer("registration")}
@@ -123,7 +129,7 @@ const blankDonations = (
     WITH chosen AS MATERIALIZED (${chosen}),
     blanked AS (
       UPDATE donation
-      SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL
+      SET ${withoutCustomer("donation")}
       FROM chosen
       WHERE donation.id = chosen.id
         AND ${namesCustomer("donation")}
