@@ -24,8 +24,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const UNITS: Readonly<Record<string, string>> = { array: " entries", string: " characters" };
 
 /**
- * Returns the message of an issue whose schema has none of its own. Pass it to `safeParse` as `error`: zod's messages name
- * types of JavaScript and comparisons in signs.
+ * Returns the message of an issue for which the schema has none. For the option `error` of `safeParse`, because zod's own
+ * messages use JavaScript's type names and comparison signs.
  */
 export const messageOfIssue: z.core.$ZodErrorMap = (issue) => {
   switch (issue.code) {

@@ -51,7 +51,7 @@ const REFUNDS_PER_PASS = 200;
 /** How often the dispatcher looks for deliveries from before the clock was set back. */
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
-/** How often all subscriptions are read anyway, so that a release from longer ago needs no sweep of its own. */
+/** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
 
 /** A shard's sender polls for usage every second, and pauses for three seconds after an error. */

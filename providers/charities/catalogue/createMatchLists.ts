@@ -30,8 +30,8 @@ export type TablePage = Omit<CharityPage, "items"> & {
 export type CountedGroups = readonly (readonly WordCount[])[];
 
 /**
- * Tells whether matches are read tier by tier, because a page needs few of them. Words of a search occur together more
- * often than by chance, so there are seldom fewer than estimated.
+ * Returns whether to read matches tier by tier, because a page needs few of them. Words of a search occur together more
+ * often than by chance, so there are rarely fewer matches than estimated.
  */
 export const areProbablyMany = (groups: CountedGroups, maximumWords: number): boolean =>
   estimateMatches(groups.map((counts) => counts.slice(0, maximumWords))) > COUNTED_MATCHES;
