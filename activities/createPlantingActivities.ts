@@ -20,6 +20,8 @@ const MIN_POLL_INTERVAL_MS = 100;
 
 export type PlantingActivityDependencies = {
   readonly db: DatabasePool;
+  /** The pool of the work for all accounts together, which yields to what clients record. */
+  readonly bulkDb: DatabasePool;
   readonly clock: Clock;
   readonly planting: Planting;
   /** The interval between two polls of an order if the partner names none. */
@@ -34,8 +36,9 @@ export const createPlantingActivities = (deps: PlantingActivityDependencies) => 
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
     withHeartbeat(async () => {
       const signal = Context.current().cancellationSignal;
-      await clearExpiredResponses(deps, signal);
-      return { orders: await createPlantingOrders(deps, signal) };
+      const bulk = { ...deps, db: deps.bulkDb };
+      await clearExpiredResponses(bulk, signal);
+      return { orders: await createPlantingOrders(bulk, signal) };
     }),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */

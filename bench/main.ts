@@ -69,9 +69,9 @@ table of results to stdout.
                   --listed 1000000  --rounds 3
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
-  mixed           POST at a steady rate while lists are read, usage is reconciled and history is imported
+  mixed           POST at a steady rate beside lists, reconciliations, imports and the creation of planting orders
                   --listed 1000000  --rate 1000  --rounds 3  --seconds 4  --connections 64
-                  --beside json,csv,reconciliation,import,all  --data-folder FOLDER keeps the database for the next run
+                  --beside json,csv,reconciliation,import,planting,all  --data-folder FOLDER keeps the database for the next run
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
   restarts        failed requests while two APIs behind HAProxy are restarted

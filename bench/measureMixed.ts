@@ -10,11 +10,16 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
 import { buildChildEnvironment } from "../config/config.ts";
+import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { openPool } from "../db/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { issueKey } from "../services/accounts/issueKey.ts";
+import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
+import { createTestPlanting } from "../test/support/planting.ts";
 import { createAccounts } from "./support/createAccounts.ts";
+import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { fillYears } from "./support/fillYears.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import type { Result } from "./support/result.ts";
@@ -25,7 +30,7 @@ import { describeSpread, median } from "./support/statistics.ts";
 import { accountIds } from "./support/waitUntilDrained.ts";
 
 /** What POSTs are measured beside. */
-export const NEIGHBORS = ["json", "csv", "reconciliation", "import"] as const;
+export const NEIGHBORS = ["json", "csv", "reconciliation", "import", "planting"] as const;
 
 export type Neighbor = (typeof NEIGHBORS)[number];
 
@@ -50,11 +55,14 @@ const WARM_UP_MS = 3000;
 const START_MS = 2000;
 /** More than an import can read in a round. */
 const IMPORTED_LINES = 500_000;
+/** More than are ordered in all rounds. */
+const UNORDERED_REGISTRATIONS = 1_000_000;
 const TITLES: Readonly<Record<Neighbor | "all", string>> = {
   json: "a list as JSON",
   csv: "a list as CSV",
   reconciliation: "a reconciliation",
   import: "an import",
+  planting: "the creation of planting orders",
   all: "all of them",
 };
 
@@ -70,6 +78,7 @@ const UNITS: Readonly<Record<Neighbor, string>> = {
   csv: "MB of lists",
   reconciliation: "reconciliations",
   import: "imported lines",
+  planting: "ordered registrations",
 };
 
 const CLI = fileURLToPath(new URL("../cli/impact.js", import.meta.url));
@@ -133,6 +142,29 @@ const runCommands =
     }
   };
 
+/** Creates planting orders again and again, as a worker does. */
+const runOrderCreation =
+  (databaseUrl: string): Work["run"] =>
+  async (aborted) => {
+    const db = await openPool(databaseUrl, 2);
+    const deps = {
+      db: openBulkPool(db, openBulkPace(db)),
+      clock: systemClock,
+      planting: createTestPlanting(),
+    };
+    try {
+      while (!aborted.aborted) {
+        await createPlantingOrders(deps, aborted);
+      }
+    } catch (error) {
+      if (!aborted.aborted) {
+        throw error;
+      }
+    } finally {
+      await db.end();
+    }
+  };
+
 function* historyLines(): Generator<string> {
   for (let start = 0; start < IMPORTED_LINES; start += 1000) {
     let text = "";
@@ -189,16 +221,16 @@ const fillOnce = async (
   }
 };
 
-/** Counts an account's registrations. */
-const countOf = async (databaseUrl: string, accountId: string): Promise<number> => {
+const readNumber = async (
+  databaseUrl: string,
+  query: string,
+  accountId: string | undefined,
+): Promise<number> => {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {
-    const { rows } = await client.query<{ count: string }>(
-      "SELECT count(*) FROM registration WHERE account_id = $1",
-      [accountId],
-    );
-    return Number(rows[0]?.count);
+    const { rows } = await client.query<{ number: string }>(query, [accountId]);
+    return Number(rows[0]?.number);
   } finally {
     await client.end();
   }
@@ -209,7 +241,7 @@ const describe = ({ requestsPerSecond, p50Ms, p99Ms }: LoadReport): string =>
 
 /**
  * Compares the POSTs of many accounts, at a steady rate, with the same while another account's lists are read, usage is
- * reconciled and history is imported: each alone, and all together.
+ * reconciled, history is imported and planting orders are created: each alone, and all together.
  */
 export const measureMixed = async (
   services: Services,
@@ -222,6 +254,16 @@ export const measureMixed = async (
   // Of each three rounds, two may be disturbed and repeated.
   let importing = accountIds(1 + 3 * beside.length * rounds);
   await createAccounts(databaseUrl, importing);
+  const [ordering = ""] = accountIds(1);
+  await createAccounts(databaseUrl, [ordering]);
+  if (beside.some((name) => name === "planting" || name === "all")) {
+    await fillRegistrations(databaseUrl, {
+      accountId: ordering,
+      count: UNORDERED_REGISTRATIONS,
+      spanSeconds: SPAN_SECONDS,
+      reported: true,
+    });
+  }
   const history = join(services.folder, "history.ndjson");
   await pipeline(Readable.from(historyLines()), createWriteStream(history));
   // Nothing listens there; none of this needs Temporal.
@@ -245,7 +287,21 @@ export const measureMixed = async (
         importing = importing.slice(1);
         return ["import", "history", history, "--org", importing[0] ?? ""];
       }),
-      count: () => countOf(databaseUrl, importing[0] ?? ""),
+      count: () =>
+        readNumber(
+          databaseUrl,
+          "SELECT count(*) AS number FROM registration WHERE account_id = $1",
+          importing[0],
+        ),
+    },
+    planting: {
+      run: runOrderCreation(databaseUrl),
+      count: () =>
+        readNumber(
+          databaseUrl,
+          "SELECT coalesce(sum(tree_count), 0) AS number FROM planting_order WHERE account_id = $1",
+          ordering,
+        ),
     },
   };
   const load = { url, keys, connections, requestsPerSecond, durationMs: roundMs };

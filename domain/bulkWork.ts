@@ -1,6 +1,6 @@
 /*
- * Bulk work (lists, exports, imports, reconciliations, folding) yields to recording: while any process records
- * registrations, donations or refunds, all bulk work together takes a share of the time, in small steps.
+ * Bulk work (lists, exports, imports, reconciliations, folding, planting orders) yields to recording: while any process
+ * records registrations, donations or refunds, all bulk work together takes a share of the time, in small steps.
  */
 
 /** Up to this rate (records a second), one core of a two-core machine stays free for bulk work. */

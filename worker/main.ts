@@ -68,6 +68,7 @@ const startWorker = async (
   const metrics = createWorkerMetrics({ db, clock, logger });
   const shutdown = new AbortController();
   const pace = openBulkPace(db);
+  const bulkDb = openBulkPool(db, pace);
   const billing = createBilling({
     db,
     stripe: await loadStripe(readStripeOptions(config)),
@@ -198,7 +199,7 @@ const startWorker = async (
       },
     }),
     ...createRetentionActivities({
-      db: openBulkPool(db, pace),
+      db: bulkDb,
       clock,
       retention: {
         processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
@@ -208,6 +209,7 @@ const startWorker = async (
     }),
     ...createPlantingActivities({
       db,
+      bulkDb,
       clock,
       planting: createPlanting(readPlantingSettings(config), (unusable) => {
         logger.warn(

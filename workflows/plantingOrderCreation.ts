@@ -15,7 +15,8 @@ export const plantingOrderCreationId = (deployment: string): string =>
 
 const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
   proxyActivities<PlantingActivities>({
-    startToCloseTimeout: "10 minutes",
+    // Half an hour, and what remains of the turns of all accounts.
+    startToCloseTimeout: "1 hour",
     heartbeatTimeout: "30 seconds",
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });

@@ -64,6 +64,45 @@ test.serial("concurrent runs put no tree into two orders", async (t) => {
   );
 });
 
+test.serial("accounts with more trees than an order may have take turns", async (t) => {
+  const first = await setUpPlanting(t.context.db);
+  const second = await setUpPlanting(t.context.db);
+  // The turns are in the order of the ids.
+  const [large, small] =
+    first.organization.id < second.organization.id ? [first, second] : [second, first];
+  await large.createOrders();
+  await Promise.all(Array.from({ length: 6 }, () => large.register(1)));
+  await small.register(1);
+
+  t.is(await large.createOrders(2), 4);
+
+  const ids = (await large.orders()).map(({ id }) => id);
+  t.is(ids.length, 3);
+  const [{ id: smallId } = { id: 0 }] = await small.orders();
+  t.is(ids.filter((id) => id < smallId).length, 1);
+});
+
+test.serial("a run ends after half an hour, once each account had its turn", async (t) => {
+  const one = await setUpPlanting(t.context.db);
+  const other = await setUpPlanting(t.context.db);
+  await one.createOrders();
+  for (const { register } of [one, other]) {
+    await register(1);
+    await register(1);
+    await register(1);
+  }
+  let nowMs = one.clock.now().getTime();
+  // Each order seems to take longer than a run may.
+  const clock = { now: () => new Date((nowMs += 31 * 60 * 1000)) };
+  const run = () => createPlantingOrders({ ...one.deps, clock }, new AbortController().signal, 1);
+
+  t.is(await run(), 2);
+  t.is((await one.orders()).length, 1);
+  t.is((await other.orders()).length, 1);
+  t.is(await run(), 2);
+  t.is(await one.createOrders(), 2);
+});
+
 test.serial("accounts with unordered trees are listed in pages, each mode once", async (t) => {
   const { db } = t.context;
   const waiting = new Set<string>();

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { systemClock } from "../../../domain/clock.ts";
+import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { listPlantingOrders } from "../../../db/planting/orders.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { sql } from "../../../db/sql.ts";
@@ -30,6 +31,7 @@ import {
   plantingOrderWorkflowId,
 } from "../../../workflows/plantingOrder.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -67,8 +69,10 @@ const setUp = async (
   const temporal = new Client({ connection, namespace });
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]);
+  const pace = createYieldingPace();
   const activities = createPlantingActivities({
     db,
+    bulkDb: openBulkPool(db, pace),
     clock,
     planting: createPlanting({
       treeMapper: null,
@@ -98,6 +102,7 @@ const setUp = async (
   const { id: accountId } = await createTestOrganization(db);
   return {
     temporal,
+    pace,
     startWorker,
     /** Registers the teardown of the last worker. */
     stopAtTheEnd: (stop: () => Promise<void>) =>
@@ -159,6 +164,22 @@ test.serial(
     }
   },
 );
+
+test.serial("creating orders yields to what clients record", async (t) => {
+  const { pace, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
+    clock: systemClock,
+    partner: "manual",
+    plantingPollMs: HOUR_MS,
+  });
+  stopAtTheEnd(await startWorker());
+  await createOrders();
+  const idleSteps = pace.stepCount();
+  await register(5);
+  await createOrders();
+  t.is((await orders()).length, 1);
+  // The transaction of the order.
+  t.is(pace.stepCount(), 2 * idleSteps + 1);
+});
 
 test.serial(
   "a lost workflow is started again after three missed polls, a running one is left alone",
