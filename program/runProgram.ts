@@ -6,6 +6,7 @@ import { createLogger } from "./log/createLogger.ts";
 import { StartupError } from "./startupError.ts";
 import { startTracing } from "./tracing/startTracing.ts";
 import type { RunningTracing } from "./tracing/startTracing.ts";
+import { tuneGarbageCollection } from "./tuneGarbageCollection.ts";
 
 /** A long-lived part of the service. */
 export type RunningPart = {
@@ -56,6 +57,7 @@ export const runProgram = async (
   ) => Promise<RunningPart>,
   shutdownTimeoutMs: number,
 ): Promise<never> => {
+  tuneGarbageCollection();
   try {
     const config = readConfig();
     const tracing = await startTracing(config, name);
