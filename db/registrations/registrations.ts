@@ -60,21 +60,41 @@ export const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
 /** A registration to insert. The ids of a batch ascend in the order of arrival. */
 export type RegistrationEntry = NewRegistration & { readonly id: string };
 
-const totalRow = z.strictObject({
-  accountId: z.uuid(),
-  mode: modeColumn,
-  kind: kindColumn,
-  period: z.string(),
-  total: z.int(),
+/** The totals are columns, because PostgreSQL needs 3 µs more to write them as JSON objects, of 54 µs for a registration. */
+const insertedRow = z.strictObject({
+  /** Null if all are new. */
+  insertedIds: z.array(z.uuid()).nullable(),
+  accountIds: z.array(z.uuid()),
+  modes: z.array(modeColumn),
+  kinds: z.array(kindColumn),
+  periods: z.array(z.string()),
+  totals: z.array(z.int()),
 });
 
-const insertedRow = z.strictObject({
-  insertedIds: z.array(z.uuid()),
-  totals: z.array(totalRow),
-});
+type PeriodTotal = Owner & { readonly period: string; readonly total: number };
 
 /** The result of a batch: the ids of its new registrations, and the totals of their owners after the batch. */
-export type InsertedRegistrations = z.output<typeof insertedRow>;
+export type InsertedRegistrations = {
+  readonly insertedIds: readonly string[];
+  readonly totals: readonly PeriodTotal[];
+};
+
+const readTotalColumns = (row: z.output<typeof insertedRow>): readonly PeriodTotal[] =>
+  row.totals.map((total, index) => {
+    const accountId = row.accountIds[index];
+    const mode = row.modes[index];
+    const kind = row.kinds[index];
+    const period = row.periods[index];
+    if (
+      accountId === undefined ||
+      mode === undefined ||
+      kind === undefined ||
+      period === undefined
+    ) {
+      throw new TypeError("The columns of the totals have different lengths.");
+    }
+    return { accountId, mode, kind, period, total };
+  });
 
 /**
  * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
@@ -103,7 +123,7 @@ export const insertRegistrations = async (
     ]),
   );
   try {
-    return await db.one(sql.prepared("insert_registrations", insertedRow)`
+    const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
       WITH entry AS MATERIALIZED (
         SELECT
           (value ->> 0)::uuid AS id,
@@ -154,14 +174,21 @@ export const insertRegistrations = async (
         RETURNING account_id, mode, kind, period, total
       )
       SELECT
-        (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS "insertedIds",
-        (
-          SELECT coalesce(json_agg(json_build_object(
-            'accountId', account_id, 'mode', mode, 'kind', kind, 'period', period, 'total', total
-          )), '[]')
-          FROM new_total
-        ) AS totals
+        CASE
+          WHEN (SELECT count(*) FROM inserted) < ${entries.length}
+          THEN (SELECT coalesce(json_agg(id), '[]') FROM inserted)
+        END AS "insertedIds",
+        coalesce(to_json(array_agg(account_id)), '[]') AS "accountIds",
+        coalesce(to_json(array_agg(mode)), '[]') AS modes,
+        coalesce(to_json(array_agg(kind)), '[]') AS kinds,
+        coalesce(to_json(array_agg(period)), '[]') AS periods,
+        coalesce(to_json(array_agg(total)), '[]') AS totals
+      FROM new_total
     `);
+    return {
+      insertedIds: row.insertedIds ?? entries.map(({ id }) => id),
+      totals: readTotalColumns(row),
+    };
   } catch (error) {
     throw asTotalError(error, "impact_total_safe", "count");
   }
