@@ -86,7 +86,7 @@ test("no registration's JSON in a list is longer than its stored maximum", async
   t.is(pages, entries.length);
 });
 
-const REGISTRATIONS = 500;
+const REGISTRATIONS = 900;
 
 test("a list has the same content in small pages, of which the first does not yield", async (t) => {
   const { db, databaseUrl } = t.context;
@@ -119,7 +119,7 @@ test("a list has the same content in small pages, of which the first does not yi
   const small = await list(copies);
   t.deepEqual(
     small.map((page) => JSON.parse(`[${page}]`).length),
-    [150, 150, 150, 50],
+    [250, 250, 250, 150],
   );
   t.is(small.join(","), whole);
   // The second to the fourth page, and one that finds nothing.
