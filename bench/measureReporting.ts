@@ -52,14 +52,17 @@ const fillAccounts = async (
     await client.query("SET session_replication_role = replica");
     await client.query(
       `WITH inserted AS (
-         INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-         SELECT uuidv7(), account_id, 'live', 'tree', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second)
+         INSERT INTO registration (id, account_id, mode, kind, count, created_at, transaction_id)
+         SELECT
+           uuidv7(), account_id, 'live', 'tree', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second),
+           -- As if each had been recorded by itself.
+           (row_number() OVER ())::text::xid8
          FROM unnest($1::uuid[]) AS account_id
          CROSS JOIN generate_series(1, $2::integer) AS second
-         RETURNING id, account_id, created_at
+         RETURNING account_id, created_at, transaction_id
        )
-       INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
-       SELECT account_id, 'live', 'tree', id, 1, extract(epoch FROM created_at)::bigint
+       INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
+       SELECT account_id, 'live', 'tree', transaction_id, 1, extract(epoch FROM created_at)::bigint
        FROM inserted
        ORDER BY created_at`,
       [accounts, seconds],

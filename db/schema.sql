@@ -921,7 +921,7 @@ CREATE TABLE usage_fact (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  registration_id uuid,
+  transaction_id xid8,
   refund_id uuid,
   correction_id bigint,
   quantity bigint NOT NULL,
@@ -931,7 +931,7 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_pkey PRIMARY KEY (id),
   CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
   CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
-  CONSTRAINT usage_fact_cause CHECK ((registration_id IS NULL) <> (correction_id IS NULL)),
+  CONSTRAINT usage_fact_cause CHECK ((transaction_id IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
@@ -1173,7 +1173,7 @@ CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) 
 
 CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHERE (refund_id IS NOT NULL);
 
-CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registration_id);
+CREATE INDEX usage_fact_transaction ON public.usage_fact USING btree (transaction_id);
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
@@ -1264,7 +1264,16 @@ BEGIN
   IF EXISTS (
     SELECT
     FROM deleted
-    WHERE (SELECT true FROM usage_fact WHERE usage_fact.registration_id = deleted.id LIMIT 1)
+    WHERE (
+      SELECT true
+      FROM usage_fact
+      WHERE usage_fact.transaction_id = deleted.transaction_id
+        AND usage_fact.account_id = deleted.account_id
+        AND usage_fact.mode = deleted.mode
+        AND usage_fact.meter = deleted.kind
+        AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
+      LIMIT 1
+    )
   ) THEN
     RAISE EXCEPTION 'registrations that have usage facts cannot be deleted' USING ERRCODE = 'foreign_key_violation';
   END IF;

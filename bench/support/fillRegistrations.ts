@@ -37,20 +37,24 @@ export const fillRegistrations = async (
          SELECT date_trunc('second', clock_timestamp()) - make_interval(secs => $3::double precision + 5) AS start
        ),
        inserted AS (
-         INSERT INTO registration (id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata)
+         INSERT INTO registration (
+           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, transaction_id
+         )
          SELECT
            uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at, 'fill-' || number,
-           CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number)
+           CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number),
+           -- As if each had been recorded by itself.
+           number::text::xid8
          FROM span
          CROSS JOIN generate_series(0, $2::bigint - 1) AS number
          CROSS JOIN LATERAL (
            SELECT start + make_interval(secs => $3::double precision * number / $2::bigint) AS created_at
          ) AS time
-         RETURNING id, created_at
+         RETURNING created_at, transaction_id
        )
-       INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second, meter_event_id)
+       INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second, meter_event_id)
        SELECT
-         $1::uuid, 'live', 'tree', id, 1, floor(extract(epoch FROM created_at))::bigint,
+         $1::uuid, 'live', 'tree', transaction_id, 1, floor(extract(epoch FROM created_at))::bigint,
          (SELECT id FROM meter_event WHERE account_id = $1::uuid AND second = 0)
        FROM inserted`,
       [accountId, count, spanSeconds],

@@ -23,8 +23,8 @@ WITH inserted AS (
   RETURNING id, account_id, mode, kind, count, created_at
 ),
 fact AS (
-  INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
-  SELECT account_id, mode, kind, id, count, floor(extract(epoch FROM created_at))::bigint
+  INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
+  SELECT account_id, mode, kind, pg_current_xact_id(), count, floor(extract(epoch FROM created_at))::bigint
   FROM inserted
 )
 INSERT INTO impact_total (account_id, mode, kind, period, total)

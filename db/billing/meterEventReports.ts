@@ -8,6 +8,7 @@ import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
+import { isOfRegistration } from "./registrationFacts.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -101,8 +102,9 @@ export const listFailedMeterEventIds = async (
         ? sql.fragment`meter_event.account_id = ${of.accountId}`
         : sql.fragment`EXISTS (
             SELECT
-            FROM usage_fact
-            WHERE usage_fact.meter_event_id = meter_event.id AND usage_fact.registration_id = ${of.registrationId}
+            FROM registration
+            JOIN usage_fact ON ${isOfRegistration}
+            WHERE registration.id = ${of.registrationId} AND usage_fact.meter_event_id = meter_event.id
           )`;
   return db.anyFirst(sql.type(idRow)`
     SELECT meter_event.id

@@ -27,20 +27,19 @@ export const listUnsettledSeconds = async (
 };
 
 /**
- * Deletes the usage of whole seconds: the facts, the meter events, and what the built-in ledger has of them.
- * @param registrationIds all registrations of the stream in these seconds
+ * Deletes the usage of whole seconds, which is sealed: the facts, the meter events, and what the built-in ledger has of
+ * them.
  */
 export const deleteUsage = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
   seconds: readonly number[],
-  registrationIds: readonly string[],
 ): Promise<void> => {
   const ofSeconds = sql.fragment`
     account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second = ANY(${sql.array(seconds, "int8")})
   `;
   await transaction.query(sql.typeAlias("void")`
-    DELETE FROM usage_fact WHERE registration_id = ANY(${sql.array(registrationIds, "uuid")})
+    DELETE FROM usage_fact WHERE meter_event_id = ANY(ARRAY(SELECT id FROM meter_event WHERE ${ofSeconds}))
   `);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM ledger_usage WHERE identifier IN (SELECT identifier FROM meter_event WHERE ${ofSeconds})

@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
+import { shareRegistrations } from "./registrationFacts.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
 
@@ -19,10 +20,10 @@ export const findRefundProgress = (
         bool_or(meter_event.state IS NULL OR meter_event.state IN (${UNFINISHED}, 'superseded')), false
       ) AS pending,
       coalesce(bool_or(meter_event.state IN (${FAILED})), false) AS failed
-    FROM usage_fact
+    FROM refund
+    JOIN usage_fact ON usage_fact.refund_id = refund.id
     LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-    WHERE usage_fact.registration_id = ${registrationId}
-      AND usage_fact.refund_id IS NOT NULL
+    WHERE refund.registration_id = ${registrationId}
   `);
 
 /**
@@ -32,14 +33,15 @@ export const findRefundProgress = (
 export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
     SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
-    FROM usage_fact AS taken_back
+    FROM (
+      SELECT DISTINCT refund.id, refund.quantity, refund.meter_event_id
+      FROM usage_fact AS counted
+      JOIN usage_fact AS refund ON ${shareRegistrations("refund", "counted")}
+      WHERE counted.meter_event_id = ${meterEventId}
+        AND counted.refund_id IS NULL
+        AND refund.refund_id IS NOT NULL
+    ) AS taken_back
     JOIN meter_event ON meter_event.id = taken_back.meter_event_id
-    WHERE taken_back.quantity < 0
-      AND taken_back.registration_id IN (
-        SELECT registration_id
-        FROM usage_fact
-        WHERE meter_event_id = ${meterEventId} AND quantity > 0
-      )
-      AND meter_event.id <> ${meterEventId}
+    WHERE meter_event.id <> ${meterEventId}
       AND meter_event.state IN (${UNFINISHED}, 'delivered', 'void', 'blocked')
   `);

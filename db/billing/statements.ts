@@ -10,6 +10,7 @@ import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
 import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.ts";
+import { isOfRegistration } from "./registrationFacts.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
 const sum = z.bigint().transform(Number);
@@ -45,7 +46,7 @@ export const listUsageDays = (
       SELECT
         meter_event.second,
         usage_fact.quantity,
-        usage_fact.registration_id,
+        usage_fact.correction_id,
         coalesce(usage_fact.already_reported, 0) AS already_reported,
         usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
         meter_event.settlement_reference IS NOT NULL AS is_settled,
@@ -60,7 +61,7 @@ export const listUsageDays = (
         AND meter_event.second < ${secondOf(end)}
       UNION ALL
       SELECT
-        second, quantity, registration_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
+        second, quantity, correction_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
         NULL, NULL
       FROM usage_fact
       WHERE account_id = ${accountId}
@@ -73,8 +74,8 @@ export const listUsageDays = (
     remaining AS (
       SELECT
         to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-        coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND registration_id IS NOT NULL), 0)::bigint AS registered,
-        coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND registration_id IS NOT NULL), 0)::bigint AS refunded,
+        coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND correction_id IS NULL), 0)::bigint AS registered,
+        coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND correction_id IS NULL), 0)::bigint AS refunded,
         coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
           WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
         ), 0)::bigint AS reported,
@@ -190,7 +191,7 @@ export const listStatementDetails = (
             SELECT coalesce(meter_event.state, 'unsealed') AS state
             FROM usage_fact
             LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-            WHERE usage_fact.registration_id = registration.id
+            WHERE ${isOfRegistration}
             UNION ALL
             SELECT 'delivered' ${foldedOfRegistration}
           ) AS usage

@@ -6,6 +6,7 @@ import { safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
+import { isOfRegistration, shareRegistrations } from "./registrationFacts.ts";
 
 /** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
@@ -22,12 +23,14 @@ export const insertRefundFacts = async (
   },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, registration_id, refund_id, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, meter, transaction_id, refund_id, quantity, second)
     SELECT
-      ${accountId}, ${mode}, ${meter}, ${refund.registrationId}, ${refund.id},
+      ${accountId}, ${mode}, ${meter}, registration.transaction_id, ${refund.id},
       -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
       ${refund.second}
-    FROM generate_series(0, (${refund.count}::bigint - 1) / ${maximumQuantity}) AS part
+    FROM registration
+    CROSS JOIN generate_series(0, (${refund.count}::bigint - 1) / ${maximumQuantity}) AS part
+    WHERE registration.id = ${refund.registrationId}
   `);
 };
 
@@ -93,7 +96,8 @@ export const releaseHeldRefunds = async (
       WHERE meter_event.id = held.meter_event_id
         AND meter_event.state = 'held'
         AND failed.meter_event_id = ${failedEventId}
-        AND failed.registration_id = held.registration_id
+        AND failed.refund_id IS NULL
+        AND ${shareRegistrations("failed", "held")}
       RETURNING held.refund_id
     )
     UPDATE refund
@@ -192,20 +196,22 @@ const factRow = z.strictObject({
 
 export type UsageFact = Readonly<z.output<typeof factRow>>;
 
+/** Lists the facts of a registration and its refunds, with its own units of a fact that others share. */
 export const listFactsOfRegistration = (
   db: CommonQueryMethods,
   registrationId: string,
 ): Promise<readonly UsageFact[]> =>
   db.any(sql.type(factRow)`
     SELECT
-      id,
-      refund_id AS "refundId",
-      quantity,
-      second,
-      meter_event_id AS "meterEventId"
-    FROM usage_fact
-    WHERE registration_id = ${registrationId}
-    ORDER BY id
+      usage_fact.id,
+      usage_fact.refund_id AS "refundId",
+      least(usage_fact.quantity, registration.count) AS quantity,
+      usage_fact.second,
+      usage_fact.meter_event_id AS "meterEventId"
+    FROM registration
+    JOIN usage_fact ON ${isOfRegistration}
+    WHERE registration.id = ${registrationId}
+    ORDER BY usage_fact.id
   `);
 
 const oldestRow = z.strictObject({ second: safeInteger.nullable() });

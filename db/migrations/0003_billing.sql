@@ -166,25 +166,29 @@ CREATE TABLE usage_correction (
 
 CREATE INDEX usage_correction_account ON usage_correction (account_id);
 
--- The outbox of billing: written in the transaction of the registration, refund or correction. Only meter_event_id and
--- already_reported ever change.
+-- The outbox of billing: written in the transaction of the registrations, refund or correction. The registrations of one
+-- stream and second in one transaction share a fact, so sealing does not rewrite a row for each of them. Only
+-- meter_event_id and already_reported ever change.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- No reference, like that of the registration.
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  -- No reference: the transaction that inserts a fact has inserted or locked the registration. Checking it would lock each
-  -- new registration again. A trigger prevents the deletion of registrations that have facts.
-  registration_id uuid,
+  -- The transaction that inserted the registrations which the fact counts, or of which it takes units back. With the stream
+  -- and the second it is the key that they share; alone it is not, because a restored cluster may number its transactions
+  -- anew. A trigger prevents the deletion of registrations that have facts.
+  transaction_id xid8,
   refund_id uuid REFERENCES refund,
   -- No reference, like account_id.
   correction_id bigint,
-  CONSTRAINT usage_fact_cause CHECK ((registration_id IS NULL) <> (correction_id IS NULL)),
+  CONSTRAINT usage_fact_cause CHECK (
+    (transaction_id IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)
+  ),
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
-  -- Unix seconds of the registration, also for a refund; of a correction, its own.
+  -- Unix seconds of the registrations, also for a refund; of a correction, its own.
   second bigint NOT NULL,
   meter_event_id bigint REFERENCES meter_event,
   -- Units that the processor's sums have shown without the fact's current meter event; null if there are none.
@@ -195,7 +199,7 @@ CREATE TABLE usage_fact (
 );
 
 CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second, id) WHERE meter_event_id IS NULL;
-CREATE INDEX usage_fact_registration ON usage_fact (registration_id);
+CREATE INDEX usage_fact_transaction ON usage_fact (transaction_id);
 -- For deleting refunds of test mode.
 CREATE INDEX usage_fact_refund ON usage_fact (refund_id) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
@@ -206,7 +210,16 @@ BEGIN
   IF EXISTS (
     SELECT
     FROM deleted
-    WHERE (SELECT true FROM usage_fact WHERE usage_fact.registration_id = deleted.id LIMIT 1)
+    WHERE (
+      SELECT true
+      FROM usage_fact
+      WHERE usage_fact.transaction_id = deleted.transaction_id
+        AND usage_fact.account_id = deleted.account_id
+        AND usage_fact.mode = deleted.mode
+        AND usage_fact.meter = deleted.kind
+        AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
+      LIMIT 1
+    )
   ) THEN
     RAISE EXCEPTION 'registrations that have usage facts cannot be deleted' USING ERRCODE = 'foreign_key_violation';
   END IF;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
 import { isRecordId } from "../../domain/recordIds.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { hasUsage } from "../billing/folding/foldedUsage.ts";
+import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -134,13 +134,14 @@ export const insertRefunds = (
       ORDER BY id
     ),
     fact AS (
-      INSERT INTO usage_fact (account_id, mode, meter, registration_id, refund_id, quantity, second)
+      INSERT INTO usage_fact (account_id, mode, meter, transaction_id, refund_id, quantity, second)
       SELECT
-        ${accountId}, ${mode}, ${kind}, registration_id, id,
-        -least(count - part * ${maximumQuantity}, ${maximumQuantity}), second
+        ${accountId}, ${mode}, ${kind}, registration.transaction_id, entry.id,
+        -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
       FROM entry
-      CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
-      ORDER BY id
+      JOIN registration ON registration.id = entry.registration_id
+      CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
+      ORDER BY entry.id
     ),
     key AS (
       INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)

@@ -5,6 +5,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
+import { isOfRegistration } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -33,7 +34,8 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
     usage.is_late AS "isLate",
     usage.processor
   FROM (
-    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents
+    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents,
+      transaction_id
     FROM registration
     ${registrations}
   ) AS registration
@@ -46,7 +48,7 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
       SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
       FROM usage_fact
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-      WHERE usage_fact.registration_id = registration.id
+      WHERE ${isOfRegistration}
       UNION ALL
       SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
     ) AS fact

@@ -14,7 +14,7 @@ import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError } from "./totals.ts";
-import { hasUsage } from "../billing/folding/foldedUsage.ts";
+import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
 /** The columns that every reader of a registration needs. */
@@ -151,24 +151,24 @@ export const insertRegistrations = async (
         ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id, account_id, mode, kind, count
       ),
-      fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
-        SELECT
-          account_id, mode, kind, id, least(count - part * ${maximumQuantity}, ${maximumQuantity}),
-          ${secondOf(createdAt)}::bigint
-        FROM inserted
-        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
-      ),
       addition AS (
-        SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+        SELECT account_id, mode, kind, sum(count)::bigint AS count
         FROM inserted
-        CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
-        GROUP BY account_id, mode, kind, period
+        GROUP BY account_id, mode, kind
+      ),
+      fact AS (
+        INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
+        SELECT
+          account_id, mode, kind, pg_current_xact_id(), least(count - part * ${maximumQuantity}, ${maximumQuantity}),
+          ${secondOf(createdAt)}::bigint
+        FROM addition
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),
       new_total AS (
         INSERT INTO impact_total (account_id, mode, kind, period, total)
         SELECT account_id, mode, kind, period, count
         FROM addition
+        CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
         ORDER BY account_id, mode, kind, period
         ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
         RETURNING account_id, mode, kind, period, total

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type { RecordField } from "../../domain/support/lookup.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
+import { registrationsOfEvent } from "../billing/registrationFacts.ts";
 import { sql } from "../sql.ts";
 import { escapeLike } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
@@ -286,6 +287,11 @@ export const listRegistrationsOfMeterEvent = (
 ): Promise<readonly FoundRegistration[]> =>
   registrationLookups.listWhere(
     db,
-    sql.fragment`id IN (SELECT registration_id FROM usage_fact WHERE meter_event_id = ${meterEventId})`,
+    sql.fragment`id IN (
+      SELECT counted.id
+      FROM meter_event
+      CROSS JOIN LATERAL (${registrationsOfEvent}) AS counted
+      WHERE meter_event.id = ${meterEventId}
+    )`,
     options,
   );

@@ -88,7 +88,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
       await deleteCachedResponses(transaction, ids.map(treeKey));
     }
     const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
-    await deleteUsage(transaction, stream, seconds, ids);
+    await deleteUsage(transaction, stream, seconds);
     await deleteRegistrations(transaction, ids);
     return ids.length;
   });

@@ -69,7 +69,7 @@ test("a batch of registrations whose API is killed during its transaction is rec
     registered: BigInt(units),
     total: BigInt(units),
     usage: BigInt(units),
-    facts: 1000,
+    facts: 1,
   });
 });
 

@@ -81,7 +81,7 @@ forBothKinds(
       registrations: 3,
       total: 9n,
       usage: 9n,
-      facts: 3,
+      facts: 2,
     });
   },
 );

@@ -257,8 +257,6 @@ test("a registration that has usage facts cannot be deleted, and one without the
   await t.throwsAsync(deleteIt(), { instanceOf: ForeignKeyIntegrityConstraintViolationError });
   t.is((await readAccountSums(db, accountId)).registrations, 1);
 
-  await db.query(
-    sql.typeAlias("void")`DELETE FROM usage_fact WHERE registration_id = ${registration.id}`,
-  );
+  await db.query(sql.typeAlias("void")`DELETE FROM usage_fact WHERE account_id = ${accountId}`);
   t.deepEqual(await deleteIt(), [registration.id]);
 });

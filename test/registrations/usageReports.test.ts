@@ -123,6 +123,31 @@ test("without a subscription, the period is the month from the billing day", asy
   });
 });
 
+test("usage of another second does not belong to a registration, even if a restored cluster gave its transaction the same number", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const register = async (time: string) => {
+    const writer = createRegistrationWriter({ db, clock: { now: () => new Date(time) } });
+    const { registration } = await writer.register(registrationOf(accountId));
+    return registration.id;
+  };
+  const before = await register("2026-03-01T00:00:00.999Z");
+  const after = await register("2026-03-01T00:00:01.000Z");
+  await db.query(sql.typeAlias("void")`
+    UPDATE registration SET transaction_id = '5' WHERE account_id = ${accountId}
+  `);
+  await db.query(sql.typeAlias("void")`
+    UPDATE usage_fact SET transaction_id = '5' WHERE account_id = ${accountId}
+  `);
+  await db.query(sql.typeAlias("void")`
+    DELETE FROM usage_fact WHERE account_id = ${accountId} AND second % 2 = 0
+  `);
+
+  t.like((await call("GET", `/usage/${before}`, { key })).body, { state: "not_billed" });
+  t.like((await call("GET", `/usage/${after}`, { key })).body, { state: "pending" });
+});
+
 test("imported registrations are not billed, and are found by the ids that they came with", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
@@ -154,8 +179,8 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
       CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
-    SELECT account_id, mode, kind, id, 1, extract(epoch FROM created_at)::bigint
+    INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
+    SELECT account_id, mode, kind, transaction_id, 1, extract(epoch FROM created_at)::bigint
     FROM registration
   `);
   const read = async (key: string, query: string) => {

@@ -105,7 +105,7 @@ export const foldable = (
           coalesce(sum(greatest(fact.quantity, 0)), 0) AS registered,
           coalesce(-sum(least(fact.quantity, 0)), 0) AS refunded,
           bool_and(
-            fact.registration_id IS NOT NULL
+            fact.correction_id IS NULL
             AND fact.already_reported IS NULL
             AND (
               fact.refund_id IS NULL

@@ -123,12 +123,6 @@ export const foldedOfRegistration = sql.fragment`
     })}
 `;
 
-/** Whether a registration of the query has usage, folded or not. */
-export const hasUsage = sql.fragment`(
-  EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id)
-  OR EXISTS (SELECT ${foldedOfRegistration})
-)`;
-
 const foldedRow = z.strictObject({
   processor: processorColumn,
   customerId: z.string().nullable(),

@@ -10,6 +10,7 @@ import {
 import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
+import { registrationsOfEvent } from "../registrationFacts.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
@@ -335,11 +336,9 @@ export const listMinuteEvents = (
       meter_event.second,
       meter_event.quantity,
       ARRAY(
-        SELECT registration_id
-        FROM usage_fact
-        WHERE meter_event_id = meter_event.id AND registration_id IS NOT NULL
-        GROUP BY registration_id
-        ORDER BY min(usage_fact.id)
+        SELECT id
+        FROM (${registrationsOfEvent}) AS counted
+        ORDER BY id
         LIMIT ${MAXIMUM_REGISTRATIONS}
       ) AS "registrationIds"
     FROM meter_event

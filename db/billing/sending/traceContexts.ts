@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { TraceParent } from "../../../domain/tracing.ts";
 import { sql, timestamp } from "../../sql.ts";
+import { countedRegistrations } from "../registrationFacts.ts";
 
 /** Records which request made a registration or a refund. */
 export const insertTraceContexts = async (
@@ -29,9 +30,16 @@ export const listTraceParents = (
 ): Promise<readonly TraceParent[]> =>
   db.anyFirst(sql.type(traceContextRow)`
     SELECT DISTINCT trace_context.traceparent AS "traceParent"
-    FROM usage_fact
-    JOIN trace_context ON trace_context.record_id = coalesce(usage_fact.refund_id, usage_fact.registration_id)
-    WHERE usage_fact.meter_event_id = ${meterEventId}
+    FROM meter_event
+    CROSS JOIN LATERAL (
+      ${countedRegistrations}
+      UNION ALL
+      SELECT usage_fact.refund_id
+      FROM usage_fact
+      WHERE usage_fact.meter_event_id = meter_event.id AND usage_fact.refund_id IS NOT NULL
+    ) AS record
+    JOIN trace_context ON trace_context.record_id = record.id
+    WHERE meter_event.id = ${meterEventId}
     LIMIT ${limit}
   `);
 

@@ -5,6 +5,7 @@ import { processorColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedWithSecond } from "../folding/foldedUsage.ts";
 import { FAILED } from "../meterEvents.ts";
+import { shareRegistrations } from "../registrationFacts.ts";
 import type { BillingTarget } from "../usageFacts.ts";
 import { maximumQuantity } from "../usageFacts.ts";
 
@@ -44,7 +45,7 @@ export const listOldestUnsealedFacts = async (
         fact.second,
         fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
         coalesce(fact.already_reported, 0) AS already_reported,
-        failed.registration_id IS NOT NULL AS held,
+        failed.id IS NOT NULL AS held,
         coalesce(correction.processor, billed.processor, folded.processor, stream.processor) AS processor,
         CASE
           WHEN correction.id IS NOT NULL THEN correction.customer_id
@@ -88,12 +89,12 @@ export const listOldestUnsealedFacts = async (
       ) AS fact
       LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
       LEFT JOIN LATERAL (
-        SELECT original.registration_id
+        SELECT original.id
         FROM usage_fact AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.quantity < 0
-          AND original.registration_id = fact.registration_id
-          AND original.quantity > 0
+        WHERE fact.refund_id IS NOT NULL
+          AND ${shareRegistrations("original", "fact")}
+          AND original.refund_id IS NULL
           AND meter_event.state IN (${FAILED}, 'waived')
         LIMIT 1
       ) AS failed ON true
@@ -101,9 +102,9 @@ export const listOldestUnsealedFacts = async (
         SELECT meter_event.processor, meter_event.customer_id
         FROM usage_fact AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.quantity < 0
-          AND original.registration_id = fact.registration_id
-          AND original.quantity > 0
+        WHERE fact.refund_id IS NOT NULL
+          AND ${shareRegistrations("original", "fact")}
+          AND original.refund_id IS NULL
           AND meter_event.state IN ('delivered', 'void')
         ORDER BY original.id
         LIMIT 1
@@ -111,8 +112,7 @@ export const listOldestUnsealedFacts = async (
       LEFT JOIN LATERAL (
         SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
         FROM folded_usage
-        WHERE fact.quantity < 0
-          AND fact.registration_id IS NOT NULL
+        WHERE fact.refund_id IS NOT NULL
           AND billed.processor IS NULL
           AND ${foldedWithSecond({
             accountId: sql.fragment`stream.account_id`,

@@ -193,7 +193,7 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
   // A fact that is not sealed.
   await scene.refund(ids[7] ?? "", 1);
   await db.query(sql.typeAlias("void")`
-    UPDATE usage_fact SET already_reported = 1 WHERE registration_id = ${ids[8] ?? ""}
+    UPDATE usage_fact SET already_reported = 1 WHERE account_id = ${accountId} AND second = ${START + 8}
   `);
   await db.query(sql.typeAlias("void")`
     UPDATE meter_event SET quantity = 9 WHERE account_id = ${accountId} AND second = ${START + 9}
@@ -201,7 +201,7 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
   // Each of two billed a part of the second.
   await scene.refund(ids[10] ?? "", 1);
   await db.query(sql.typeAlias("void")`
-    UPDATE usage_fact SET meter_event_id = NULL WHERE registration_id = ${ids[7] ?? ""}
+    UPDATE usage_fact SET meter_event_id = NULL WHERE account_id = ${accountId} AND second = ${START + 7}
   `);
   await scene.drain();
   await db.query(sql.typeAlias("void")`
@@ -209,7 +209,8 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
     WHERE account_id = ${accountId} AND second = ${START + 10} AND sequence = 2
   `);
   await db.query(sql.typeAlias("void")`
-    UPDATE usage_fact SET meter_event_id = NULL WHERE registration_id = ${ids[7] ?? ""} AND refund_id IS NOT NULL
+    UPDATE usage_fact SET meter_event_id = NULL
+    WHERE refund_id IN (SELECT id FROM refund WHERE registration_id = ${ids[7] ?? ""})
   `);
   const [folded] = await scene.fold();
   t.like(folded, { facts: 1, events: 1, units: 12n });

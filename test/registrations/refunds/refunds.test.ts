@@ -29,7 +29,7 @@ const readRefunds = ({ db }: DatabaseContext, registrationId: string) =>
       (
         SELECT coalesce(json_agg(quantity ORDER BY id), '[]')
         FROM usage_fact
-        WHERE registration_id = ${registrationId} AND refund_id IS NOT NULL
+        WHERE refund_id IN (SELECT id FROM refund WHERE registration_id = ${registrationId})
       ) AS usage
   `);
 

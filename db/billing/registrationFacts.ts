@@ -1,0 +1,66 @@
+import type { FragmentSqlToken } from "slonik";
+import { sql } from "../sql.ts";
+import { foldedOfRegistration } from "./folding/foldedUsage.ts";
+
+/*
+ * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
+ * transaction inserted share a fact, and their refunds' facts name that transaction, too.
+ */
+
+/** The condition that two usage facts are of registrations that were inserted together. */
+export const shareRegistrations = (one: string, other: string): FragmentSqlToken => {
+  const columns = ["transaction_id", "account_id", "mode", "meter", "second"].map(
+    (column) => sql.fragment`${sql.identifier([one, column])} = ${sql.identifier([other, column])}`,
+  );
+  return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
+};
+
+/** The condition that a usage fact counts a registration of the query, together with those inserted with it. */
+const countsRegistration = sql.fragment`
+  usage_fact.transaction_id = registration.transaction_id
+  AND usage_fact.account_id = registration.account_id
+  AND usage_fact.mode = registration.mode
+  AND usage_fact.meter = registration.kind
+  AND usage_fact.second = floor(extract(epoch FROM registration.created_at))::bigint
+`;
+
+/** The condition that a usage fact is that of a registration of the query, or of one of its refunds. */
+export const isOfRegistration = sql.fragment`
+  ${countsRegistration}
+  AND (
+    usage_fact.refund_id IS NULL
+    OR EXISTS (
+      SELECT FROM refund WHERE refund.id = usage_fact.refund_id AND refund.registration_id = registration.id
+    )
+  )
+`;
+
+/** Whether a registration of the query has usage, folded or not. */
+export const hasUsage = sql.fragment`(
+  EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration} AND usage_fact.refund_id IS NULL)
+  OR EXISTS (SELECT ${foldedOfRegistration})
+)`;
+
+/** Selects the ids of the registrations that a meter event of the query counts. */
+export const countedRegistrations = sql.fragment`
+  SELECT registration.id
+  FROM registration
+  WHERE registration.account_id = meter_event.account_id
+    AND registration.mode = meter_event.mode
+    AND registration.kind = meter_event.meter
+    AND registration.created_at >= to_timestamp(meter_event.second)
+    AND registration.created_at < to_timestamp(meter_event.second + 1)
+    AND registration.transaction_id IN (
+      SELECT transaction_id FROM usage_fact WHERE meter_event_id = meter_event.id AND refund_id IS NULL
+    )
+`;
+
+/** Selects the ids of the registrations that a meter event of the query counts, or takes units back of. */
+export const registrationsOfEvent = sql.fragment`
+  ${countedRegistrations}
+  UNION
+  SELECT refund.registration_id
+  FROM usage_fact
+  JOIN refund ON refund.id = usage_fact.refund_id
+  WHERE usage_fact.meter_event_id = meter_event.id
+`;
