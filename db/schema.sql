@@ -176,7 +176,7 @@ CREATE TABLE certificate (
   CONSTRAINT certificate_pkey PRIMARY KEY (token),
   CONSTRAINT certificate_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT certificate_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text, 'donation'::text])),
-  CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'::text)
+  CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'::text)
 ) WITH ();
 
 CREATE TABLE certificate_item (

@@ -42,7 +42,7 @@ CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;
 -- A public page that certifies one record, or the records of a store's order. Its token cannot be guessed: whoever has the
 -- URL may read the page. It has no id of an order, so forgetting a customer need not touch it.
 CREATE TABLE certificate (
-  token text PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'),
+  token text PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'),
   account_id uuid NOT NULL REFERENCES account,
   -- The record, or the first of an order. Without a foreign key, because deleting old records of test mode would look for
   -- certificates one by one.

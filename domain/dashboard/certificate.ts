@@ -7,6 +7,12 @@ import { isSimulated } from "../planting/order.ts";
 export const CERTIFIED_KINDS = [...KINDS, "donation"] as const;
 export type CertifiedKind = (typeof CERTIFIED_KINDS)[number];
 
+/**
+ * The last part of a certificate's URL: 128 bits in hexadecimal. Other alphabets have `-`, which commands take for an option
+ * at the beginning, and programs that find URLs in texts leave out at the end.
+ */
+export const CERTIFICATE_TOKEN = /^[0-9a-f]{32}$/u;
+
 /** The most records that the certificate of an order has. */
 export const MAXIMUM_CERTIFIED_RECORDS = 100;
 

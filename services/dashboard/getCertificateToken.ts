@@ -17,7 +17,7 @@ import { DomainError } from "../../domain/errors.ts";
 /** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
 
-const newToken = (): string => randomBytes(TOKEN_BYTES).toString("base64url");
+const newToken = (): string => randomBytes(TOKEN_BYTES).toString("hex");
 
 const findRecord = async (
   db: CommonQueryMethods,

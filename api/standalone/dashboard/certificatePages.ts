@@ -3,6 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
 import type { Certified } from "../../../db/dashboard/certificates.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
+import { CERTIFICATE_TOKEN } from "../../../domain/dashboard/certificate.ts";
 import { expectedPartner } from "../../../domain/planting/order.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
@@ -17,7 +18,6 @@ import type { Certificate } from "./views/presentCertificate.ts";
 import { renderCertificate } from "./views/renderCertificate.ts";
 import { brandStyle, PAGE_STYLE } from "./views/styles.ts";
 
-const TOKEN = /^[\w-]{22}$/u;
 const MAXIMUM_CACHED = 500;
 /** A revoked certificate is gone after this time. */
 const CACHED_MS = 5000;
@@ -73,7 +73,7 @@ export const certificatePages = ({
 
   const find = async (token: string): Promise<Certificate | null> => {
     const cached = certificates.get(token);
-    if (cached || !TOKEN.test(token)) {
+    if (cached || !CERTIFICATE_TOKEN.test(token)) {
       return cached ?? null;
     }
     const certified = await lookUp(token);

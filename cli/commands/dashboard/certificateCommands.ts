@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { z } from "zod";
+import { CERTIFICATE_TOKEN } from "../../../domain/dashboard/certificate.ts";
 import { revokeCertificate } from "../../../services/dashboard/revokeCertificate.ts";
 import { parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -15,7 +16,7 @@ const parseCertificate = parserOf(
   z
     .string()
     .transform((given) => given.replace(/^.*\/certificate\//u, ""))
-    .pipe(z.string().regex(/^[\w-]{22}$/u)),
+    .pipe(z.string().regex(CERTIFICATE_TOKEN)),
   "the URL of a certificate, or its last part",
 );
 
