@@ -925,6 +925,7 @@ CREATE TABLE usage_fact (
   refund_id uuid,
   correction_id bigint,
   quantity bigint NOT NULL,
+  record_count integer NOT NULL DEFAULT 1,
   second bigint NOT NULL,
   meter_event_id bigint,
   already_reported bigint,

@@ -17,10 +17,11 @@ const RECENT_MS = 2500;
 
 /**
  * The ids of the latest records of clients, and how old the youngest was when they were read: of a usage fact, of an entry
- * of a store's balance, and of a donation's event.
+ * of a store's balance, and of a donation's event. `recordsPerFact` is the average of the latest usage facts.
  */
 export type LatestRecords = {
   readonly factId: bigint | null;
+  readonly recordsPerFact: number;
   readonly entryId: bigint | null;
   readonly eventId: string | null;
   readonly ageMs: number;
@@ -48,7 +49,7 @@ const newIds = (before: bigint | string | null, after: bigint | string | null): 
 };
 
 const recordsBetween = (before: LatestRecords, after: LatestRecords): number =>
-  newIds(before.factId, after.factId) +
+  newIds(before.factId, after.factId) * after.recordsPerFact +
   newIds(before.entryId, after.entryId) +
   newIds(before.eventId, after.eventId);
 

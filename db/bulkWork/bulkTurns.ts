@@ -5,25 +5,33 @@ import { sql } from "../sql.ts";
 
 const latestRow = z.strictObject({
   factId: z.bigint().nullable(),
+  recordsPerFact: z.number(),
   entryId: z.bigint().nullable(),
   eventId: z.uuid().nullable(),
   ageMs: z.number(),
 });
 
+/** Requests and batches differ in how many records a fact has. */
+const AVERAGED_FACTS = 20;
+
 /**
- * The last usage fact, the last entry of a store's balance and the last event of a donation: what clients record, and bulk
+ * The last usage facts, the last entry of a store's balance and the last event of a donation: what clients record, and bulk
  * work does not. Each is one step at the end of an index. A standby records nothing.
  */
 const latest = sql.fragment`
   SELECT
     fact.id AS fact_id,
+    coalesce(fact.records, 1)::double precision AS records_per_fact,
     entry.id AS entry_id,
     event.id AS event_id,
     extract(epoch FROM clock_timestamp() - coalesce(
       greatest(to_timestamp(fact.second), entry.created_at, event.created_at), to_timestamp(0)
     ))::double precision * 1000 AS age_ms
   FROM (SELECT NOT pg_is_in_recovery() AS accepts_writes) AS server
-  LEFT JOIN (SELECT id, second FROM usage_fact ORDER BY id DESC LIMIT 1) AS fact ON accepts_writes
+  LEFT JOIN (
+    SELECT max(id) AS id, max(second) AS second, avg(record_count) AS records
+    FROM (SELECT id, second, record_count FROM usage_fact ORDER BY id DESC LIMIT ${AVERAGED_FACTS}) AS last
+  ) AS fact ON accepts_writes
   LEFT JOIN (
     SELECT id, created_at, imported_id FROM balance_entry ORDER BY id DESC LIMIT 1
   ) AS entry ON accepts_writes AND entry.imported_id IS NULL
@@ -34,6 +42,7 @@ const latest = sql.fragment`
 
 const latestColumns = sql.fragment`
   latest.fact_id AS "factId",
+  latest.records_per_fact AS "recordsPerFact",
   latest.entry_id AS "entryId",
   latest.event_id AS "eventId",
   latest.age_ms AS "ageMs"

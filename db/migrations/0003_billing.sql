@@ -188,6 +188,8 @@ CREATE TABLE usage_fact (
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
+  -- How many registrations it counts; 1 of a refund or a correction. Bulk work reads from it how much clients record.
+  record_count integer NOT NULL DEFAULT 1,
   -- Unix seconds of the registrations, also for a refund; of a correction, its own.
   second bigint NOT NULL,
   meter_event_id bigint REFERENCES meter_event,

@@ -152,15 +152,15 @@ export const insertRegistrations = async (
         RETURNING id, account_id, mode, kind, count
       ),
       addition AS (
-        SELECT account_id, mode, kind, sum(count)::bigint AS count
+        SELECT account_id, mode, kind, sum(count)::bigint AS count, count(*)::integer AS record_count
         FROM inserted
         GROUP BY account_id, mode, kind
       ),
       fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
+        INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, record_count, second)
         SELECT
           account_id, mode, kind, pg_current_xact_id(), least(count - part * ${maximumQuantity}, ${maximumQuantity}),
-          ${secondOf(createdAt)}::bigint
+          record_count, ${secondOf(createdAt)}::bigint
         FROM addition
         CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),

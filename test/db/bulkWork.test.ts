@@ -20,7 +20,7 @@ async function* oneLine(): AsyncGenerator<ImportLine> {
 
 test.serial("nothing is young in an empty database", async (t) => {
   const { ageMs, ...ids } = await readLatestRecords(t.context.db);
-  t.deepEqual(ids, { factId: null, entryId: null, eventId: null });
+  t.deepEqual(ids, { factId: null, recordsPerFact: 1, entryId: null, eventId: null });
   t.true(ageMs > 1e9);
 });
 
@@ -42,8 +42,19 @@ test.serial("a registration is a new record, and young; an imported one is neith
   await writer.register(registrationOf(accountId));
   const after = await readLatestRecords(db);
   t.not(after.factId, before.factId);
+  t.is(after.recordsPerFact, 1);
   // A usage fact knows its second. The rest is for a busy machine.
   t.true(after.ageMs < 60_000, String(after.ageMs));
+});
+
+test.serial("the registrations of each of the latest facts are counted", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  for (let batch = 0; batch < 20; batch += 1) {
+    await Promise.all([1, 2, 3].map(() => writer.register(registrationOf(accountId))));
+  }
+  t.is((await readLatestRecords(db)).recordsPerFact, 3);
 });
 
 test.serial("turns follow each other across connections", async (t) => {
@@ -80,11 +91,18 @@ const createScene = ({ ageMs, waitMs = 0 }: { ageMs: number; waitMs?: number }) 
   const scene = {
     nowMs: 0,
     factId: 1n,
+    recordsPerFact: 1,
     looks: 0,
     turnsMs: [] as number[],
     restsMs: [] as number[],
   };
-  const latest = () => ({ factId: scene.factId, entryId: null, eventId: null, ageMs });
+  const latest = () => ({
+    factId: scene.factId,
+    recordsPerFact: scene.recordsPerFact,
+    entryId: null,
+    eventId: null,
+    ageMs,
+  });
   const pace = createBulkPace({
     readLatest: () => {
       scene.looks += 1;
@@ -170,6 +188,16 @@ test("a turn has no rest beside 100 records a second, and the whole one from 500
     await pace.run(stepFor(10));
     t.is(scene.turnsMs.at(-1), turn, `${recordsPerSecond} records a second`);
   }
+});
+
+test("registrations that share a usage fact all count", async (t) => {
+  const { scene, pace, stepFor } = createScene({ ageMs: 100 });
+  await pace.run(stepFor(1000));
+  scene.factId += 5n;
+  scene.recordsPerFact = 100;
+  await pace.run(stepFor(10));
+  await pace.run(stepFor(10));
+  t.is(scene.turnsMs.at(-1), 50);
 });
 
 test("a step that could not be split delays other bulk work for at most 1.25 seconds", async (t) => {
