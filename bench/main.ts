@@ -71,7 +71,7 @@ table of results to stdout.
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   mixed           POST at a steady rate beside lists, reconciliations, imports and the creation of planting orders
                   --listed 1000000  --rate 1000  --rounds 3  --seconds 4  --connections 64
-                  --beside json,csv,reconciliation,import,planting,all  --data-folder FOLDER keeps the database for the next run
+                  --beside json,csv,reconciliation,command,import,planting,all  --data-folder FOLDER keeps the database for the next run
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
   restarts        failed requests while two APIs behind HAProxy are restarted

@@ -1,23 +1,20 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { createWriteStream } from "node:fs";
-import { Agent, request } from "node:http";
-import type { IncomingMessage, RequestOptions } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { Client } from "pg";
-import { buildChildEnvironment } from "../config/config.ts";
-import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { openPool } from "../db/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { issueKey } from "../services/accounts/issueKey.ts";
+import { createBilling } from "../providers/billing/createBilling.ts";
+import { runReconciliation } from "../services/billing/reconciliation/runReconciliation.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { createTestPlanting } from "../test/support/planting.ts";
+import { readList, readLists, repeat, runCommands } from "./support/bulkNeighbors.ts";
+import type { Work } from "./support/bulkNeighbors.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { fillYears } from "./support/fillYears.ts";
@@ -30,7 +27,14 @@ import { describeSpread, median } from "./support/statistics.ts";
 import { accountIds } from "./support/waitUntilDrained.ts";
 
 /** What POSTs are measured beside. */
-export const NEIGHBORS = ["json", "csv", "reconciliation", "import", "planting"] as const;
+export const NEIGHBORS = [
+  "json",
+  "csv",
+  "reconciliation",
+  "command",
+  "import",
+  "planting",
+] as const;
 
 export type Neighbor = (typeof NEIGHBORS)[number];
 
@@ -61,109 +65,20 @@ const TITLES: Readonly<Record<Neighbor | "all", string>> = {
   json: "a list as JSON",
   csv: "a list as CSV",
   reconciliation: "a reconciliation",
+  command: "impact usage reconcile",
   import: "an import",
   planting: "the creation of planting orders",
   all: "all of them",
-};
-
-type Work = {
-  /** Repeats the work until the signal aborts it. */
-  readonly run: (aborted: AbortSignal) => Promise<void>;
-  /** Returns how much was done, in the neighbor's unit. */
-  readonly count: () => Promise<number>;
 };
 
 const UNITS: Readonly<Record<Neighbor, string>> = {
   json: "MB of lists",
   csv: "MB of lists",
   reconciliation: "reconciliations",
+  command: "commands",
   import: "imported lines",
   planting: "ordered registrations",
 };
-
-const CLI = fileURLToPath(new URL("../cli/impact.js", import.meta.url));
-
-const readList = async (
-  url: string,
-  options: RequestOptions,
-  onChunk: (chunk: Buffer) => void = () => undefined,
-): Promise<void> => {
-  const call = request(url, options);
-  call.end();
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- events are not typed; `response` has one value.
-  const [response] = (await once(call, "response")) as [IncomingMessage];
-  if (response.statusCode !== 200) {
-    throw new Error(`The list was answered with status ${response.statusCode}.`);
-  }
-  response.on("data", onChunk);
-  await once(response, "end");
-};
-
-/** Reads a list again and again, as fast as it comes. */
-const readLists = (url: string, key: string, accept: string): Work => {
-  let bytes = 0;
-  const headers = { Authorization: key, Accept: accept };
-  const run: Work["run"] = async (signal) => {
-    const agent = new Agent({ keepAlive: true });
-    try {
-      while (!signal.aborted) {
-        await readList(url, { agent, signal, headers }, ({ length }) => {
-          bytes += length;
-        });
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        throw error;
-      }
-    } finally {
-      agent.destroy();
-    }
-  };
-  return { run, count: () => Promise.resolve(bytes / 1e6) };
-};
-
-/** Runs a command again and again. Each run has its own parameters. */
-const runCommands =
-  (databaseUrl: string, chooseParameters: () => readonly string[]): Work["run"] =>
-  async (aborted) => {
-    while (!aborted.aborted) {
-      const parameters = chooseParameters();
-      const child = spawn(process.execPath, [CLI, ...parameters], {
-        env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, { DATABASE_URL: databaseUrl }),
-        stdio: "ignore",
-      });
-      const stop = (): void => void child.kill("SIGKILL");
-      aborted.addEventListener("abort", stop);
-      const [code] = await once(child, "exit");
-      aborted.removeEventListener("abort", stop);
-      if (!aborted.aborted && code !== 0) {
-        throw new Error(`impact ${parameters.join(" ")} exited with code ${String(code)}.`);
-      }
-    }
-  };
-
-/** Creates planting orders again and again, as a worker does. */
-const runOrderCreation =
-  (databaseUrl: string): Work["run"] =>
-  async (aborted) => {
-    const db = await openPool(databaseUrl, 2);
-    const deps = {
-      db: openBulkPool(db, openBulkPace(db)),
-      clock: systemClock,
-      planting: createTestPlanting(),
-    };
-    try {
-      while (!aborted.aborted) {
-        await createPlantingOrders(deps, aborted);
-      }
-    } catch (error) {
-      if (!aborted.aborted) {
-        throw error;
-      }
-    } finally {
-      await db.end();
-    }
-  };
 
 function* historyLines(): Generator<string> {
   for (let start = 0; start < IMPORTED_LINES; start += 1000) {
@@ -271,15 +186,29 @@ export const measureMixed = async (
   const api = await services.startProgram("api/main.ts", settings);
   const url = `${api.url}/plant/trees`;
   let reconciliations = 0;
+  let commands = 0;
   const works: Readonly<Record<Neighbor, Work>> = {
     json: readLists(url, readingKey, "application/json"),
     csv: readLists(url, readingKey, "text/csv"),
     reconciliation: {
-      run: runCommands(databaseUrl, () => {
+      run: repeat(databaseUrl, async (db, pace, aborted) => {
+        const billing = createBilling({ db, stripe: null });
+        const id = crypto.randomUUID();
+        await runReconciliation(
+          { db, clock: systemClock, billing, pace },
+          { id, isFinal: true },
+          aborted,
+        );
         reconciliations += 1;
-        return ["usage", "reconcile"];
       }),
       count: () => Promise.resolve(reconciliations),
+    },
+    command: {
+      run: runCommands(databaseUrl, () => {
+        commands += 1;
+        return ["usage", "reconcile"];
+      }),
+      count: () => Promise.resolve(commands),
     },
     // Each round imports into another account, so that it does not find what the last one has imported.
     import: {
@@ -295,7 +224,12 @@ export const measureMixed = async (
         ),
     },
     planting: {
-      run: runOrderCreation(databaseUrl),
+      run: repeat(databaseUrl, (db, pace, aborted) =>
+        createPlantingOrders(
+          { db: openBulkPool(db, pace), clock: systemClock, planting: createTestPlanting() },
+          aborted,
+        ),
+      ),
       count: () =>
         readNumber(
           databaseUrl,
