@@ -192,7 +192,7 @@ export const measureMixed = async (
     csv: readLists(url, readingKey, "text/csv"),
     reconciliation: {
       run: repeat(databaseUrl, async (db, pace, aborted) => {
-        const billing = createBilling({ db, stripe: null });
+        const billing = createBilling({ db, stripe: null, pace });
         const id = crypto.randomUUID();
         await runReconciliation(
           { db, clock: systemClock, billing, pace },

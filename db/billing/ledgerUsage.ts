@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
@@ -46,23 +46,52 @@ export const recordLedgerUsage = async (
   return new Map(rows.map(({ identifier, quantity }) => [identifier, quantity]));
 };
 
-/** Returns the units recorded in a half-open span of unix seconds. */
-export const sumLedgerUsage = async (
-  db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
-  span: Span,
-): Promise<number> => {
-  const quantity = await db.oneFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
-    SELECT coalesce(sum(quantity), 0)::bigint AS quantity
-    FROM ledger_usage
+const entriesOf = ({ accountId, mode, meter }: UsageStream, span: Span): FragmentSqlToken =>
+  sql.fragment`
+    ledger_usage
     WHERE account_id = ${accountId}
       AND mode = ${mode}
       AND meter = ${meter}
       AND second >= ${span.start}
       AND second < ${span.end}
+  `;
+
+const quantityColumn = z.bigint().transform(Number);
+
+/** Returns the units recorded in a half-open span of unix seconds. */
+export const sumLedgerUsage = (
+  db: CommonQueryMethods,
+  stream: UsageStream,
+  span: Span,
+): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ quantity: quantityColumn }))`
+    SELECT coalesce(sum(quantity), 0)::bigint AS quantity
+    FROM ${entriesOf(stream, span)}
   `);
-  return Number(quantity);
-};
+
+const firstSumRow = z.strictObject({ quantity: quantityColumn, end: safeInteger });
+
+/**
+ * Returns the units of the first `limit` entries of a span and of the rest of their last second, and the second after it;
+ * with fewer entries, those of the whole span and its end.
+ */
+export const sumFirstLedgerUsage = (
+  db: CommonQueryMethods,
+  stream: UsageStream,
+  span: Span,
+  limit: number,
+): Promise<Readonly<z.output<typeof firstSumRow>>> =>
+  db.one(sql.type(firstSumRow)`
+    SELECT
+      coalesce(sum(quantity), 0)::bigint AS quantity,
+      CASE WHEN count(*) < ${limit} THEN ${span.end} ELSE max(second) + 1 END AS "end"
+    FROM (
+      SELECT second, quantity
+      FROM ${entriesOf(stream, span)}
+      ORDER BY second
+      FETCH FIRST ${limit} ROWS WITH TIES
+    ) AS entry
+  `);
 
 /** Returns whether the ledger has ever recorded live usage. */
 export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>

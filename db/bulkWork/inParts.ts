@@ -5,10 +5,19 @@ import type { BulkPace } from "./createBulkPace.ts";
 /**
  * Reads a span: whole, or in short steps as long as bulk work yields to what clients record.
  * @param firstPartSeconds the first of these steps; the next ones depend on how long it took
+ * @param maximumPartSeconds bounds their growth in time without usage, after which the next step may have much
  */
 export async function* inParts<Result>(
   { start, end }: Span,
-  { pace, firstPartSeconds }: { readonly pace: BulkPace; readonly firstPartSeconds: number },
+  {
+    pace,
+    firstPartSeconds,
+    maximumPartSeconds,
+  }: {
+    readonly pace: BulkPace;
+    readonly firstPartSeconds: number;
+    readonly maximumPartSeconds: number;
+  },
   read: (part: Span) => Promise<Result>,
 ): AsyncGenerator<Result, void, void> {
   let seconds = firstPartSeconds;
@@ -16,7 +25,7 @@ export async function* inParts<Result>(
   while (next < end) {
     const part = { start: next, end: pace.isYielding() ? Math.min(end, next + seconds) : end };
     yield await read(part);
-    seconds = nextSize(seconds, pace.lastStepMs());
+    seconds = Math.min(maximumPartSeconds, nextSize(seconds, pace.lastStepMs()));
     next = part.end;
   }
 }

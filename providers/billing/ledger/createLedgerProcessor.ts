@@ -1,9 +1,12 @@
 import type { DatabasePool } from "slonik";
 import type { LedgerUsage } from "../../../db/billing/ledgerUsage.ts";
-import { recordLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import {
+  recordLedgerUsage,
+  sumFirstLedgerUsage,
+  sumLedgerUsage,
+} from "../../../db/billing/ledgerUsage.ts";
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import { inParts } from "../../../db/bulkWork/inParts.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
@@ -11,8 +14,8 @@ import { counted } from "../../../domain/counted.ts";
 import { LEASE_ENDED } from "../processor.ts";
 import type { BillingProcessor } from "../processor.ts";
 
-/** A day of one stream has at most 86,400 events. */
-const FIRST_PART_SECONDS = 24 * 60 * 60;
+/** They are added up in about 3 ms. */
+const ENTRIES_OF_A_STEP = 8000;
 
 /** A call waits for the statement of those before it, so whether it may be made is asked when its own begins. */
 type Call = { readonly usage: LedgerUsage; readonly mayCall: () => boolean };
@@ -61,14 +64,16 @@ export const createLedgerProcessor = ({
     sumUsage: async ({ accountId }, meter, span) => {
       const stream = { accountId, mode, meter };
       let total = 0;
-      for await (const sum of inParts(
-        span,
-        { pace, firstPartSeconds: FIRST_PART_SECONDS },
-        (part) => sumLedgerUsage(reads, stream, part),
-      )) {
-        total += sum;
+      let { start } = span;
+      while (start < span.end && pace.isYielding()) {
+        const rest = { start, end: span.end };
+        const first = await sumFirstLedgerUsage(reads, stream, rest, ENTRIES_OF_A_STEP);
+        total += first.quantity;
+        start = first.end;
       }
-      return total;
+      return start < span.end
+        ? total + (await sumLedgerUsage(reads, stream, { start, end: span.end }))
+        : total;
     },
     findCurrentPeriod: () => Promise.resolve(null),
     readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),

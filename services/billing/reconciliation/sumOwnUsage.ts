@@ -12,7 +12,7 @@ import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import type { UnsealedQuantity } from "../../../db/billing/usageFacts.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { inGroups, inParts } from "../../../db/bulkWork/inParts.ts";
-import { HOUR } from "./findDifferences.ts";
+import { DAY, HOUR } from "./findDifferences.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 /**
@@ -49,7 +49,8 @@ export const sumStreams = async (
   options: { readonly atStripe: Span; readonly accountId: string | null },
 ): Promise<readonly StreamTotals[]> => {
   const sums: AccountSums[] = [];
-  for await (const part of inParts(span, { pace, firstPartSeconds: HOUR }, (each) =>
+  const sizes = { firstPartSeconds: HOUR, maximumPartSeconds: DAY };
+  for await (const part of inParts(span, { pace, ...sizes }, (each) =>
     sumReportedAccounts(db, each, options),
   )) {
     sums.push(...part);

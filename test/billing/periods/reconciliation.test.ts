@@ -367,6 +367,6 @@ test("a reconciliation that yields reads sums in parts, and reports the same", a
     ],
   );
   t.deepEqual(await reconcile({ pace }), usual);
-  // 35 days in parts of an hour for our sums, and of a day for the ledger's of two streams.
-  t.true(pace.stepCount() > 35 * 24 + 2 * 35, String(pace.stepCount()));
+  // 35 days in parts of an hour for our sums. The ledger's have few entries.
+  t.true(pace.stepCount() > 35 * 24, String(pace.stepCount()));
 });

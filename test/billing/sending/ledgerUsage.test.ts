@@ -1,0 +1,35 @@
+import {
+  recordLedgerUsage,
+  sumFirstLedgerUsage,
+  sumLedgerUsage,
+} from "../../../db/billing/ledgerUsage.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+
+const test = testWithDatabase();
+
+test("a sum of the first entries has whole seconds, and the next one continues after it", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const seconds = [100, 205, 205, 205, 206, 300];
+  await recordLedgerUsage(
+    db,
+    seconds.map((second, index) => ({
+      ...stream,
+      identifier: `${accountId} ${index}`,
+      second,
+      quantity: 10 ** index,
+    })),
+  );
+  const sumFrom = (start: number, limit: number) =>
+    sumFirstLedgerUsage(db, stream, { start, end: 300 }, limit);
+
+  t.deepEqual(await sumFrom(0, 1), { quantity: 1, end: 101 });
+  t.deepEqual(await sumFrom(101, 1), { quantity: 1110, end: 206 });
+  t.deepEqual(await sumFrom(0, 3), { quantity: 1111, end: 206 });
+  t.deepEqual(await sumFrom(206, 1), { quantity: 10_000, end: 207 });
+  t.deepEqual(await sumFrom(206, 2), { quantity: 10_000, end: 300 });
+  t.deepEqual(await sumFrom(207, 1), { quantity: 0, end: 300 });
+  t.is(await sumLedgerUsage(db, stream, { start: 0, end: 300 }), 11_111);
+});
