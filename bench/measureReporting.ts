@@ -52,17 +52,17 @@ const fillAccounts = async (
     await client.query("SET session_replication_role = replica");
     await client.query(
       `WITH inserted AS (
-         INSERT INTO registration (id, account_id, mode, kind, count, created_at, transaction_id)
+         INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch)
          SELECT
            uuidv7(), account_id, 'live', 'tree', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second),
            -- As if each had been recorded by itself.
-           (row_number() OVER ())::text::xid8
+           nextval('usage_batch')
          FROM unnest($1::uuid[]) AS account_id
          CROSS JOIN generate_series(1, $2::integer) AS second
-         RETURNING account_id, created_at, transaction_id
+         RETURNING account_id, created_at, usage_batch
        )
-       INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
-       SELECT account_id, 'live', 'tree', transaction_id, 1, extract(epoch FROM created_at)::bigint
+       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+       SELECT account_id, 'live', 'tree', usage_batch, 1, extract(epoch FROM created_at)::bigint
        FROM inserted
        ORDER BY created_at`,
       [accounts, seconds],

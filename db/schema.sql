@@ -4,6 +4,8 @@ CREATE EXTENSION pg_trgm;
 
 CREATE SEQUENCE tree_order_id AS bigint;
 
+CREATE SEQUENCE usage_batch AS bigint;
+
 CREATE TABLE account (
   id uuid NOT NULL,
   type text NOT NULL,
@@ -820,6 +822,7 @@ CREATE TABLE registration (
   unit_price_cents bigint,
   imported_id text,
   is_ordered_elsewhere boolean NOT NULL DEFAULT false,
+  usage_batch bigint,
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
   CONSTRAINT registration_pkey PRIMARY KEY (id),
   CONSTRAINT registration_count CHECK (count >= 1 AND count <= '9007199254740991'::bigint),
@@ -921,7 +924,7 @@ CREATE TABLE usage_fact (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  transaction_id xid8,
+  usage_batch bigint,
   refund_id uuid,
   correction_id bigint,
   quantity bigint NOT NULL,
@@ -932,7 +935,7 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_pkey PRIMARY KEY (id),
   CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
   CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
-  CONSTRAINT usage_fact_cause CHECK ((transaction_id IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)),
+  CONSTRAINT usage_fact_cause CHECK ((usage_batch IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
@@ -1170,11 +1173,13 @@ CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorde
 
 CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
 
+CREATE INDEX usage_fact_batch ON public.usage_fact USING btree (usage_batch) WHERE (refund_id IS NULL);
+
 CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) WHERE (meter_event_id IS NOT NULL);
 
 CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHERE (refund_id IS NOT NULL);
 
-CREATE INDEX usage_fact_transaction ON public.usage_fact USING btree (transaction_id);
+CREATE INDEX usage_fact_refunded_batch ON public.usage_fact USING btree (usage_batch) WHERE (refund_id IS NOT NULL);
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
@@ -1268,7 +1273,8 @@ BEGIN
     WHERE (
       SELECT true
       FROM usage_fact
-      WHERE usage_fact.transaction_id = deleted.transaction_id
+      WHERE usage_fact.usage_batch = deleted.usage_batch
+        AND usage_fact.refund_id IS NULL
         AND usage_fact.account_id = deleted.account_id
         AND usage_fact.mode = deleted.mode
         AND usage_fact.meter = deleted.kind

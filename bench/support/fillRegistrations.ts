@@ -38,23 +38,23 @@ export const fillRegistrations = async (
        ),
        inserted AS (
          INSERT INTO registration (
-           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, transaction_id
+           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch
          )
          SELECT
            uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at, 'fill-' || number,
            CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number),
            -- As if each had been recorded by itself.
-           number::text::xid8
+           nextval('usage_batch')
          FROM span
          CROSS JOIN generate_series(0, $2::bigint - 1) AS number
          CROSS JOIN LATERAL (
            SELECT start + make_interval(secs => $3::double precision * number / $2::bigint) AS created_at
          ) AS time
-         RETURNING created_at, transaction_id
+         RETURNING created_at, usage_batch
        )
-       INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second, meter_event_id)
+       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
        SELECT
-         $1::uuid, 'live', 'tree', transaction_id, 1, floor(extract(epoch FROM created_at))::bigint,
+         $1::uuid, 'live', 'tree', usage_batch, 1, floor(extract(epoch FROM created_at))::bigint,
          (SELECT id FROM meter_event WHERE account_id = $1::uuid AND second = 0)
        FROM inserted`,
       [accountId, count, spanSeconds],

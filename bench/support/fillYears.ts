@@ -48,23 +48,23 @@ const REGISTRATIONS = `
   inserted AS (
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, json_bytes,
-      planting_order_id, tree_order_id, ordered_count, transaction_id
+      planting_order_id, tree_order_id, ordered_count, usage_batch
     )
     SELECT
       uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at, 'order-' || number,
       CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number), 320,
       ids[1 + number / $6::bigint], number, 1,
       -- As if each had been recorded by itself.
-      number::text::xid8
+      nextval('usage_batch')
     FROM ordered
     CROSS JOIN generate_series(0, $2::bigint - 1) AS number
     CROSS JOIN LATERAL (
       SELECT to_timestamp(floor($5::double precision + (number / $3::bigint) * $3::bigint * $4::double precision / $2::bigint)) AS created_at
     ) AS time
-    RETURNING transaction_id, extract(epoch FROM created_at)::bigint AS second
+    RETURNING usage_batch, extract(epoch FROM created_at)::bigint AS second
   )
-  INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second, meter_event_id)
-  SELECT $1::uuid, 'live', 'tree', inserted.transaction_id, 1, inserted.second, meter_event.id
+  INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+  SELECT $1::uuid, 'live', 'tree', inserted.usage_batch, 1, inserted.second, meter_event.id
   FROM inserted
   JOIN meter_event ON meter_event.identifier = 'u1:' || $1::uuid || ':live:tree:' || inserted.second || ':1'`;
 

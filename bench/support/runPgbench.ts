@@ -14,17 +14,17 @@ const statement = (accounts: number): string => `
 \\set account random(1, ${accounts})
 WITH inserted AS (
   INSERT INTO registration
-    (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata)
+    (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata, usage_batch)
   VALUES (
     uuidv7(), ('00000000-0000-4000-8000-' || lpad(:account::text, 12, '0'))::uuid, 'live', 'tree', 1, 0, now(),
-    gen_random_uuid()::text || '-0000000000', 'bench', '{"order": "0000000000"}'
+    gen_random_uuid()::text || '-0000000000', 'bench', '{"order": "0000000000"}', nextval('usage_batch')
   )
   ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-  RETURNING id, account_id, mode, kind, count, created_at
+  RETURNING account_id, mode, kind, count, created_at, usage_batch
 ),
 fact AS (
-  INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
-  SELECT account_id, mode, kind, pg_current_xact_id(), count, floor(extract(epoch FROM created_at))::bigint
+  INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+  SELECT account_id, mode, kind, usage_batch, count, floor(extract(epoch FROM created_at))::bigint
   FROM inserted
 )
 INSERT INTO impact_total (account_id, mode, kind, period, total)

@@ -8,7 +8,7 @@ import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
-import { isOfRegistration } from "./registrationFacts.ts";
+import { factsOfRegistration } from "./registrationFacts.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -103,7 +103,7 @@ export const listFailedMeterEventIds = async (
         : sql.fragment`EXISTS (
             SELECT
             FROM registration
-            JOIN usage_fact ON ${isOfRegistration}
+            CROSS JOIN LATERAL ${factsOfRegistration} AS usage_fact
             WHERE registration.id = ${of.registrationId} AND usage_fact.meter_event_id = meter_event.id
           )`;
   return db.anyFirst(sql.type(idRow)`

@@ -4,40 +4,42 @@ import { foldedOfRegistration } from "./folding/foldedUsage.ts";
 
 /*
  * How queries get from a registration to its usage facts and back. The registrations of one stream and second that one
- * transaction inserted share a fact, and their refunds' facts name that transaction, too.
+ * statement recorded share a fact, and the facts of their refunds have the number of that statement, too.
  */
 
-/** The condition that two usage facts are of registrations that were inserted together. */
+/** The condition that two usage facts are of registrations that were recorded together. */
 export const shareRegistrations = (one: string, other: string): FragmentSqlToken => {
-  const columns = ["transaction_id", "account_id", "mode", "meter", "second"].map(
+  const columns = ["usage_batch", "account_id", "mode", "meter", "second"].map(
     (column) => sql.fragment`${sql.identifier([one, column])} = ${sql.identifier([other, column])}`,
   );
   return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
 };
 
-/** The condition that a usage fact counts a registration of the query, together with those inserted with it. */
+/** The condition that a usage fact counts a registration of the query, together with those recorded with it. */
 const countsRegistration = sql.fragment`
-  usage_fact.transaction_id = registration.transaction_id
+  usage_fact.usage_batch = registration.usage_batch
   AND usage_fact.account_id = registration.account_id
   AND usage_fact.mode = registration.mode
   AND usage_fact.meter = registration.kind
   AND usage_fact.second = floor(extract(epoch FROM registration.created_at))::bigint
+  AND usage_fact.refund_id IS NULL
 `;
 
-/** The condition that a usage fact is that of a registration of the query, or of one of its refunds. */
-export const isOfRegistration = sql.fragment`
-  ${countsRegistration}
-  AND (
-    usage_fact.refund_id IS NULL
-    OR EXISTS (
-      SELECT FROM refund WHERE refund.id = usage_fact.refund_id AND refund.registration_id = registration.id
-    )
+/** The usage facts of a registration of the query and of its refunds, as a table. */
+export const factsOfRegistration = sql.fragment`
+  (
+    SELECT usage_fact.* FROM usage_fact WHERE ${countsRegistration}
+    UNION ALL
+    SELECT usage_fact.*
+    FROM refund
+    JOIN usage_fact ON usage_fact.refund_id = refund.id
+    WHERE refund.registration_id = registration.id
   )
 `;
 
 /** Whether a registration of the query has usage, folded or not. */
 export const hasUsage = sql.fragment`(
-  EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration} AND usage_fact.refund_id IS NULL)
+  EXISTS (SELECT FROM usage_fact WHERE ${countsRegistration})
   OR EXISTS (SELECT ${foldedOfRegistration})
 )`;
 
@@ -50,8 +52,9 @@ export const countedRegistrations = sql.fragment`
     AND registration.kind = meter_event.meter
     AND registration.created_at >= to_timestamp(meter_event.second)
     AND registration.created_at < to_timestamp(meter_event.second + 1)
-    AND registration.transaction_id IN (
-      SELECT transaction_id FROM usage_fact WHERE meter_event_id = meter_event.id AND refund_id IS NULL
+    -- An array, because the planner would search the facts again for each registration.
+    AND registration.usage_batch = ANY(
+      ARRAY(SELECT usage_batch FROM usage_fact WHERE meter_event_id = meter_event.id AND refund_id IS NULL)
     )
 `;
 

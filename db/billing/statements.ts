@@ -10,7 +10,7 @@ import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
 import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.ts";
-import { isOfRegistration } from "./registrationFacts.ts";
+import { factsOfRegistration } from "./registrationFacts.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
 const sum = z.bigint().transform(Number);
@@ -189,9 +189,8 @@ export const listStatementDetails = (
           SELECT string_agg(DISTINCT state, ' ')
           FROM (
             SELECT coalesce(meter_event.state, 'unsealed') AS state
-            FROM usage_fact
+            FROM ${factsOfRegistration} AS usage_fact
             LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-            WHERE ${isOfRegistration}
             UNION ALL
             SELECT 'delivered' ${foldedOfRegistration}
           ) AS usage

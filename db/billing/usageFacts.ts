@@ -6,7 +6,7 @@ import { safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
-import { isOfRegistration, shareRegistrations } from "./registrationFacts.ts";
+import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
 
 /** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
@@ -23,9 +23,9 @@ export const insertRefundFacts = async (
   },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, transaction_id, refund_id, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
     SELECT
-      ${accountId}, ${mode}, ${meter}, registration.transaction_id, ${refund.id},
+      ${accountId}, ${mode}, ${meter}, registration.usage_batch, ${refund.id},
       -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
       ${refund.second}
     FROM registration
@@ -209,7 +209,7 @@ export const listFactsOfRegistration = (
       usage_fact.second,
       usage_fact.meter_event_id AS "meterEventId"
     FROM registration
-    JOIN usage_fact ON ${isOfRegistration}
+    CROSS JOIN LATERAL ${factsOfRegistration} AS usage_fact
     WHERE registration.id = ${registrationId}
     ORDER BY usage_fact.id
   `);

@@ -2,6 +2,9 @@
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
 
+-- Numbers the statements that record registrations with usage.
+CREATE SEQUENCE usage_batch AS bigint;
+
 -- One impact action. A refund increases refunded_count; the count never changes.
 CREATE TABLE registration (
   id uuid PRIMARY KEY,
@@ -42,6 +45,9 @@ CREATE TABLE registration (
   imported_id text CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   -- Whether another system has arranged the planting. The trees are in no planting order of ours.
   is_ordered_elsewhere boolean NOT NULL DEFAULT false,
+  -- The statement that recorded it. With the stream and the second, it leads to the usage fact that counts it. Null if it
+  -- has no usage, because it was imported or paid from a store's balance.
+  usage_batch bigint,
   -- The transaction that inserted it, which places it among the account's events.
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (

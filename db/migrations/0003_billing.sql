@@ -167,7 +167,7 @@ CREATE TABLE usage_correction (
 CREATE INDEX usage_correction_account ON usage_correction (account_id);
 
 -- The outbox of billing: written in the transaction of the registrations, refund or correction. The registrations of one
--- stream and second in one transaction share a fact, so sealing does not rewrite a row for each of them. Only
+-- stream and second in one statement share a fact, so sealing does not rewrite a row for each of them. Only
 -- meter_event_id and already_reported ever change.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -175,15 +175,14 @@ CREATE TABLE usage_fact (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  -- The transaction that inserted the registrations which the fact counts, or of which it takes units back. With the stream
-  -- and the second it is the key that they share; alone it is not, because a restored cluster may number its transactions
-  -- anew. A trigger prevents the deletion of registrations that have facts.
-  transaction_id xid8,
+  -- The statement that recorded the registrations which the fact counts, or of which it takes units back. With the stream
+  -- and the second it is the key that they share. A trigger prevents the deletion of registrations that have facts.
+  usage_batch bigint,
   refund_id uuid REFERENCES refund,
   -- No reference, like account_id.
   correction_id bigint,
   CONSTRAINT usage_fact_cause CHECK (
-    (transaction_id IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)
+    (usage_batch IS NULL) <> (correction_id IS NULL) AND (refund_id IS NULL OR correction_id IS NULL)
   ),
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
@@ -201,8 +200,9 @@ CREATE TABLE usage_fact (
 );
 
 CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second, id) WHERE meter_event_id IS NULL;
-CREATE INDEX usage_fact_transaction ON usage_fact (transaction_id);
--- For deleting refunds of test mode.
+-- Apart, because a batch may have thousands of refunds, and each of them looks for the fact of its registration.
+CREATE INDEX usage_fact_batch ON usage_fact (usage_batch) WHERE refund_id IS NULL;
+CREATE INDEX usage_fact_refunded_batch ON usage_fact (usage_batch) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_refund ON usage_fact (refund_id) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
 
@@ -215,7 +215,8 @@ BEGIN
     WHERE (
       SELECT true
       FROM usage_fact
-      WHERE usage_fact.transaction_id = deleted.transaction_id
+      WHERE usage_fact.usage_batch = deleted.usage_batch
+        AND usage_fact.refund_id IS NULL
         AND usage_fact.account_id = deleted.account_id
         AND usage_fact.mode = deleted.mode
         AND usage_fact.meter = deleted.kind

@@ -134,9 +134,9 @@ export const insertRefunds = (
       ORDER BY id
     ),
     fact AS (
-      INSERT INTO usage_fact (account_id, mode, meter, transaction_id, refund_id, quantity, second)
+      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
       SELECT
-        ${accountId}, ${mode}, ${kind}, registration.transaction_id, entry.id,
+        ${accountId}, ${mode}, ${kind}, registration.usage_batch, entry.id,
         -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
       FROM entry
       JOIN registration ON registration.id = entry.registration_id

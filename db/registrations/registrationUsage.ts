@@ -5,7 +5,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
-import { isOfRegistration } from "../billing/registrationFacts.ts";
+import { factsOfRegistration } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -35,7 +35,7 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
     usage.processor
   FROM (
     SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents,
-      transaction_id
+      usage_batch
     FROM registration
     ${registrations}
   ) AS registration
@@ -46,9 +46,8 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
       min(processor) AS processor
     FROM (
       SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
-      FROM usage_fact
+      FROM ${factsOfRegistration} AS usage_fact
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-      WHERE ${isOfRegistration}
       UNION ALL
       SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
     ) AS fact

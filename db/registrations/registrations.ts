@@ -138,14 +138,17 @@ export const insertRegistrations = async (
           (value ->> 9)::integer AS json_bytes
         FROM jsonb_array_elements(${input}::jsonb) AS value
       ),
+      batch AS MATERIALIZED (
+        SELECT nextval('usage_batch') AS number
+      ),
       inserted AS (
         INSERT INTO registration (
           id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
-          json_bytes
+          json_bytes, usage_batch
         )
         SELECT
           id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
-          attribution, metadata, json_bytes
+          attribution, metadata, json_bytes, (SELECT number FROM batch)
         FROM entry
         ORDER BY account_id, mode, kind, idempotency_key, id
         ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
@@ -157,10 +160,10 @@ export const insertRegistrations = async (
         GROUP BY account_id, mode, kind
       ),
       fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, record_count, second)
+        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, record_count, second)
         SELECT
-          account_id, mode, kind, pg_current_xact_id(), least(count - part * ${maximumQuantity}, ${maximumQuantity}),
-          record_count, ${secondOf(createdAt)}::bigint
+          account_id, mode, kind, (SELECT number FROM batch),
+          least(count - part * ${maximumQuantity}, ${maximumQuantity}), record_count, ${secondOf(createdAt)}::bigint
         FROM addition
         CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),

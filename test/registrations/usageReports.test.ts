@@ -123,7 +123,7 @@ test("without a subscription, the period is the month from the billing day", asy
   });
 });
 
-test("usage of another second does not belong to a registration, even if a restored cluster gave its transaction the same number", async (t) => {
+test("a registration keeps its usage when a restore numbers transactions and batches anew", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
@@ -135,10 +135,10 @@ test("usage of another second does not belong to a registration, even if a resto
   const before = await register("2026-03-01T00:00:00.999Z");
   const after = await register("2026-03-01T00:00:01.000Z");
   await db.query(sql.typeAlias("void")`
-    UPDATE registration SET transaction_id = '5' WHERE account_id = ${accountId}
+    UPDATE registration SET transaction_id = '0', usage_batch = 5 WHERE account_id = ${accountId}
   `);
   await db.query(sql.typeAlias("void")`
-    UPDATE usage_fact SET transaction_id = '5' WHERE account_id = ${accountId}
+    UPDATE usage_fact SET usage_batch = 5 WHERE account_id = ${accountId}
   `);
   await db.query(sql.typeAlias("void")`
     DELETE FROM usage_fact WHERE account_id = ${accountId} AND second % 2 = 0
@@ -172,15 +172,16 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
   await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
     WITH registration AS (
-      INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+      INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch)
       SELECT
-        gen_random_uuid(), ${accountId}, 'live', kind, 1, timestamptz '2026-01-01' + (number / 3) * interval '1 hour'
+        gen_random_uuid(), ${accountId}, 'live', kind, 1, timestamptz '2026-01-01' + (number / 3) * interval '1 hour',
+        nextval('usage_batch')
       FROM generate_series(1, 2300) AS number
       CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, transaction_id, quantity, second)
-    SELECT account_id, mode, kind, transaction_id, 1, extract(epoch FROM created_at)::bigint
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint
     FROM registration
   `);
   const read = async (key: string, query: string) => {

@@ -16,7 +16,9 @@ test("a sum of the first entries has whole seconds, and the next one continues a
   await recordLedgerUsage(
     db,
     seconds.map((second, index) => ({
-      ...stream,
+      accountId,
+      mode: "live",
+      meter: "tree",
       identifier: `${accountId} ${index}`,
       second,
       quantity: 10 ** index,
