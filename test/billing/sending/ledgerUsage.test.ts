@@ -3,6 +3,9 @@ import {
   sumFirstLedgerUsage,
   sumLedgerUsage,
 } from "../../../db/billing/ledgerUsage.ts";
+import { sql } from "../../../db/sql.ts";
+import { createLedgerProcessor } from "../../../providers/billing/ledger/createLedgerProcessor.ts";
+import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
@@ -34,4 +37,26 @@ test("a sum of the first entries has whole seconds, and the next one continues a
   t.deepEqual(await sumFrom(206, 2), { quantity: 10_000, end: 300 });
   t.deepEqual(await sumFrom(207, 1), { quantity: 0, end: 300 });
   t.is(await sumLedgerUsage(db, stream, { start: 0, end: 300 }), 11_111);
+});
+
+test("while clients record, the ledger adds many entries up in several steps", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+    SELECT ${accountId} || number, ${accountId}::uuid, 'live', 'tree', number, 3, now()
+    FROM generate_series(1, 20000) AS number
+  `);
+  const pace = createYieldingPace();
+  const ledger = createLedgerProcessor({ db, mode: "live", pace });
+
+  const units = await ledger.sumUsage(
+    { accountId, customerId: null },
+    "tree",
+    { start: 0, end: 1_000_000 },
+    new AbortController().signal,
+  );
+
+  t.is(units, 60_000);
+  t.is(pace.stepCount(), 3);
 });
