@@ -1021,6 +1021,14 @@ CREATE TABLE webhook_secret (
 
 ALTER TABLE charity ALTER search_text SET STATISTICS 0;
 
+CREATE STATISTICS public.donation_customer_emails ON lower(customer_email) FROM donation;
+
+CREATE STATISTICS public.donation_orders ON ltrim(order_id, '#'::text) FROM donation;
+
+CREATE STATISTICS public.registration_customer_emails ON lower(customer_email) FROM registration;
+
+CREATE STATISTICS public.registration_orders ON ltrim(order_id, '#'::text) FROM registration;
+
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
 
 CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_subscription_id) WHERE (stripe_subscription_id IS NOT NULL);

@@ -1,12 +1,11 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../domain/charities/donations.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
-import { isUuid } from "../../domain/fields.ts";
-import { isRecordId } from "../../domain/recordIds.ts";
 import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
+import { ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { donationColumns, donationRow } from "./donations.ts";
 
@@ -53,13 +52,6 @@ export const insertDonations = async (
 
 const keyRow = z.strictObject({ idempotencyKey: z.string() });
 
-const hasKey = ({ accountId, mode }: AccountMode, keys: readonly string[]): FragmentSqlToken =>
-  sql.fragment`
-    donation.account_id = ${accountId}
-    AND donation.mode = ${mode}
-    AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
-  `;
-
 /** Returns those of the keys that belong to donations. */
 export const listKnownDonationKeys = (
   db: CommonQueryMethods,
@@ -68,8 +60,7 @@ export const listKnownDonationKeys = (
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(keyRow)`
     SELECT donation.idempotency_key AS "idempotencyKey"
-    FROM donation
-    WHERE ${hasKey(owner, keys)}
+    FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
   `);
 
 export const listDonationsByKeys = (
@@ -79,47 +70,18 @@ export const listDonationsByKeys = (
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
-    FROM donation
-    WHERE ${hasKey(owner, keys)}
+    FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
   `);
 
 export const listDonationsByIds = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   ids: readonly string[],
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
-    FROM donation
-    WHERE donation.account_id = ${accountId}
-      AND donation.mode = ${mode}
-      AND donation.id = ANY(${sql.array([...ids], "uuid")})
+    FROM ${ownedWithIds("donation", owner, ids)}
   `);
-
-const namedRow = z.strictObject({ given: z.string(), id: z.uuid() });
-
-/** Returns the ids of the owner's donations, by the ids that a client gave: their own, or those of an import. */
-export const listOwnDonationIds = async (
-  db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  given: readonly string[],
-): Promise<ReadonlyMap<string, string>> => {
-  const possible = given.filter(isRecordId);
-  const owned = sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`;
-  const rows = await db.any(sql.type(namedRow)`
-    SELECT given, donation.id
-    FROM unnest(${sql.array(possible.filter(isUuid), "text")}) AS given
-    JOIN donation ON donation.id = given::uuid
-    WHERE ${owned}
-    UNION ALL
-    SELECT donation.imported_id, donation.id
-    FROM donation
-    WHERE ${owned}
-      AND donation.imported_id IS NOT NULL
-      AND donation.imported_id = ANY(${sql.array([...possible], "text")})
-  `);
-  return new Map(rows.map(({ given: name, id }) => [name, id]));
-};
 
 const lockedRow = z.strictObject({
   id: z.uuid(),

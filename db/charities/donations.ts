@@ -1,12 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
-import { MODES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
-import { isUuid, metadata } from "../../domain/fields.ts";
+import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import { donationWithId } from "../ownedWithId.ts";
+import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
 import { eventInserts } from "../events/events.ts";
 import type { NewEvent } from "../events/events.ts";
@@ -105,40 +104,7 @@ export const findDonationByKey = (
   db.maybeOne(sql.prepared("find_donation_by_key", donationRow)`
     SELECT ${donationColumns}
     FROM donation
-    WHERE donation.account_id = ${owner.accountId}
-      AND donation.mode = ${owner.mode}
-      AND donation.idempotency_key = ${idempotencyKey}
-  `);
-
-/**
- * Lists the ids of the donations with an id, their own or the one that they were imported with, in all modes of an account,
- * or of all (null).
- */
-export const listDonationIds = (
-  db: CommonQueryMethods,
-  given: string,
-  accountId: string | null,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
-    SELECT imported.id
-    FROM account
-    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
-    CROSS JOIN LATERAL (
-      SELECT donation.id
-      FROM donation
-      WHERE donation.account_id = account.id AND donation.mode = mode.mode AND donation.imported_id = ${given}
-    ) AS imported
-    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
-    ${
-      isUuid(given)
-        ? sql.fragment`
-            UNION
-            SELECT donation.id
-            FROM donation
-            WHERE donation.id = ${given}::uuid AND (${accountId}::uuid IS NULL OR donation.account_id = ${accountId})
-          `
-        : sql.fragment``
-    }
+    WHERE ${isOwn("donation", owner)} AND donation.idempotency_key = ${idempotencyKey}
   `);
 
 /** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
@@ -150,7 +116,7 @@ export const findOwnDonation = (
   db.maybeOne(sql.type(donationRow)`
     SELECT ${donationColumns}
     FROM donation
-    WHERE ${donationWithId(owner, id)}
+    WHERE ${ownedWithId("donation", owner, id)}
   `);
 
 /** Returns a donation, by an id that it may have been imported with, and locks it until the transaction ends. */
@@ -162,7 +128,7 @@ export const lockDonation = (
   transaction.maybeOne(sql.type(donationRow)`
     SELECT ${donationColumns}
     FROM donation
-    WHERE ${donationWithId(owner, id)}
+    WHERE ${ownedWithId("donation", owner, id)}
     FOR UPDATE
   `);
 
@@ -198,7 +164,7 @@ const metadataConditions = ({ metadataKey, metadataValue }: DonationFilter) => {
 const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
   sql.join(
     [
-      sql.fragment`donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}`,
+      ownedBy("donation", owner),
       ...(filter.attribution === undefined
         ? []
         : [sql.fragment`donation.attribution = ${filter.attribution}`]),

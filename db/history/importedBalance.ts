@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
+import { anyAccount } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
 const knownEntryRow = z.strictObject({
@@ -27,16 +28,23 @@ export const listKnownBalanceEntries = (
   const columns = sql.fragment`
     imported_id AS "importedId", kind, amount_cents AS "amountCents", quantity, reference, created_at AS "createdAt"
   `;
+  const withValues = (column: string, values: readonly string[]) => sql.fragment`
+    unnest(${sql.array([...values], "text")}) AS given (value)
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM balance_entry
+      WHERE account_id = ${anyAccount(storeId)} AND ${sql.identifier([column])} = given.value
+      LIMIT 1
+    ) AS entry
+  `;
   const ids = entries.map(({ importedId }) => importedId);
   const references = entries.flatMap(({ reference }) => (reference === null ? [] : [reference]));
   return db.any(sql.type(knownEntryRow)`
     SELECT ${columns}
-    FROM balance_entry
-    WHERE account_id = ${storeId} AND imported_id = ANY(${sql.array(ids, "text")})
+    FROM ${withValues("imported_id", ids)}
     UNION
     SELECT ${columns}
-    FROM balance_entry
-    WHERE account_id = ${storeId} AND reference = ANY(${sql.array(references, "text")})
+    FROM ${withValues("reference", references)}
   `);
 };
 
@@ -83,7 +91,7 @@ export const insertImportedBalanceEntries = async (
     FROM json_array_elements(${JSON.stringify(
       notes.map(({ importedId, note }) => [importedId, note]),
     )}) AS value
-    JOIN balance_entry ON balance_entry.account_id = ${storeId} AND balance_entry.imported_id = value ->> 0
+    JOIN balance_entry ON balance_entry.account_id = ${anyAccount(storeId)} AND balance_entry.imported_id = value ->> 0
   `);
 };
 

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { ImportedDonation } from "../../domain/history/importedRecords.ts";
+import { isOwn } from "../ownedRecords.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import { sql } from "../sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
@@ -125,7 +126,7 @@ export const listKnownDonations = (
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "donation", {
     entries: entries(batch),
-    owned: sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`,
+    owned: isOwn("donation", { accountId, mode }),
     columns: ["amount_cents", "ein", "nonprofit_id", "charity_name"],
     refund: {
       field: "refunded",

@@ -1,6 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
+import { rowWithId } from "../ownedRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
@@ -56,7 +58,7 @@ const difference = (column: string): FragmentSqlToken => sql.fragment`
  */
 export const listKnown = (
   db: CommonQueryMethods,
-  table: "registration" | "donation",
+  table: RecordTable,
   {
     entries,
     owned,
@@ -87,7 +89,7 @@ export const listKnown = (
         ${refund.difference} AS refund
       FROM entry
       CROSS JOIN LATERAL (
-        SELECT ${name}.id FROM ${name} WHERE ${name}.id IN (entry.id, entry.own_id) AND ${owned}
+        SELECT ${name}.id FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)} WHERE ${owned}
         UNION
         SELECT ${name}.id FROM ${name} WHERE ${owned} AND ${name}.imported_id = entry.imported_id
         UNION

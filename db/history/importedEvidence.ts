@@ -6,6 +6,7 @@ import { IMPORTED_PARTNER } from "../../domain/planting/importedReference.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { PLANTING_STAGES } from "../../domain/planting/order.ts";
 import { safeInteger } from "../columns.ts";
+import { ownedWithKeys } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const importedTreeRow = z.strictObject({
@@ -31,7 +32,7 @@ const importedTreeRow = z.strictObject({
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
 const importedTrees = (
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   treeIds: readonly string[],
 ): FragmentSqlToken => sql.fragment`
   SELECT
@@ -56,10 +57,10 @@ const importedTrees = (
     ) AS facts
   FROM registration
   LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-  WHERE registration.account_id = ${accountId}
-    AND registration.mode = ${mode}
-    AND registration.kind = 'tree'
-    AND registration.imported_id = ANY(${sql.array(treeIds, "text")})
+  WHERE registration.id = ANY(ARRAY(
+    SELECT registration.id
+    FROM ${ownedWithKeys("registration", { ...owner, kind: "tree" }, "imported_id", treeIds)}
+  ))
 `;
 
 /** Lists the imported tree registrations that have the given imported ids. */

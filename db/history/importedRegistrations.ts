@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
+import { isOfMode } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { maximumJsonBytes } from "../registrations/maximumJsonBytes.ts";
 import { asTotalError } from "../registrations/totals.ts";
@@ -127,9 +128,7 @@ export const listKnownRegistrations = (
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "registration", {
     entries: entries(batch),
-    owned: sql.fragment`
-      registration.account_id = ${accountId} AND registration.mode = ${mode} AND registration.kind = entry.kind
-    `,
+    owned: sql.fragment`${isOfMode("registration", { accountId, mode })} AND registration.kind = entry.kind`,
     columns: ["count", "fractional_count", "notes", "unit_price_cents"],
     refund: {
       field: "refunded_count",

@@ -8,7 +8,7 @@ import type {
 } from "../../domain/planting/evidence.ts";
 import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
-import { registrationWithId } from "../ownedWithId.ts";
+import { ownedWithId } from "../ownedRecords.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 
@@ -98,7 +98,7 @@ export const findEvidenceTree = (
       AND cached_response.revision = ${revision}
       AND cached_response.base_url = ${baseUrl}
       AND cached_response.expires_at > ${timestamp(now)}
-    WHERE ${registrationWithId({ ...owner, kind: "tree" }, id)}
+    WHERE ${ownedWithId("registration", { ...owner, kind: "tree" }, id)}
   `);
 
 const cachedTreeRow = z.strictObject({

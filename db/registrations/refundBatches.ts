@@ -1,37 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { isUuid } from "../../domain/fields.ts";
-import { isRecordId } from "../../domain/recordIds.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
-import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
-
-const namedRow = z.strictObject({ given: z.string(), id: z.uuid() });
-
-/** Returns the ids of the owner's registrations, by the ids that a client gave: their own, or those of an import. */
-export const listOwnIds = async (
-  db: CommonQueryMethods,
-  owner: Owner,
-  given: readonly string[],
-): Promise<ReadonlyMap<string, string>> => {
-  const possible = given.filter(isRecordId);
-  const rows = await db.any(sql.type(namedRow)`
-    SELECT given, registration.id
-    FROM unnest(${sql.array(possible.filter(isUuid), "text")}) AS given
-    JOIN registration ON registration.id = given::uuid
-    WHERE ${ownedBy(owner)}
-    UNION ALL
-    SELECT registration.imported_id, registration.id
-    FROM registration
-    WHERE ${ownedBy(owner)}
-      AND registration.imported_id IS NOT NULL
-      AND registration.imported_id = ANY(${sql.array([...possible], "text")})
-  `);
-  return new Map(rows.map(({ given: name, id }) => [name, id]));
-};
+import { coreColumns, coreRow } from "./registrations.ts";
 
 const lockedRow = z.strictObject({ ...coreRow, hasUsage: z.boolean() });
 

@@ -3,8 +3,7 @@ import { z } from "zod";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
-import { ownedBy } from "./registrations.ts";
-import { registrationWithId } from "../ownedWithId.ts";
+import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -12,7 +11,9 @@ import { sql, timestamp } from "../sql.ts";
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
     [
-      filter.id === undefined ? ownedBy(owner) : registrationWithId(owner, filter.id),
+      filter.id === undefined
+        ? ownedBy("registration", owner)
+        : ownedWithId("registration", owner, filter.id),
       ...(filter.attribution === undefined
         ? []
         : [sql.fragment`registration.attribution = ${filter.attribution}`]),
@@ -60,7 +61,7 @@ export const findListPosition = async (
   const row = await db.maybeOne(sql.type(positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
-    WHERE ${registrationWithId(owner, id)}
+    WHERE ${ownedWithId("registration", owner, id)}
   `);
   return positionOf(row ?? undefined);
 };

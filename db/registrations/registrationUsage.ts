@@ -3,13 +3,13 @@ import { z } from "zod";
 import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEvents.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
-import { registrationWithId } from "../ownedWithId.ts";
+import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
 import { factsOfRegistration } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
-import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
+import { coreColumns, coreRow } from "./registrations.ts";
 
 const usageRow = z.strictObject({
   ...coreRow,
@@ -61,7 +61,7 @@ export const findRegistrationUsage = (
   owner: Owner,
   id: string,
 ): Promise<RegistrationUsage | null> =>
-  db.maybeOne(selectUsage(sql.fragment`WHERE ${registrationWithId(owner, id)}`));
+  db.maybeOne(selectUsage(sql.fragment`WHERE ${ownedWithId("registration", owner, id)}`));
 
 /** Lists an owner's registrations with their usage, newest first. */
 export const listRegistrationUsage = (
@@ -83,7 +83,7 @@ export const listRegistrationUsage = (
 ): Promise<readonly RegistrationUsage[]> =>
   db.any(
     selectUsage(sql.fragment`
-      WHERE ${ownedBy(owner)}
+      WHERE ${ownedBy("registration", owner)}
         ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${timestamp(from)}`}
         ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${timestamp(until)}`}
         AND ${olderThan("registration", after)}

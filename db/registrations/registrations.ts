@@ -1,19 +1,18 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type {
   NewRegistration,
   Owner,
   Registration,
+  Totals,
 } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import { isUuid } from "../../domain/fields.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
-import { registrationWithId } from "../ownedWithId.ts";
+import { isOwn, ownedWithId, ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
-import { asTotalError } from "./totals.ts";
+import { asTotalError, totalsOf, totalsRow } from "./totals.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
@@ -48,13 +47,6 @@ const registrationColumns = sql.fragment`
   registration.idempotency_key AS "idempotencyKey",
   registration.attribution,
   registration.metadata
-`;
-
-/** Returns the condition that a registration belongs to the owner. */
-export const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
-  registration.account_id = ${owner.accountId}
-  AND registration.mode = ${owner.mode}
-  AND registration.kind = ${owner.kind}
 `;
 
 /** A registration to insert. The ids of a batch ascend in the order of arrival. */
@@ -197,16 +189,28 @@ export const insertRegistrations = async (
   }
 };
 
-export const findByIdempotencyKey = (
+/** Returns the registration that an idempotency key belongs to, with its owner's totals at a time; null if it is new. */
+export const findByIdempotencyKey = async (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKey: string,
-): Promise<Registration | null> =>
-  db.maybeOne(sql.type(registrationRow)`
-    SELECT ${registrationColumns}
+  time: Date,
+): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
+  const row = await db.maybeOne(sql.prepared(
+    "find_by_idempotency_key",
+    registrationRow.extend(totalsRow),
+  )`
+    SELECT ${registrationColumns}, totals."all", totals.month
     FROM registration
-    WHERE ${ownedBy(owner)} AND registration.idempotency_key = ${idempotencyKey}
+    CROSS JOIN ${totalsOf(owner, time)}
+    WHERE ${isOwn("registration", owner)} AND registration.idempotency_key = ${idempotencyKey}
   `);
+  if (!row) {
+    return null;
+  }
+  const { all, month, ...registration } = row;
+  return { registration, totals: { all, month } };
+};
 
 /** Returns those of the keys that belong to registrations of the owner. */
 export const listKnownKeys = (
@@ -216,10 +220,7 @@ export const listKnownKeys = (
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.strictObject({ idempotencyKey: z.string() }))`
     SELECT registration.idempotency_key AS "idempotencyKey"
-    FROM registration
-    WHERE ${ownedBy(owner)}
-      AND registration.idempotency_key IS NOT NULL
-      AND registration.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
+    FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
   `);
 
 /** Returns the registrations that the keys belong to. */
@@ -230,10 +231,7 @@ export const listByIdempotencyKeys = (
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT ${registrationColumns}
-    FROM registration
-    WHERE ${ownedBy(owner)}
-      AND registration.idempotency_key IS NOT NULL
-      AND registration.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
+    FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
   `);
 
 /** Returns the owner's registrations with these ids of their own. */
@@ -244,8 +242,7 @@ export const listRegistrationsByIds = (
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT ${registrationColumns}
-    FROM registration
-    WHERE ${ownedBy(owner)} AND registration.id = ANY(${sql.array([...ids], "uuid")})
+    FROM ${ownedWithIds("registration", owner, ids)}
   `);
 
 const accountRegistrationRow = z.strictObject({
@@ -280,41 +277,6 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
-/**
- * Lists the ids of the registrations with an id, their own or the one that they were imported with, in all modes of an
- * account, or of all (null). Costs an index search per account and mode.
- */
-export const listRegistrationIds = (
-  db: CommonQueryMethods,
-  given: string,
-  accountId: string | null,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
-    SELECT imported.id
-    FROM account
-    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
-    CROSS JOIN unnest(${sql.array([...KINDS], "text")}) AS kind
-    CROSS JOIN LATERAL (
-      SELECT registration.id
-      FROM registration
-      WHERE registration.account_id = account.id
-        AND registration.mode = mode.mode
-        AND registration.kind = kind.kind
-        AND registration.imported_id = ${given}
-    ) AS imported
-    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
-    ${
-      isUuid(given)
-        ? sql.fragment`
-            UNION
-            SELECT registration.id
-            FROM registration
-            WHERE registration.id = ${given}::uuid AND (${accountId}::uuid IS NULL OR registration.account_id = ${accountId})
-          `
-        : sql.fragment``
-    }
-  `);
-
 /** Returns one of the owner's registrations, or null. */
 export const findOwnRegistration = (
   db: CommonQueryMethods,
@@ -324,7 +286,7 @@ export const findOwnRegistration = (
   db.maybeOne(sql.type(registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
-    WHERE ${registrationWithId(owner, id)}
+    WHERE ${ownedWithId("registration", owner, id)}
   `);
 
 /** Locks a registration until the transaction ends. */
@@ -340,7 +302,7 @@ export const lockRegistration = async (
       ${registrationColumns},
       ${hasUsage} AS "hasUsage"
     FROM registration
-    WHERE ${registrationWithId(owner, id)}
+    WHERE ${ownedWithId("registration", owner, id)}
     FOR UPDATE OF registration
   `);
   if (!row) {

@@ -8,9 +8,9 @@ import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
-import { registrationWithId } from "../ownedWithId.ts";
+import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { customerConditions } from "../stores/customerConditions.ts";
-import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
+import { coreColumns, coreRow } from "./registrations.ts";
 
 export type StoreRegistration = Owner &
   CustomerDetails & {
@@ -55,10 +55,9 @@ export const insertStoreRegistrations = async (
 const recordConditions = (owner: Owner, filter: ImpactFilter) =>
   sql.join(
     [
-      ownedBy(owner),
-      ...(filter.registrationId === undefined
-        ? []
-        : [sql.fragment`registration.id = ${filter.registrationId}`]),
+      filter.registrationId === undefined
+        ? ownedBy("registration", owner)
+        : ownedWithId("registration", owner, filter.registrationId),
       ...customerConditions("registration", filter),
     ],
     sql.fragment` AND `,
@@ -194,11 +193,11 @@ export const findMatchingTreeId = (
   const conditions = [
     id === null
       ? sql.fragment`
-          ${ownedBy(trees)}
+          ${ownedBy("registration", trees)}
           AND registration.unit_price_cents IS NOT NULL
           AND registration.refunded_count < registration.count
         `
-      : registrationWithId(trees, id),
+      : ownedWithId("registration", trees, id),
     ...(upTo === null
       ? []
       : [

@@ -1,5 +1,5 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -25,11 +25,11 @@ export const asTotalError = (
       )
     : error;
 
-const totalsRow = z.strictObject({ all: safeInteger, month: safeInteger });
+export const totalsRow = { all: safeInteger, month: safeInteger };
 
-/** Returns the owner's all-time total and that of the time's month. */
-export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
-  db.one(sql.type(totalsRow)`
+/** The owner's all-time total and that of the time's month, as a table of one row. */
+export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.fragment`
+  (
     SELECT
       coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
       coalesce(max(total) FILTER (WHERE period <> 'all'), 0)::bigint AS month
@@ -38,6 +38,12 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
       AND mode = ${owner.mode}
       AND kind = ${owner.kind}
       AND period IN ('all', ${monthOf(time)})
+  ) AS totals
+`;
+
+export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
+  db.one(sql.prepared("read_totals", z.strictObject(totalsRow))`
+    SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 
 /** Subtracts refunded units from the all-time total and from the months in which they were registered. */

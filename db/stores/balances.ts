@@ -3,6 +3,7 @@ import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
+import { anyAccount } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
@@ -231,7 +232,7 @@ export const findBalanceEntryByReference = (
   db.maybeOne(sql.type(entryRow)`
     SELECT ${entryColumns}
     FROM balance_entry
-    WHERE account_id = ${accountId} AND reference = ${reference}
+    WHERE account_id = ${anyAccount(accountId)} AND reference = ${reference}
   `);
 
 const countRow = z.strictObject({ stores: safeInteger });

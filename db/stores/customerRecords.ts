@@ -1,11 +1,10 @@
 import type { FragmentSqlToken } from "slonik";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { escapeLike } from "./customerConditions.ts";
 
 /* Which registrations and donations of a store belong to a customer. */
-
-export type RecordTable = "registration" | "donation";
 
 const anyOf = (values: readonly string[]): FragmentSqlToken =>
   sql.fragment`ANY(${sql.array([...values], "text")})`;

@@ -7,7 +7,8 @@ import { safeInteger } from "../columns.ts";
 import { newerThan } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { conditionOf, ownedBy } from "./customerRecords.ts";
-import type { RecordSelection, RecordTable } from "./customerRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
+import type { RecordSelection } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
 
 /*

@@ -2,7 +2,8 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { conditionOf, ownedBy } from "./customerRecords.ts";
-import type { RecordSelection, RecordTable } from "./customerRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
+import type { RecordSelection } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
 
 const personalColumns = {

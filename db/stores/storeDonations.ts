@@ -6,6 +6,7 @@ import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { ownedBy } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
 /** Stores the customer and the order of a donation. */
@@ -28,8 +29,7 @@ export const setDonationCustomer = async (
 const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(
     [
-      sql.fragment`donation.account_id = ${owner.accountId}`,
-      sql.fragment`donation.mode = ${owner.mode}`,
+      ownedBy("donation", owner),
       sql.fragment`donation.refunded_at IS NULL`,
       ...customerConditions("donation", filter),
     ],
@@ -63,8 +63,7 @@ export const listStoreDonations = (
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StoreDonation[]> => {
   const conditions = [
-    sql.fragment`donation.account_id = ${owner.accountId}`,
-    sql.fragment`donation.mode = ${owner.mode}`,
+    ownedBy("donation", owner),
     ...customerConditions("donation", filter),
     olderThan("donation", after),
   ];

@@ -133,14 +133,8 @@ export const createRegistrationWriter = ({
   const replaying = new Set<Promise<unknown>>();
 
   const findOriginal: RegistrationWriter["findOriginal"] = async (owner, idempotencyKey) => {
-    const registration = await findByIdempotencyKey(db, owner, idempotencyKey);
-    return (
-      registration && {
-        registration,
-        totals: await readTotals(db, owner, clock.now()),
-        replayed: true,
-      }
-    );
+    const original = await findByIdempotencyKey(db, owner, idempotencyKey, clock.now());
+    return original && { ...original, replayed: true };
   };
 
   const getOriginal = async (entry: RegistrationEntry): Promise<Registered> => {

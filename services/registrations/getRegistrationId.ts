@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { listRegistrationIds } from "../../db/registrations/registrations.ts";
+import { listRecordIds } from "../../db/ownedRecords.ts";
 import { requireOneRecord } from "../../domain/recordIds.ts";
 
 /**
@@ -12,4 +12,8 @@ export const getRegistrationId = async (
   given: string,
   accountId: string | null,
 ): Promise<string> =>
-  requireOneRecord("registration", given, await listRegistrationIds(db, given, accountId));
+  requireOneRecord(
+    "registration",
+    given,
+    await listRecordIds(db, "registration", given, accountId),
+  );

@@ -2,10 +2,10 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import {
   insertRefunds,
-  listOwnIds,
   listRefundsByKeys,
   lockRegistrations,
 } from "../../db/registrations/refundBatches.ts";
+import { listOwnedIds } from "../../db/ownedRecords.ts";
 import type {
   KeyedRefund,
   LockedRegistration,
@@ -197,8 +197,9 @@ const refundAll = (
   readonly newRecords: number;
 }> =>
   db.transaction(async (transaction) => {
-    const ids = await listOwnIds(
+    const ids = await listOwnedIds(
       transaction,
+      "registration",
       owner,
       items.filter(isAccepted).map(({ id }) => id),
     );

@@ -49,6 +49,14 @@ const STATISTICS = `
   ORDER BY attrelid::regclass::text, attname
 `;
 
+/** Statistics of expressions. */
+const EXPRESSION_STATISTICS = `
+  SELECT pg_get_statisticsobjdef(oid) || ';' AS statement
+  FROM pg_statistic_ext
+  WHERE stxnamespace = 'public'::regnamespace
+  ORDER BY stxname
+`;
+
 /** Indexes that belong to no constraint. */
 const INDEXES = `
   SELECT pg_get_indexdef(indexrelid) || ';' AS statement
@@ -93,7 +101,16 @@ const EXTENSIONS = `
 /** Returns the statements that describe the database's schema, sorted, so that two dumps of one schema are equal. */
 export const dumpSchema = async (client: Client): Promise<string> => {
   const sections: string[] = [];
-  for (const query of [EXTENSIONS, SEQUENCES, TABLES, STATISTICS, INDEXES, FUNCTIONS, TRIGGERS]) {
+  for (const query of [
+    EXTENSIONS,
+    SEQUENCES,
+    TABLES,
+    STATISTICS,
+    EXPRESSION_STATISTICS,
+    INDEXES,
+    FUNCTIONS,
+    TRIGGERS,
+  ]) {
     const { rows } = await client.query<{ statement: string }>(query);
     sections.push(rows.map(({ statement }) => statement).join("\n\n"));
   }

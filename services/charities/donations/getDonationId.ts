@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { listDonationIds } from "../../../db/charities/donations.ts";
+import { listRecordIds } from "../../../db/ownedRecords.ts";
 import { requireOneRecord } from "../../../domain/recordIds.ts";
 
 /**
@@ -12,4 +12,4 @@ export const getDonationId = async (
   given: string,
   accountId: string | null,
 ): Promise<string> =>
-  requireOneRecord("donation", given, await listDonationIds(db, given, accountId));
+  requireOneRecord("donation", given, await listRecordIds(db, "donation", given, accountId));

@@ -1,9 +1,6 @@
+import { listOwnedIds } from "../../../db/ownedRecords.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import {
-  claimRefundKeys,
-  listOwnDonationIds,
-  lockDonations,
-} from "../../../db/charities/donationBatches.ts";
+import { claimRefundKeys, lockDonations } from "../../../db/charities/donationBatches.ts";
 import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
@@ -36,8 +33,9 @@ const lockNamed = async (
   owner: AccountMode,
   requests: readonly DonationRefundRequest[],
 ): Promise<ReadonlyMap<string, LockedDonation>> => {
-  const ids = await listOwnDonationIds(
+  const ids = await listOwnedIds(
     transaction,
+    "donation",
     owner,
     requests.map(({ id }) => id),
   );

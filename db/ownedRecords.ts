@@ -1,0 +1,169 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { KINDS, MODES } from "../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../domain/accounts/accounts.ts";
+import { isUuid } from "../domain/fields.ts";
+import { isRecordId } from "../domain/recordIds.ts";
+import { sql } from "./sql.ts";
+
+/*
+ * The records of an owner: all of them, and those with an id or a key.
+ *
+ * The planner has no statistics of an account that is newer than they are, and takes it for one without records. To read
+ * all of them then seems as cheap as to find one by its id or key, however many there are. The conditions of look-ups do
+ * not leave the planner this choice (ADR 102).
+ */
+
+export type RecordTable = "registration" | "donation";
+
+type RecordOwners = {
+  readonly registration: AccountMode & { readonly kind: Kind };
+  readonly donation: AccountMode;
+};
+
+/** The condition that a record belongs to an owner. For lists, of which the planner must know how long they are. */
+export const ownedBy = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+): FragmentSqlToken => {
+  const { accountId, mode, kind }: AccountMode & { readonly kind?: Kind } = owner;
+  const name = sql.identifier([table]);
+  const ofMode = sql.fragment`${name}.account_id = ${accountId} AND ${name}.mode = ${mode}`;
+  return table === "registration" && kind !== undefined
+    ? sql.fragment`${ofMode} AND registration.kind = ${kind}`
+    : ofMode;
+};
+
+/** An account's id as a value that the planner does not see. It expects an average account. */
+export const anyAccount = (accountId: string): FragmentSqlToken =>
+  sql.fragment`(SELECT ${accountId}::uuid)`;
+
+/** The condition that a record belongs to an account and mode, for look-ups: the planner sees neither. */
+export const isOfMode = (
+  table: RecordTable,
+  { accountId, mode }: AccountMode,
+): FragmentSqlToken => {
+  const name = sql.identifier([table]);
+  return sql.fragment`${name}.account_id = ${anyAccount(accountId)} AND ${name}.mode = (SELECT ${mode}::text)`;
+};
+
+/** The condition that a record belongs to an owner, for look-ups. */
+export const isOwn = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+): FragmentSqlToken => {
+  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
+  return table === "registration" && kind !== undefined
+    ? sql.fragment`${isOfMode(table, owner)} AND registration.kind = (SELECT ${kind}::text)`
+    : isOfMode(table, owner);
+};
+
+/** The rows with an id, as a table of the same name. The OFFSET keeps other conditions, and so other indexes, out of its search. */
+export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSqlToken => {
+  const name = sql.identifier([table]);
+  return sql.fragment`(SELECT * FROM ${name} WHERE ${name}.id = ${id} OFFSET 0) AS ${name}`;
+};
+
+/** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
+export const ownedWithId = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+  id: string,
+): FragmentSqlToken => {
+  if (!isRecordId(id)) {
+    return sql.fragment`FALSE`;
+  }
+  const name = sql.identifier([table]);
+  const owned = isOwn(table, owner);
+  const own = isUuid(id)
+    ? sql.fragment`UNION ALL SELECT id FROM ${rowWithId(table, sql.fragment`${id}::uuid`)} WHERE ${owned}`
+    : sql.fragment``;
+  return sql.fragment`${name}.id = ANY(ARRAY(
+    SELECT id FROM ${name} WHERE ${owned} AND ${name}.imported_id = ${id} ${own}
+  ))`;
+};
+
+/** The records of the owner with ids of their own, as a table, and conditions that others can follow. */
+export const ownedWithIds = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+  ids: readonly string[],
+): FragmentSqlToken => sql.fragment`
+  unnest(${sql.array([...ids], "uuid")}) AS given (id)
+  CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
+  WHERE ${isOwn(table, owner)}
+`;
+
+/** The records of the owner with these keys, as a table. */
+export const ownedWithKeys = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+  column: "idempotency_key" | "imported_id",
+  keys: readonly string[],
+): FragmentSqlToken => {
+  const name = sql.identifier([table]);
+  return sql.fragment`
+    unnest(${sql.array([...keys], "text")}) AS given (key)
+    CROSS JOIN LATERAL (
+      SELECT * FROM ${name} WHERE ${isOwn(table, owner)} AND ${sql.identifier([table, column])} = given.key LIMIT 1
+    ) AS ${name}
+  `;
+};
+
+const givenRow = z.strictObject({ given: z.string(), id: z.uuid() });
+
+/** Returns the ids of the owner's records, by the ids that a client gave: their own, or those of an import. */
+export const listOwnedIds = async <Table extends RecordTable>(
+  db: CommonQueryMethods,
+  table: Table,
+  owner: RecordOwners[Table],
+  given: readonly string[],
+): Promise<ReadonlyMap<string, string>> => {
+  const possible = given.filter(isRecordId);
+  const id = sql.identifier([table, "id"]);
+  const rows = await db.any(sql.type(givenRow)`
+    SELECT given, ${id}
+    FROM unnest(${sql.array(possible.filter(isUuid), "text")}) AS given
+    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given::uuid`)}
+    WHERE ${isOwn(table, owner)}
+    UNION ALL
+    SELECT given.key, ${id}
+    FROM ${ownedWithKeys(table, owner, "imported_id", possible)}
+  `);
+  return new Map(rows.map((row) => [row.given, row.id]));
+};
+
+/**
+ * Lists the ids of the records with an id, their own or the one that they were imported with, in all modes of an account, or
+ * of all (null). Costs an index search per account, mode and kind.
+ */
+export const listRecordIds = (
+  db: CommonQueryMethods,
+  table: RecordTable,
+  given: string,
+  accountId: string | null,
+): Promise<readonly string[]> => {
+  const name = sql.identifier([table]);
+  const isOfKind =
+    table === "registration"
+      ? sql.fragment`AND registration.kind = ANY(${sql.array([...KINDS], "text")})`
+      : sql.fragment``;
+  const own = sql.fragment`
+    UNION
+    SELECT id
+    FROM ${rowWithId(table, sql.fragment`${given}::uuid`)}
+    WHERE ${accountId === null ? sql.fragment`TRUE` : sql.fragment`${name}.account_id = ${accountId}`}
+  `;
+  return db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT imported.id
+    FROM account
+    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
+    CROSS JOIN LATERAL (
+      SELECT ${name}.id
+      FROM ${name}
+      WHERE ${name}.account_id = account.id AND ${name}.mode = mode.mode ${isOfKind} AND ${name}.imported_id = ${given}
+    ) AS imported
+    WHERE ${accountId === null ? sql.fragment`TRUE` : sql.fragment`account.id = ${anyAccount(accountId)}`}
+    ${isUuid(given) ? own : sql.fragment``}
+  `);
+};

@@ -1,0 +1,205 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
+import {
+  listDonationsByIds,
+  listDonationsByKeys,
+  listKnownDonationKeys,
+} from "../../db/charities/donationBatches.ts";
+import {
+  findDonationByKey,
+  findOwnDonation,
+  listDonations,
+  lockDonation,
+} from "../../db/charities/donations.ts";
+import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
+import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
+import { openPool } from "../../db/pool.ts";
+import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
+import { findListPosition } from "../../db/registrations/registrationPages.ts";
+import {
+  findByIdempotencyKey,
+  findOwnRegistration,
+  listByIdempotencyKeys,
+  listKnownKeys,
+  listRegistrationsByIds,
+  lockRegistration,
+} from "../../db/registrations/registrations.ts";
+import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
+import {
+  findMatchingTreeId,
+  listStoreRegistrations,
+  lockReversible,
+  sumStoreRegistrations,
+} from "../../db/registrations/storeRegistrations.ts";
+import { sql } from "../../db/sql.ts";
+import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
+import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const TABLES = ["registration", "donation", "usage_fact", "meter_event", "balance_entry"];
+/** The listing of so many registrations has 170 pages, and they themselves have 600. */
+const RECORDS = 20_000;
+/** Including what planning reads. */
+const MAXIMUM_PAGES = 100;
+
+/** Inserts records, of which each has its own values. */
+const insertRecords = async (owner: DatabasePool, accountId: string): Promise<void> => {
+  const columns = sql.fragment`
+    id, account_id, mode, created_at, idempotency_key, attribution, imported_id, customer_name, customer_email,
+    customer_id, order_id
+  `;
+  const values = sql.fragment`
+    uuidv7(), ${accountId}, 'live', now() - number * interval '1 second', 'key-' || number, 'campaign-' || number,
+    'old-' || number, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
+  `;
+  const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
+    SELECT ${values}, 'tree', 1, nextval('usage_batch'), 50 FROM ${numbers}
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
+    SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    SELECT ${accountId}, 'live', 'tree', nextval('usage_batch'), 1, number FROM ${numbers}
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+    SELECT ${accountId}, 'live', 'tree', number, 1, 1, ${accountId}::text || number, 'ledger', 'delivered', now(), now()
+    FROM ${numbers}
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
+    SELECT ${accountId}, 'topup', 1, number, 'invoice-' || number, now() FROM ${numbers}
+  `);
+};
+
+/** Returns how many pages of the tables and their indexes the database has read since the last call. */
+const createPageCounter = (owner: DatabasePool): (() => Promise<number>) => {
+  let last = 0;
+  return async () => {
+    const pages = await owner.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
+      SELECT sum(
+        heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
+      )::integer AS pages
+      FROM pg_statio_user_tables
+      WHERE relname = ANY(${sql.array(TABLES, "text")})
+    `);
+    const difference = pages - last;
+    last = pages;
+    return difference;
+  };
+};
+
+const reportCounters = async (db: DatabasePool): Promise<void> => {
+  await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+};
+
+test("a look-up reads a few pages of an account that the statistics do not know", async (t) => {
+  const { db, owner, databaseUrl } = t.context;
+  const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
+  for (const table of TABLES) {
+    await owner.query(sql.typeAlias("void")`
+      ALTER TABLE ${sql.identifier([table])} SET (autovacuum_enabled = false)
+    `);
+  }
+  await insertRecords(owner, known.id);
+  await owner.query(sql.typeAlias("void")`ANALYZE`);
+  await insertRecords(owner, unknown.id);
+
+  const donor = { accountId: unknown.id, mode: "live" } as const;
+  const trees = { ...donor, kind: "tree" } as const;
+  const stream = { ...donor, meter: "tree" } as const;
+  const [registrationId = ""] = await listRecordIds(db, "registration", "old-10000", unknown.id);
+  const [donationId = ""] = await listRecordIds(db, "donation", "old-10000", unknown.id);
+  const keys = ["key-10000", "key-3", "key-20001"];
+  const emails = ["10000@example.com"];
+  const orderId = "#10000";
+  const page = { after: null, limit: 20 };
+  const anyTree = { id: null, upTo: null, projectPublicId: null, region: null };
+  const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
+    "a registration by key": (single) =>
+      findByIdempotencyKey(single, trees, "key-10000", new Date()),
+    "keys of registrations": (single) => listKnownKeys(single, trees, keys),
+    "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
+    "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
+    "a registration": (single) => findOwnRegistration(single, trees, registrationId),
+    "an imported registration": (single) => findOwnRegistration(single, trees, "old-10000"),
+    "a locked registration": (single) =>
+      single.transaction((transaction) => lockRegistration(transaction, trees, registrationId)),
+    "a registration's id": (single) =>
+      listRecordIds(single, "registration", registrationId, unknown.id),
+    "an imported registration's id": (single) =>
+      listRecordIds(single, "registration", "old-10000", unknown.id),
+    "ids of registrations": (single) =>
+      listOwnedIds(single, "registration", trees, [registrationId, "old-3"]),
+    "a position": (single) => findListPosition(single, trees, registrationId),
+    "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
+    "a tree's evidence": (single) =>
+      findEvidenceTree(single, donor, registrationId, "https://example.com", new Date()),
+    "refundable registrations of a campaign": (single) =>
+      listRefundable(
+        single,
+        { ...donor, attribution: "campaign-10000", from: null, until: null },
+        "tree",
+        page,
+      ),
+    "the newest of a store": (single) => listStoreRegistrations(single, trees, {}, page),
+    "a store's registration": (single) =>
+      listStoreRegistrations(single, trees, { registrationId }, page),
+    "a store's, by email": (single) => listStoreRegistrations(single, trees, { emails }, page),
+    "a store's, by customer": (single) =>
+      listStoreRegistrations(single, trees, { id: "customer-10000" }, page),
+    "a store's, by order": (single) => listStoreRegistrations(single, trees, { orderId }, page),
+    "the sum of an order": (single) => sumStoreRegistrations(single, trees, { orderId }),
+    "the newest to reverse": (single) =>
+      single.transaction((transaction) => lockReversible(transaction, trees, {}, page)),
+    "those of an order to reverse": (single) =>
+      single.transaction((transaction) => lockReversible(transaction, trees, { orderId }, page)),
+    "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
+    "a store's tree": (single) =>
+      findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
+    "a donation by key": (single) => findDonationByKey(single, donor, "key-10000"),
+    "keys of donations": (single) => listKnownDonationKeys(single, donor, keys),
+    "donations by keys": (single) => listDonationsByKeys(single, donor, keys),
+    "donations by ids": (single) => listDonationsByIds(single, donor, [donationId]),
+    "a donation": (single) => findOwnDonation(single, donor, donationId),
+    "an imported donation": (single) => findOwnDonation(single, donor, "old-10000"),
+    "a locked donation": (single) =>
+      single.transaction((transaction) => lockDonation(transaction, donor, donationId)),
+    "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
+    "ids of donations": (single) => listOwnedIds(single, "donation", donor, [donationId, "old-3"]),
+    "donations of a campaign": (single) =>
+      listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),
+    "a store's donations, by email": (single) =>
+      listStoreDonations(single, donor, { emails }, page),
+    "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
+    "an unfinished meter event": (single) =>
+      single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
+    "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
+    "the seconds with failed usage": (single) => findFailedSeconds(single, stream),
+    "a balance entry by reference": (single) =>
+      findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
+    "the last balance entries": (single) =>
+      listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
+  };
+  // One connection, so that it can report its counters after each look-up.
+  const single = await openPool(databaseUrl, 1);
+  t.teardown(() => single.end());
+  const countPages = createPageCounter(owner);
+  await countPages();
+  for (const [name, lookup] of Object.entries(lookups)) {
+    await lookup(single);
+    await reportCounters(single);
+    const pages = await countPages();
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+  }
+});
