@@ -133,6 +133,8 @@ export const listOwnedIds = async <Table extends RecordTable>(
   return new Map(rows.map((row) => [row.given, row.id]));
 };
 
+const idRow = z.strictObject({ id: z.uuid() });
+
 /**
  * Lists the ids of the records with an id, their own or the one that they were imported with, in all modes of an account, or
  * of all (null). Costs an index search per account, mode and kind.
@@ -154,7 +156,7 @@ export const listRecordIds = (
     FROM ${rowWithId(table, sql.fragment`${given}::uuid`)}
     WHERE ${accountId === null ? sql.fragment`TRUE` : sql.fragment`${name}.account_id = ${accountId}`}
   `;
-  return db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  return db.anyFirst(sql.type(idRow)`
     SELECT imported.id
     FROM account
     CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode

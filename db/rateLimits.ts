@@ -9,6 +9,8 @@ export type RateLimit = { readonly requests: number; readonly windowMs: number }
 /** Returns whether another request of the bucket is permitted; the limit holds across all processes. */
 export type TakePermit = (bucket: string, limit: RateLimit) => Promise<boolean>;
 
+const waitMsRow = z.strictObject({ waitMs: z.int() });
+
 /**
  * Counts a request against its bucket's limit. The database's clock decides, and the row's lock orders concurrent
  * requests. A rejected request is not counted. A recorded time in the future means that the clock was set back, so it no
@@ -20,7 +22,7 @@ const waitForPermit = (
   bucket: string,
   { requests, windowMs }: RateLimit,
 ): Promise<number> =>
-  db.oneFirst(sql.prepared("wait_for_permit", z.strictObject({ waitMs: z.int() }))`
+  db.oneFirst(sql.prepared("wait_for_permit", waitMsRow)`
     WITH permitted AS (
       INSERT INTO rate_limit AS known (bucket, permitted_at)
       VALUES (${bucket}, ARRAY[clock_timestamp()])

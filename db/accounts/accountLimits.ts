@@ -28,12 +28,14 @@ export const limitsAsJson = sql.fragment`
   ) END
 `;
 
+const limitsRow = z.strictObject({ mode: modeColumn, limits: limitOverrides });
+
 /** Lists what operators have set for an account; modes without a row have the defaults. */
 export const listAccountLimits = (
   db: CommonQueryMethods,
   accountId: string,
 ): Promise<readonly { readonly mode: Mode; readonly limits: LimitOverrides }[]> =>
-  db.any(sql.type(z.strictObject({ mode: modeColumn, limits: limitOverrides }))`
+  db.any(sql.type(limitsRow)`
     SELECT account_limit.mode, ${limitsAsJson} AS limits
     FROM account_limit
     WHERE account_limit.account_id = ${accountId}

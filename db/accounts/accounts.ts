@@ -43,14 +43,17 @@ export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account
     WHERE id = ${id}
   `);
 
+const stripeCustomerRow = z.strictObject({
+  id: z.uuid(),
+  stripeCustomerId: z.string().nullable(),
+});
+
 /** Returns the accounts' Stripe customers; null for an account without one. */
 export const listStripeCustomerIds = async (
   db: CommonQueryMethods,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string | null>> => {
-  const rows = await db.any(sql.type(
-    z.strictObject({ id: z.uuid(), stripeCustomerId: z.string().nullable() }),
-  )`
+  const rows = await db.any(sql.type(stripeCustomerRow)`
     SELECT id, stripe_customer_id AS "stripeCustomerId"
     FROM account
     WHERE id = ANY(${sql.array([...ids], "uuid")})

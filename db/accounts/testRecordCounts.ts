@@ -6,12 +6,14 @@ import { sql } from "../sql.ts";
 /** How many records an account's test keys have stored. */
 export type TestRecordCount = { readonly accountId: string; readonly count: number };
 
+const accountCountRow = z.strictObject({ accountId: z.uuid(), count: safeInteger });
+
 /** Adds to the counts of accounts and returns the new ones. */
 export const addToTestRecordCounts = (
   db: CommonQueryMethods,
   added: readonly TestRecordCount[],
 ): Promise<readonly TestRecordCount[]> =>
-  db.any(sql.type(z.strictObject({ accountId: z.uuid(), count: safeInteger }))`
+  db.any(sql.type(accountCountRow)`
     INSERT INTO test_record_count (account_id, count)
     SELECT account_id, count
     FROM json_to_recordset(${JSON.stringify(
@@ -23,9 +25,11 @@ export const addToTestRecordCounts = (
     RETURNING account_id AS "accountId", count
   `);
 
+const accountIdRow = z.strictObject({ accountId: z.uuid() });
+
 /** Lists the accounts whose test keys have stored records. */
 export const listCountedAccounts = (db: CommonQueryMethods): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ accountId: z.uuid() }))`
+  db.anyFirst(sql.type(accountIdRow)`
     SELECT account_id AS "accountId" FROM test_record_count ORDER BY account_id
   `);
 
@@ -49,8 +53,10 @@ export const recountTestRecords = async (
   `);
 };
 
+const countRow = z.strictObject({ count: safeInteger });
+
 /** Returns how many records an account's test keys have stored, as far as API processes have counted them. */
 export const readTestRecordCount = (db: CommonQueryMethods, accountId: string): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+  db.oneFirst(sql.type(countRow)`
     SELECT coalesce((SELECT count FROM test_record_count WHERE account_id = ${accountId}), 0) AS count
   `);

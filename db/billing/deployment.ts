@@ -136,9 +136,11 @@ export const recordProcessor = async (
   `);
 };
 
+const idRow = z.strictObject({ id: z.uuid() });
+
 /** Gives the deployment a new id, which is returned. */
 export const renewDeploymentId = (transaction: DatabaseTransactionConnection): Promise<string> =>
-  transaction.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  transaction.oneFirst(sql.type(idRow)`
     UPDATE deployment
     SET id = gen_random_uuid()
     RETURNING id

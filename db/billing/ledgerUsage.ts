@@ -58,13 +58,15 @@ const entriesOf = ({ accountId, mode, meter }: UsageStream, span: Span): Fragmen
 
 const quantityColumn = z.bigint().transform(Number);
 
+const quantityRow = z.strictObject({ quantity: quantityColumn });
+
 /** Returns the units recorded in a half-open span of unix seconds. */
 export const sumLedgerUsage = (
   db: CommonQueryMethods,
   stream: UsageStream,
   span: Span,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ quantity: quantityColumn }))`
+  db.oneFirst(sql.type(quantityRow)`
     SELECT coalesce(sum(quantity), 0)::bigint AS quantity
     FROM ${entriesOf(stream, span)}
   `);

@@ -114,16 +114,20 @@ export const listFailedMeterEventIds = async (
   `);
 };
 
+const failedRow = z.strictObject({ failed: safeInteger });
+
 export const countFailedMeterEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ failed: safeInteger }))`
+  db.oneFirst(sql.type(failedRow)`
     SELECT count(*) AS failed
     FROM meter_event
     WHERE state IN (${FAILED})
   `);
 
+const lateRow = z.strictObject({ late: safeInteger });
+
 /** Counts the events that were delivered after their billing period ended and are not settled by hand. */
 export const countLateMeterEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ late: safeInteger }))`
+  db.oneFirst(sql.type(lateRow)`
     SELECT count(*) AS late
     FROM meter_event
     WHERE ${STATE_CONDITIONS.late}

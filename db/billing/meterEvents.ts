@@ -279,9 +279,11 @@ export const listLiveLedgerEvents = (
     ORDER BY second, sequence
   `);
 
+const leasedUntilRow = z.strictObject({ leasedUntil: z.date().nullable() });
+
 /** Returns when the last lease of an attempt ends, or null if no call can be in progress. */
 export const findLastLease = (db: CommonQueryMethods): Promise<Date | null> =>
-  db.oneFirst(sql.type(z.strictObject({ leasedUntil: z.date().nullable() }))`
+  db.oneFirst(sql.type(leasedUntilRow)`
     SELECT max(leased_until) AS "leasedUntil"
     FROM meter_event
     WHERE state IN (${UNFINISHED})

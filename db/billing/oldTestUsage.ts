@@ -4,6 +4,8 @@ import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
+const secondRow = z.strictObject({ second: z.bigint() });
+
 /**
  * Lists the seconds of a stream, from `start` and before `end`, whose usage is not settled: it is not sealed or not sent,
  * has failed, or was corrected.
@@ -16,7 +18,7 @@ export const listUnsettledSeconds = async (
   const ofSpan = sql.fragment`
     account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second >= ${start} AND second < ${end}
   `;
-  const seconds = await transaction.anyFirst(sql.type(z.strictObject({ second: z.bigint() }))`
+  const seconds = await transaction.anyFirst(sql.type(secondRow)`
     SELECT second FROM meter_event WHERE ${ofSpan} AND state IN (${UNFINISHED}, ${FAILED})
     UNION
     SELECT second FROM usage_fact WHERE ${ofSpan} AND meter_event_id IS NULL

@@ -26,12 +26,14 @@ export const findRefundProgress = (
     WHERE refund.registration_id = ${registrationId}
   `);
 
+const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });
+
 /**
  * Sums the units of a meter event whose refunds the processor has in other events, or may get. Refunds in a void event
  * count as well: they offset other usage, which was not sent.
  */
 export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
+  db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
     FROM (
       SELECT DISTINCT refund.id, refund.quantity, refund.meter_event_id

@@ -41,6 +41,8 @@ export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken 
   ) WITH ORDINALITY AS stream (account_id, mode, meter, place)
 `;
 
+const placeRow = z.strictObject({ place: safeInteger });
+
 /**
  * Locks the streams that no other transaction has locked, until this transaction ends. It never waits, so it cannot be
  * part of a deadlock, and an operator's work on one stream does not delay the others.
@@ -55,7 +57,7 @@ export const tryLockStreams = async (
     sql.fragment`stream.mode`,
     sql.fragment`stream.meter`,
   );
-  const places = await transaction.anyFirst(sql.type(z.strictObject({ place: safeInteger }))`
+  const places = await transaction.anyFirst(sql.type(placeRow)`
     SELECT place
     FROM ${streamsTable(streams)}
     WHERE pg_try_advisory_xact_lock(${key})

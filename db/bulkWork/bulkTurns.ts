@@ -55,6 +55,8 @@ export const readLatestRecords = (db: CommonQueryMethods): Promise<LatestRecords
     FROM (${latest}) AS latest
   `);
 
+const turnRow = latestRow.extend({ waitMs: z.number() });
+
 /**
  * Reserves the next turn of bulk work. The turns of all processes follow each other. The database's clock decides; a turn far in the future means that the clock was set back.
  * @returns how long to wait for the turn's beginning, and what clients have recorded last
@@ -63,7 +65,7 @@ export const reserveBulkTurn = (
   db: CommonQueryMethods,
   durationMs: number,
 ): Promise<LatestRecords & { readonly waitMs: number }> =>
-  db.one(sql.prepared("reserve_bulk_turn", latestRow.extend({ waitMs: z.number() }))`
+  db.one(sql.prepared("reserve_bulk_turn", turnRow)`
     WITH reserved AS (
       INSERT INTO bulk_turn AS known (ends_at)
       VALUES (clock_timestamp() + ${durationMs} * interval '1 millisecond')

@@ -134,13 +134,15 @@ const ordering = ({ name }: CatalogueQuery, order: SearchOrder): FragmentSqlToke
   `;
 };
 
+const countRow = z.strictObject({ count: safeInteger });
+
 /** Returns the number of matches, or the limit if there are more. */
 export const countCharities = (
   db: CommonQueryMethods,
   query: CatalogueQuery,
   limit: number,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+  db.oneFirst(sql.type(countRow)`
     SELECT count(*) AS count
     FROM (${selectMatches(query, limit)}) AS charity
   `);

@@ -12,6 +12,8 @@ const charityJson: z.ZodType<Charity> = z.strictObject({
   iconUrl: z.string(),
 });
 
+const charityRow = z.strictObject({ charity: charityJson });
+
 /** Returns the stored details of a charity if they were fetched at `since` or later. */
 export const findCharityDetail = async (
   db: CommonQueryMethods,
@@ -19,10 +21,7 @@ export const findCharityDetail = async (
   lookup: string,
   since: Date,
 ): Promise<Charity | null> => {
-  const row = await db.maybeOne(sql.prepared(
-    "find_charity_detail",
-    z.strictObject({ charity: charityJson }),
-  )`
+  const row = await db.maybeOne(sql.prepared("find_charity_detail", charityRow)`
     SELECT charity
     FROM charity_detail
     WHERE provider = ${provider} AND lookup = ${lookup} AND fetched_at >= ${timestamp(since)}

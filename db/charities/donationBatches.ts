@@ -170,6 +170,8 @@ export type NewDonationRefund = {
   readonly createdAt: Date;
 };
 
+const refundsRow = z.strictObject({ refunds: z.int() });
+
 /**
  * Inserts the refunds of locked donations, and marks these as refunded.
  * @returns how many were inserted; the others' donations or idempotency keys already have a refund
@@ -180,7 +182,7 @@ export const insertDonationRefunds = (
   refunds: readonly Omit<NewDonationRefund, "createdAt">[],
   createdAt: Date,
 ): Promise<number> =>
-  transaction.oneFirst(sql.type(z.strictObject({ refunds: z.int() }))`
+  transaction.oneFirst(sql.type(refundsRow)`
     WITH inserted AS (
       INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
       SELECT

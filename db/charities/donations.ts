@@ -232,12 +232,14 @@ export const listDonationsAfter = (
     ORDER BY donation.created_at DESC, donation.id DESC
   `);
 
+const countRow = z.strictObject({ count: safeInteger });
+
 export const countDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: DonationFilter,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+  db.oneFirst(sql.type(countRow)`
     SELECT count(*) AS count
     FROM donation
     WHERE ${conditions(owner, filter)}

@@ -4,9 +4,11 @@ import { safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { sql, timestamp } from "../sql.ts";
 
+const accountIdRow = z.strictObject({ accountId: z.uuid() });
+
 /** Lists the accounts that have ever made a donation in test mode. */
 export const listTestDonors = (db: CommonQueryMethods): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ accountId: z.uuid() }))`
+  db.anyFirst(sql.type(accountIdRow)`
     SELECT account_id AS "accountId"
     FROM donation_total
     WHERE mode = 'test' AND period = 'all'

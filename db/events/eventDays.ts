@@ -15,9 +15,11 @@ export const insertEventDay = async (db: CommonQueryMethods, now: Date): Promise
   `);
 };
 
+const transactionIdRow = z.strictObject({ transactionId: z.string() });
+
 /** Returns a transaction that none of those after a time is before; 0 if nothing was recorded by that time. */
 export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Promise<bigint> => {
-  const found = await db.maybeOneFirst(sql.type(z.strictObject({ transactionId: z.string() }))`
+  const found = await db.maybeOneFirst(sql.type(transactionIdRow)`
     SELECT transaction_id::text AS "transactionId"
     FROM event_day
     WHERE recorded_at <= ${timestamp(time)}

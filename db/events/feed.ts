@@ -193,13 +193,15 @@ export const readEventsAfter = async (
   };
 };
 
+const existsRow = z.strictObject({ exists: z.boolean() });
+
 /** Returns whether the account has an event at a position. */
 export const hasEventAt = (
   db: CommonQueryMethods,
   owner: AccountMode,
   position: FeedPosition,
 ): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ exists: z.boolean() }))`
+  db.oneFirst(sql.type(existsRow)`
     SELECT
       EXISTS (
         SELECT

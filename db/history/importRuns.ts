@@ -56,13 +56,15 @@ const identityRow = z.strictObject({
 /** An id or a key of a line, the content of its record without refunds, what is refunded, and the line. */
 export type LineIdentity = Readonly<z.output<typeof identityRow>>;
 
+const knownIdentityRow = z.strictObject({ identity: z.string() });
+
 /** Lists those of the identities that an earlier line of the run has. */
 export const listIdentities = (
   db: CommonQueryMethods,
   runId: string,
   identities: readonly string[],
 ): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ identity: z.string() }))`
+  db.anyFirst(sql.type(knownIdentityRow)`
     SELECT identity
     FROM import_identity
     WHERE run_id = ${runId} AND identity = ANY(${sql.array(identities, "uuid")})

@@ -47,9 +47,11 @@ export const listFacts = (
     ORDER BY id
   `);
 
+const countRow = z.strictObject({ count: safeInteger });
+
 /** Counts the facts of an order that wait or contradict. */
 export const countUnsettledFacts = (db: CommonQueryMethods, orderId: number): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+  db.oneFirst(sql.type(countRow)`
     SELECT count(*) AS count
     FROM planting_fact
     WHERE order_id = ${orderId} AND state IN ('waiting', 'contradiction')
@@ -67,9 +69,11 @@ export const findFact = (
     WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
   `);
 
+const orderIdRow = z.strictObject({ orderId: z.int() });
+
 /** Returns the order of a fact. */
 export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(z.strictObject({ orderId: z.int() }))`
+  db.maybeOneFirst(sql.type(orderIdRow)`
     SELECT order_id AS "orderId"
     FROM planting_fact
     WHERE id = ${id}

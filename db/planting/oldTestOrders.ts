@@ -2,6 +2,8 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 
+const idRow = z.strictObject({ id: z.int() });
+
 /**
  * Deletes finished orders of test mode without registrations, with everything that was reported about them.
  * @returns the number of deleted orders
@@ -11,7 +13,7 @@ export const deleteEmptyTestOrders = async (
   accountId: string,
   limit: number,
 ): Promise<number> => {
-  const ids = await transaction.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
+  const ids = await transaction.anyFirst(sql.type(idRow)`
     SELECT id
     FROM planting_order
     WHERE account_id = ${accountId}

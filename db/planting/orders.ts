@@ -169,6 +169,8 @@ export const insertPlantingOrder = (
     FROM inserted
   `);
 
+const idRow = z.strictObject({ id: z.int() });
+
 /**
  * Lists the orders whose workflow was never started, and unfinished ones whose workflow must be lost.
  * @param lostSince a workflow that was started or has polled since then is not lost
@@ -178,7 +180,7 @@ export const listPlantingOrdersToStart = (
   lostSince: Date,
   limit: number,
 ): Promise<readonly number[]> =>
-  db.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
+  db.anyFirst(sql.type(idRow)`
     (
       SELECT id
       FROM planting_order
@@ -210,6 +212,8 @@ export const markPlantingOrdersStarted = async (
   `);
 };
 
+const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
+
 /**
  * Records a poll of an order.
  * @param finishedRevision the revision of the order at which polls return nothing more; null if they may return more. An
@@ -222,7 +226,7 @@ export const markPlantingOrderPolled = (
   polledAt: Date,
   finishedRevision: number | null,
 ): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ isFinished: z.boolean() }))`
+  db.oneFirst(sql.type(isFinishedRow)`
     UPDATE planting_order
     SET
       polled_at = ${timestamp(polledAt)},

@@ -110,6 +110,8 @@ const findLatestFactOfSite = (
   `);
 };
 
+const referenceRow = z.strictObject({ reference: z.string() });
+
 /**
  * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
  * is. A site that no fact in effect names keeps its details until the next one.
@@ -118,7 +120,7 @@ export const restoreSites = async (
   transaction: DatabaseTransactionConnection,
   { id, partner }: Pick<PlantingOrder, "id" | "partner">,
 ): Promise<void> => {
-  const references = await transaction.anyFirst(sql.type(z.strictObject({ reference: z.string() }))`
+  const references = await transaction.anyFirst(sql.type(referenceRow)`
     UPDATE planting_site
     SET fact_id = NULL
     FROM planting_fact

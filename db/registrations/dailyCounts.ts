@@ -17,14 +17,19 @@ const toRecords = (owners: readonly (AccountMode & { day: string; count?: number
     })),
   );
 
+const dailyCountRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: modeColumn,
+  day: z.string(),
+  count: safeInteger,
+});
+
 /** Adds units to the counts of days and returns the new ones. Largest values stop at what JSON carries exactly. */
 export const addToDailyCounts = (
   db: CommonQueryMethods,
   added: readonly DailyCount[],
 ): Promise<readonly DailyCount[]> =>
-  db.any(sql.type(
-    z.strictObject({ accountId: z.uuid(), mode: modeColumn, day: z.string(), count: safeInteger }),
-  )`
+  db.any(sql.type(dailyCountRow)`
     INSERT INTO daily_count (account_id, mode, day, count)
     SELECT account_id, mode, day, count
     FROM json_to_recordset(${toRecords(added)}) AS added (account_id uuid, mode text, day date, count bigint)

@@ -5,9 +5,11 @@ import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { sql, timestamp } from "../sql.ts";
 
+const ownerRow = z.strictObject({ accountId: z.uuid(), mode: modeColumn, kind: kindColumn });
+
 /** Lists the accounts that have ever registered something in test mode. */
 export const listTestOwners = (db: CommonQueryMethods): Promise<readonly Owner[]> =>
-  db.any(sql.type(z.strictObject({ accountId: z.uuid(), mode: modeColumn, kind: kindColumn }))`
+  db.any(sql.type(ownerRow)`
     SELECT account_id AS "accountId", mode, kind
     FROM impact_total
     WHERE mode = 'test' AND period = 'all'
@@ -16,6 +18,8 @@ export const listTestOwners = (db: CommonQueryMethods): Promise<readonly Owner[]
 
 /** A half-open span of time. */
 export type Span = { readonly from: Date; readonly until: Date };
+
+const boundsRow = z.strictObject({ first: z.date().nullable(), last: z.date().nullable() });
 
 /**
  * Returns the times of an owner's first registration in a span and of the one with this number, counted from 0; null
@@ -36,11 +40,7 @@ export const findBounds = (
     OFFSET ${offset}
     LIMIT 1
   )`;
-  return db.one(
-    sql.type(
-      z.strictObject({ first: z.date().nullable(), last: z.date().nullable() }),
-    )`SELECT ${timeAt(0)} AS first, ${timeAt(number)} AS last`,
-  );
+  return db.one(sql.type(boundsRow)`SELECT ${timeAt(0)} AS first, ${timeAt(number)} AS last`);
 };
 
 const lockedRow = z.strictObject({
@@ -50,6 +50,8 @@ const lockedRow = z.strictObject({
   remaining: safeInteger,
 });
 export type OldRegistration = Readonly<z.output<typeof lockedRow>>;
+
+const allRow = z.strictObject({ all: z.int() });
 
 /**
  * Locks an owner's registrations of a span.
@@ -71,18 +73,20 @@ export const lockOldRegistrations = async (
     ORDER BY created_at, id
     FOR UPDATE SKIP LOCKED
   `);
-  const all = await transaction.oneFirst(sql.type(z.strictObject({ all: z.int() }))`
+  const all = await transaction.oneFirst(sql.type(allRow)`
     SELECT count(*)::integer AS all FROM registration WHERE ${ofSpan}
   `);
   return locked.length === all ? locked : null;
 };
+
+const idRow = z.strictObject({ id: z.uuid() });
 
 /** Lists those of the registrations that have a refund whose workflow was not started yet. */
 export const listWithWaitingRefund = (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
 ): Promise<readonly string[]> =>
-  transaction.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  transaction.anyFirst(sql.type(idRow)`
     SELECT DISTINCT registration_id AS id
     FROM refund
     WHERE registration_id = ANY(${sql.array(ids, "uuid")}) AND dispatched_at IS NULL

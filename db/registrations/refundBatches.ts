@@ -65,6 +65,8 @@ export type NewRefund = {
   readonly idempotencyKey: string | null;
 };
 
+const keysRow = z.strictObject({ keys: z.int() });
+
 /**
  * Records refunds of locked registrations with their keys and usage facts, and waits for concurrent calls with the keys.
  * @returns how many of the keys were free
@@ -75,7 +77,7 @@ export const insertRefunds = (
   refunds: readonly NewRefund[],
   createdAt: Date,
 ): Promise<number> =>
-  transaction.oneFirst(sql.type(z.strictObject({ keys: z.int() }))`
+  transaction.oneFirst(sql.type(keysRow)`
     WITH entry AS MATERIALIZED (
       SELECT
         (value ->> 0)::uuid AS id,

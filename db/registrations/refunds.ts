@@ -63,12 +63,14 @@ export const findRefundByKey = (
       AND refund_key.idempotency_key = ${idempotencyKey}
   `);
 
+const waitingRefundRow = z.strictObject({ id: z.uuid(), registrationId: z.uuid() });
+
 /** Lists refunds whose workflow has not been started yet, oldest first. */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
   limit: number,
 ): Promise<readonly { readonly id: string; readonly registrationId: string }[]> =>
-  db.any(sql.type(z.strictObject({ id: z.uuid(), registrationId: z.uuid() }))`
+  db.any(sql.type(waitingRefundRow)`
     SELECT id, registration_id AS "registrationId"
     FROM refund
     WHERE dispatched_at IS NULL

@@ -12,7 +12,7 @@ import { isOwn, ownedWithId, ownedWithIds, ownedWithKeys } from "../ownedRecords
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
-import { asTotalError, totalsOf, totalsRow } from "./totals.ts";
+import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
@@ -189,6 +189,8 @@ export const insertRegistrations = async (
   }
 };
 
+const originalRow = registrationRow.extend(totalColumns);
+
 /** Returns the registration that an idempotency key belongs to, with its owner's totals at a time; null if it is new. */
 export const findByIdempotencyKey = async (
   db: CommonQueryMethods,
@@ -196,10 +198,7 @@ export const findByIdempotencyKey = async (
   idempotencyKey: string,
   time: Date,
 ): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
-  const row = await db.maybeOne(sql.prepared(
-    "find_by_idempotency_key",
-    registrationRow.extend(totalsRow),
-  )`
+  const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
     SELECT ${registrationColumns}, totals."all", totals.month
     FROM registration
     CROSS JOIN ${totalsOf(owner, time)}
@@ -212,13 +211,15 @@ export const findByIdempotencyKey = async (
   return { registration, totals: { all, month } };
 };
 
+const idempotencyKeyRow = z.strictObject({ idempotencyKey: z.string() });
+
 /** Returns those of the keys that belong to registrations of the owner. */
 export const listKnownKeys = (
   db: CommonQueryMethods,
   owner: Owner,
   idempotencyKeys: readonly string[],
 ): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ idempotencyKey: z.string() }))`
+  db.anyFirst(sql.type(idempotencyKeyRow)`
     SELECT registration.idempotency_key AS "idempotencyKey"
     FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
   `);
@@ -289,15 +290,15 @@ export const findOwnRegistration = (
     WHERE ${ownedWithId("registration", owner, id)}
   `);
 
+const lockedRow = registrationRow.extend({ hasUsage: z.boolean() });
+
 /** Locks a registration until the transaction ends. */
 export const lockRegistration = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   id: string,
 ): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
-  const row = await transaction.maybeOne(sql.type(
-    registrationRow.extend({ hasUsage: z.boolean() }),
-  )`
+  const row = await transaction.maybeOne(sql.type(lockedRow)`
     SELECT
       ${registrationColumns},
       ${hasUsage} AS "hasUsage"

@@ -98,13 +98,15 @@ export const listStoreRegistrations = (
     LIMIT ${limit}
   `);
 
+const unitsRow = z.strictObject({ units: safeInteger });
+
 /** Returns the number of units of the matching records, less the reversed ones. */
 export const sumStoreRegistrations = async (
   db: CommonQueryMethods,
   owner: Owner,
   filter: ImpactFilter,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ units: safeInteger }))`
+  db.oneFirst(sql.type(unitsRow)`
     SELECT coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
     FROM registration
     WHERE ${recordConditions(owner, filter)}
@@ -180,6 +182,8 @@ export const insertReversals = async (
   `);
 };
 
+const idRow = z.strictObject({ id: z.uuid() });
+
 /**
  * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is
  * found only by its id.
@@ -223,7 +227,7 @@ export const findMatchingTreeId = (
           )`,
         ]),
   ];
-  return db.maybeOneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+  return db.maybeOneFirst(sql.type(idRow)`
     SELECT registration.id
     FROM registration
     WHERE ${sql.join(conditions, sql.fragment` AND `)}

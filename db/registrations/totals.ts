@@ -25,7 +25,7 @@ export const asTotalError = (
       )
     : error;
 
-export const totalsRow = { all: safeInteger, month: safeInteger };
+export const totalColumns = { all: safeInteger, month: safeInteger };
 
 /** The owner's all-time total and that of the time's month, as a table of one row. */
 export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.fragment`
@@ -41,8 +41,10 @@ export const totalsOf = (owner: Owner, time: Date): FragmentSqlToken => sql.frag
   ) AS totals
 `;
 
+const totalsRow = z.strictObject(totalColumns);
+
 export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Promise<Totals> =>
-  db.one(sql.prepared("read_totals", z.strictObject(totalsRow))`
+  db.one(sql.prepared("read_totals", totalsRow)`
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 

@@ -223,6 +223,8 @@ export const blankDonationPage = (
     `,
   );
 
+const selectedRow = z.strictObject({ registrations: safeInteger, donations: safeInteger });
+
 /** Returns how many registrations and donations are selected; null selects all that name a customer. */
 export const countSelectedRecords = (
   db: CommonQueryMethods,
@@ -231,7 +233,7 @@ export const countSelectedRecords = (
 ): Promise<{ readonly registrations: number; readonly donations: number }> => {
   const isSelected = (table: RecordTable): FragmentSqlToken =>
     selection === null ? namesCustomer(table) : conditionOf(table, selection);
-  return db.one(sql.type(z.strictObject({ registrations: safeInteger, donations: safeInteger }))`
+  return db.one(sql.type(selectedRow)`
     SELECT
       (
         SELECT count(*)

@@ -89,13 +89,15 @@ export const listStoreDonations = (
   `);
 };
 
+const centsRow = z.strictObject({ cents: safeInteger });
+
 /** Returns the sum in cents of the matching donations that are not refunded. */
 export const sumStoreDonations = async (
   db: CommonQueryMethods,
   owner: AccountMode,
   filter: ImpactFilter,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ cents: safeInteger }))`
+  db.oneFirst(sql.type(centsRow)`
     SELECT coalesce(sum(donation.amount_cents), 0)::bigint AS cents
     FROM donation
     WHERE ${unrefundedConditions(owner, filter)}

@@ -51,9 +51,11 @@ export const listDueEndpoints = (
     ORDER BY due.due_at
   `);
 
+const nextDueAtRow = z.strictObject({ nextDueAt: z.date().nullable() });
+
 /** Returns when an endpoint's next attempt is due; null if nothing is pending or the endpoint is disabled. */
 export const findNextDue = (db: CommonQueryMethods, endpointId: string): Promise<Date | null> =>
-  db.oneFirst(sql.type(z.strictObject({ nextDueAt: z.date().nullable() }))`
+  db.oneFirst(sql.type(nextDueAtRow)`
     SELECT min(greatest(webhook_delivery.due_at, webhook_delivery.leased_until)) AS "nextDueAt"
     FROM (
       SELECT webhook_delivery.due_at, webhook_delivery.leased_until

@@ -181,6 +181,8 @@ export const recordEndpointSuccess = async (db: CommonQueryMethods, id: string):
   `);
 };
 
+const failingSinceRow = z.strictObject({ failingSince: z.date().nullable() });
+
 /**
  * Records that an attempt failed.
  * @returns the first failure since the last success
@@ -195,9 +197,7 @@ export const recordEndpointFailure = async (
     SET failing_since = ${timestamp(now)}
     WHERE id = ${id} AND failing_since IS NULL
   `);
-  const since = await db.maybeOneFirst(sql.type(
-    z.strictObject({ failingSince: z.date().nullable() }),
-  )`
+  const since = await db.maybeOneFirst(sql.type(failingSinceRow)`
     SELECT failing_since AS "failingSince"
     FROM webhook_endpoint
     WHERE id = ${id}

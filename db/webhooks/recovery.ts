@@ -8,6 +8,8 @@ import { deliveryLease } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
 import { sql, timestamp } from "../sql.ts";
 
+const foundRow = z.strictObject({ found: safeInteger });
+
 /**
  * Makes deliveries due of the events since a time that an endpoint wants, and that are neither delivered to it nor pending,
  * oldest first. The schedule of those that had failed begins again. The database selects what webhooks send, because the
@@ -23,7 +25,7 @@ export const insertMissedDeliveries = (
 ): Promise<number> => {
   const sent = WEBHOOK_TYPES.flatMap((type) => webhookFieldsOf(type).map((name) => [type, name]));
   const time = timestamp(now);
-  return db.oneFirst(sql.type(z.strictObject({ found: safeInteger }))`
+  return db.oneFirst(sql.type(foundRow)`
     WITH missed AS MATERIALIZED (
       SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
       FROM event

@@ -15,13 +15,15 @@ export const insertSecret = async (
   `);
 };
 
+const secretRow = z.strictObject({ secret: z.string() });
+
 /** Lists the secrets that sign at a time, newest first. */
 export const listSecrets = async (
   db: CommonQueryMethods,
   endpointId: string,
   now: Date,
 ): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(z.strictObject({ secret: z.string() }))`
+  db.anyFirst(sql.type(secretRow)`
     SELECT secret
     FROM webhook_secret
     WHERE endpoint_id = ${endpointId} AND (expires_at IS NULL OR expires_at > ${timestamp(now)})

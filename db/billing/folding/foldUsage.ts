@@ -46,6 +46,8 @@ export const listStreamsWithEvents = (
     ORDER BY account.created_at, account.id, kind.place
   `);
 
+const partRow = z.strictObject({ end: safeInteger, seconds: safeInteger });
+
 /**
  * Returns the end of the next part of a span, which has at most `maximumSeconds` seconds with meter events, and their
  * number; null if the span has none.
@@ -56,7 +58,7 @@ export const findPart = (
   { start, end }: Span,
   maximumSeconds: number,
 ): Promise<{ readonly end: number; readonly seconds: number } | null> =>
-  db.maybeOne(sql.type(z.strictObject({ end: safeInteger, seconds: safeInteger }))`
+  db.maybeOne(sql.type(partRow)`
     SELECT max(second) + 1 AS "end", count(*) AS seconds
     FROM (
       SELECT DISTINCT second

@@ -207,8 +207,10 @@ export const resolveFailedEvent = async (
   `);
 };
 
+const failedRow = z.strictObject({ failed: safeInteger });
+
 export const countFailedProcessorEvents = (db: CommonQueryMethods): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ failed: safeInteger }))`
+  db.oneFirst(sql.type(failedRow)`
     SELECT count(*) AS failed
     FROM processor_event
     WHERE state = 'failed'

@@ -68,6 +68,14 @@ export type NewCorrection = {
  */
 const LOST_SEQUENCES = 1000;
 
+const usageCorrectionRow = z.strictObject({
+  id: safeInteger,
+  deliveredId: safeInteger,
+  sequence: z.int(),
+});
+
+const idRow = z.strictObject({ id: safeInteger });
+
 /**
  * Records a correction: the units as a delivered event that was never sent, and a fact that takes them back. That fact is
  * sealed and sent like all usage, or belongs to a waived event with the operator's document. Must run under the lock of
@@ -80,9 +88,7 @@ export const insertUsageCorrection = async (
   { second, quantity, restoredAt, reason, operator, now, settlement }: NewCorrection,
 ): Promise<number> => {
   const correctedAt = timestamp(now);
-  const { id, deliveredId, sequence } = await transaction.one(sql.type(
-    z.strictObject({ id: safeInteger, deliveredId: safeInteger, sequence: z.int() }),
-  )`
+  const { id, deliveredId, sequence } = await transaction.one(sql.type(usageCorrectionRow)`
     WITH correction AS (
       INSERT INTO usage_correction
         (
@@ -122,7 +128,7 @@ export const insertUsageCorrection = async (
   const settledId =
     settlement === null
       ? null
-      : await transaction.oneFirst(sql.type(z.strictObject({ id: safeInteger }))`
+      : await transaction.oneFirst(sql.type(idRow)`
           INSERT INTO meter_event
             (
               account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,

@@ -179,6 +179,8 @@ export type AttemptSettlement = Attempt & {
   readonly settledAt: Date;
 };
 
+const idRow = z.strictObject({ id: z.bigint() });
+
 /**
  * Records the final states that attempts led to.
  * @returns the ids of the settled events; the others' attempts have been followed by another one
@@ -187,7 +189,7 @@ export const settleAttempts = async (
   db: CommonQueryMethods,
   settlements: readonly AttemptSettlement[],
 ): Promise<ReadonlySet<bigint>> => {
-  const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+  const ids = await db.anyFirst(sql.type(idRow)`
     WITH current AS (${currentEvents(settlements)})
     UPDATE meter_event
     SET

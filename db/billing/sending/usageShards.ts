@@ -126,11 +126,13 @@ export const listShardStatuses = (db: CommonQueryMethods): Promise<readonly Shar
     ORDER BY number
   `);
 
+const shardAgeRow = shardRow.pick({ number: true, ageSeconds: true });
+
 /** Returns how long ago the sender of each shard last looked for usage; before it ever has, the age of the installation. */
 export const listShardAges = (
   db: CommonQueryMethods,
 ): Promise<readonly Pick<ShardStatus, "number" | "ageSeconds">[]> =>
-  db.any(sql.type(shardRow.pick({ number: true, ageSeconds: true }))`
+  db.any(sql.type(shardAgeRow)`
     SELECT
       number,
       extract(epoch FROM now() - coalesce(last_pass_at, deployment.created_at))::double precision AS "ageSeconds"

@@ -187,8 +187,10 @@ const splitReadable = <Schema extends z.ZodType>(
   return { readable, unreadable: countLeftOut(unreadable.map(({ record }) => record)) };
 };
 
+const typedRecord = z.object({ type: z.string() });
+
 const isPlanting = (record: unknown): boolean => {
-  const { data } = z.object({ type: z.string() }).safeParse(record);
+  const { data } = typedRecord.safeParse(record);
   return data !== undefined && PLANTING_TYPES.has(data.type);
 };
 
