@@ -48,6 +48,9 @@ const MAXIMUM_WAITING = 100;
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
   sql.replaceAll(/\$slonik_(?<number>\d+)/gu, (_placeholder, number: string) => {
     const value = values[Number(number) - 1];
+    if (value === null) {
+      return "NULL";
+    }
     if (typeof value !== "string" && typeof value !== "number") {
       throw new TypeError(`COPY does not accept a value of type ${typeof value}.`);
     }

@@ -70,16 +70,15 @@ export const ownedWithId = <Table extends RecordTable>(
   owner: RecordOwners[Table],
   id: string,
 ): FragmentSqlToken => {
-  if (!isRecordId(id)) {
-    return sql.fragment`FALSE`;
-  }
   const name = sql.identifier([table]);
   const owned = isOwn(table, owner);
-  const own = isUuid(id)
-    ? sql.fragment`UNION ALL SELECT id FROM ${rowWithId(table, sql.fragment`${id}::uuid`)} WHERE ${owned}`
-    : sql.fragment``;
+  // The text is the same for every id, so that statements with it can be prepared.
+  const imported = isRecordId(id) ? id : null;
+  const own = isUuid(id) ? id : null;
   return sql.fragment`${name}.id = ANY(ARRAY(
-    SELECT id FROM ${name} WHERE ${owned} AND ${name}.imported_id = ${id} ${own}
+    SELECT id FROM ${name} WHERE ${owned} AND ${name}.imported_id = ${imported}::text
+    UNION ALL
+    SELECT id FROM ${rowWithId(table, sql.fragment`${own}::uuid`)} WHERE ${owned}
   ))`;
 };
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { nothing, sql } from "../sql.ts";
 import { UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
@@ -22,7 +22,7 @@ export const insertRefundFacts = async (
     readonly second: number;
   },
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_refund_facts", nothing)`
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
     SELECT
       ${accountId}, ${mode}, ${meter}, registration.usage_batch, ${refund.id},

@@ -113,7 +113,7 @@ export const findOwnDonation = (
   owner: AccountMode,
   id: string,
 ): Promise<Donation | null> =>
-  db.maybeOne(sql.type(donationRow)`
+  db.maybeOne(sql.prepared("find_own_donation", donationRow)`
     SELECT ${donationColumns}
     FROM donation
     WHERE ${ownedWithId("donation", owner, id)}
@@ -125,7 +125,7 @@ export const lockDonation = (
   owner: AccountMode,
   id: string,
 ): Promise<Donation | null> =>
-  transaction.maybeOne(sql.type(donationRow)`
+  transaction.maybeOne(sql.prepared("lock_donation", donationRow)`
     SELECT ${donationColumns}
     FROM donation
     WHERE ${ownedWithId("donation", owner, id)}

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
-import { sql, timestamp } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */
 export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
@@ -55,7 +55,7 @@ export const insertEvents = async (
   events: readonly NewEvent[],
   createdAt: Date,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_events", nothing)`
     WITH ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
     SELECT
   `);

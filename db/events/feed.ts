@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_DATA } from "../../domain/events/events.ts";
 import type { EventContent, EventType, FeedPosition } from "../../domain/events/events.ts";
 import { safeInteger } from "../columns.ts";
+import { isOfMode, rowWithId } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
 /*
@@ -19,9 +20,8 @@ const transactionOf = ({ transactionId }: FeedPosition): FragmentSqlToken =>
   sql.fragment`${String(transactionId)}::xid8`;
 
 /** The condition that an organization's registration is an event. The partial index of the feed has the same. */
-const registrationsOf = ({ accountId, mode }: AccountMode): FragmentSqlToken => sql.fragment`
-  registration.account_id = ${accountId}
-  AND registration.mode = ${mode}
+const registrationsOf = (owner: AccountMode): FragmentSqlToken => sql.fragment`
+  ${isOfMode("registration", owner)}
   AND registration.imported_id IS NULL
   AND registration.unit_price_cents IS NULL
 `;
@@ -205,10 +205,8 @@ export const hasEventAt = (
     SELECT
       EXISTS (
         SELECT
-        FROM registration
-        WHERE registration.id = ${idOf(position)}
-          AND registration.transaction_id = ${transactionOf(position)}
-          AND ${registrationsOf(owner)}
+        FROM ${rowWithId("registration", idOf(position))}
+        WHERE registration.transaction_id = ${transactionOf(position)} AND ${registrationsOf(owner)}
       )
       OR EXISTS (
         SELECT

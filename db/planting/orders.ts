@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
-import { sql, timestamp } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 
 // This file reads and assigns registrations itself, because each query combines them with their planting order.
 
@@ -284,7 +284,7 @@ export const lockPlantingOrdersOf = (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
 ): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
-  transaction.any(sql.type(refundedOrderRow)`
+  transaction.any(sql.prepared("lock_planting_orders_of", refundedOrderRow)`
     WITH refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum((value ->> 1)::bigint)::bigint AS count
       FROM json_array_elements(${JSON.stringify(
@@ -339,7 +339,7 @@ export const addRefundedToPlantingOrders = async (
   transaction: DatabaseTransactionConnection,
   refunded: readonly { readonly id: number; readonly count: number }[],
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("add_refunded_to_planting_orders", nothing)`
     UPDATE planting_order
     SET refunded_count = refunded_count + refunded.count
     FROM json_to_recordset(${JSON.stringify(refunded)}) AS refunded (id integer, count bigint)

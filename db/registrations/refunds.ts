@@ -4,7 +4,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
-import { sql, timestamp } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 
 /** One call that refunds units of a registration. */
 type Refund = {
@@ -19,7 +19,7 @@ export const insertRefund = async (
   transaction: DatabaseTransactionConnection,
   refund: Refund,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_refund", nothing)`
     INSERT INTO refund (id, registration_id, count, reason, created_at)
     VALUES (
       ${refund.id}, ${refund.registrationId}, ${refund.count}, ${refund.reason}, ${timestamp(refund.createdAt)}
@@ -37,7 +37,7 @@ export const insertRefundKey = async (
   idempotencyKey: string,
   refundId: string,
 ): Promise<boolean> => {
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
+  const { rowCount } = await transaction.query(sql.prepared("insert_refund_key", nothing)`
     INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
     VALUES (${accountId}, ${mode}, ${kind}, ${idempotencyKey}, ${refundId})
     ON CONFLICT (account_id, mode, kind, idempotency_key) DO NOTHING
@@ -53,7 +53,7 @@ export const findRefundByKey = (
   { accountId, mode, kind }: Owner,
   idempotencyKey: string,
 ): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
-  db.maybeOne(sql.type(keyedRefundRow)`
+  db.maybeOne(sql.prepared("find_refund_by_key", keyedRefundRow)`
     SELECT refund.registration_id AS "registrationId", refund.count
     FROM refund_key
     JOIN refund ON refund.id = refund_key.refund_id

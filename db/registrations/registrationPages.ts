@@ -58,7 +58,7 @@ export const findListPosition = async (
   owner: Owner,
   id: string,
 ): Promise<ListPosition | null> => {
-  const row = await db.maybeOne(sql.type(positionRow)`
+  const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}

@@ -25,7 +25,8 @@ const usageRow = z.strictObject({
 /** A registration with the states of its usage. */
 export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
 
-const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
+/** Selects the registrations that the clauses leave, with their usage. */
+const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   SELECT
     ${coreColumns},
     ${positionColumn("registration")},
@@ -37,7 +38,7 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
     SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents,
       usage_batch
     FROM registration
-    ${registrations}
+    ${clauses}
   ) AS registration
   CROSS JOIN LATERAL (
     SELECT
@@ -61,7 +62,9 @@ export const findRegistrationUsage = (
   owner: Owner,
   id: string,
 ): Promise<RegistrationUsage | null> =>
-  db.maybeOne(selectUsage(sql.fragment`WHERE ${ownedWithId("registration", owner, id)}`));
+  db.maybeOne(sql.prepared("find_registration_usage", usageRow)`
+    ${usageOf(sql.fragment`WHERE ${ownedWithId("registration", owner, id)}`)}
+  `);
 
 /** Lists an owner's registrations with their usage, newest first. */
 export const listRegistrationUsage = (
@@ -81,13 +84,13 @@ export const listRegistrationUsage = (
     readonly limit: number;
   },
 ): Promise<readonly RegistrationUsage[]> =>
-  db.any(
-    selectUsage(sql.fragment`
+  db.any(sql.type(usageRow)`
+    ${usageOf(sql.fragment`
       WHERE ${ownedBy("registration", owner)}
         ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${timestamp(from)}`}
         ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${timestamp(until)}`}
         AND ${olderThan("registration", after)}
       ORDER BY created_at DESC, id DESC
       LIMIT ${limit}
-    `),
-  );
+    `)}
+  `);

@@ -10,7 +10,7 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { isOwn, ownedWithId, ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { sql, timestamp } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
@@ -284,7 +284,7 @@ export const findOwnRegistration = (
   owner: Owner,
   id: string,
 ): Promise<Registration | null> =>
-  db.maybeOne(sql.type(registrationRow)`
+  db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
@@ -298,7 +298,7 @@ export const lockRegistration = async (
   owner: Owner,
   id: string,
 ): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
-  const row = await transaction.maybeOne(sql.type(lockedRow)`
+  const row = await transaction.maybeOne(sql.prepared("lock_registration", lockedRow)`
     SELECT
       ${registrationColumns},
       ${hasUsage} AS "hasUsage"
@@ -318,7 +318,7 @@ export const addRefundedCount = async (
   id: string,
   count: number,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("add_refunded_count", nothing)`
     UPDATE registration
     SET refunded_count = refunded_count + ${count}
     WHERE id = ${id}

@@ -8,8 +8,8 @@ import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
-import { ownedBy, ownedWithId } from "../ownedRecords.ts";
-import { customerConditions } from "../stores/customerConditions.ts";
+import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
+import { customerConditions, isLookup } from "../stores/customerConditions.ts";
 import { coreColumns, coreRow } from "./registrations.ts";
 
 export type StoreRegistration = Owner &
@@ -56,7 +56,7 @@ const recordConditions = (owner: Owner, filter: ImpactFilter) =>
   sql.join(
     [
       filter.registrationId === undefined
-        ? ownedBy("registration", owner)
+        ? (isLookup(filter) ? isOwn : ownedBy)("registration", owner)
         : ownedWithId("registration", owner, filter.registrationId),
       ...customerConditions("registration", filter),
     ],

@@ -62,7 +62,7 @@ export const subtractFromTotals = async (
   }
   // The order in which a batch of registrations locks the rows: 'all' sorts after every month.
   for (const period of [...sums.keys()].toSorted()) {
-    await transaction.query(sql.typeAlias("void")`
+    await transaction.query(sql.prepared("subtract_from_totals", nothing)`
       UPDATE impact_total
       SET total = total - ${sums.get(period) ?? 0}
       WHERE account_id = ${owner.accountId}

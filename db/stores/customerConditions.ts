@@ -9,6 +9,10 @@ export const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, 
 const column = (table: string, name: string): FragmentSqlToken =>
   sql.fragment`${sql.identifier([table, name])}`;
 
+/** Whether a filter finds a few records by an index, however large their store is. */
+export const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
+  emails !== undefined || id !== undefined || orderId !== undefined;
+
 /** Returns a filter's conditions on a table with customer and order columns, each in the form that its index serves. */
 export const customerConditions = (
   table: "registration" | "donation",

@@ -3,10 +3,10 @@ import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
 import { safeInteger } from "../columns.ts";
-import { customerConditions } from "./customerConditions.ts";
+import { customerConditions, isLookup } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { ownedBy } from "../ownedRecords.ts";
+import { isOwn, ownedBy } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
 /** Stores the customer and the order of a donation. */
@@ -29,7 +29,7 @@ export const setDonationCustomer = async (
 const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(
     [
-      ownedBy("donation", owner),
+      (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
       sql.fragment`donation.refunded_at IS NULL`,
       ...customerConditions("donation", filter),
     ],
@@ -63,7 +63,7 @@ export const listStoreDonations = (
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StoreDonation[]> => {
   const conditions = [
-    ownedBy("donation", owner),
+    (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
     ...customerConditions("donation", filter),
     olderThan("donation", after),
   ];

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { hasEventAt, readEventsAfter, readFeedState } from "../../db/events/feed.ts";
 import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
 import {
@@ -14,6 +15,7 @@ import {
   lockDonation,
 } from "../../db/charities/donations.ts";
 import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
+import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { openPool } from "../../db/pool.ts";
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
@@ -26,7 +28,10 @@ import {
   listRegistrationsByIds,
   lockRegistration,
 } from "../../db/registrations/registrations.ts";
-import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
+import {
+  findRegistrationUsage,
+  listRegistrationUsage,
+} from "../../db/registrations/registrationUsage.ts";
 import {
   findMatchingTreeId,
   listStoreRegistrations,
@@ -37,6 +42,7 @@ import { sql } from "../../db/sql.ts";
 import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
 import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { EVENT_TYPES } from "../../domain/events/events.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
@@ -55,13 +61,17 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
   `;
   const values = sql.fragment`
     uuidv7(), ${accountId}, 'live', now() - number * interval '1 second', 'key-' || number, 'campaign-' || number,
-    'old-' || number, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
+    CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
   `;
   const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
-  await owner.query(sql.typeAlias("void")`
-    INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
-    SELECT ${values}, 'tree', 1, nextval('usage_batch'), 50 FROM ${numbers}
-  `);
+  // In many transactions, because a page of the feed reads all of its last one.
+  for (let first = 1; first <= RECORDS; first += 200) {
+    await owner.query(sql.typeAlias("void")`
+      INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
+      SELECT ${values}, 'tree', 1, nextval('usage_batch'), CASE WHEN number % 2 = 0 THEN 50 END
+      FROM generate_series(${first}::integer, ${first + 199}::integer) AS number
+    `);
+  }
   await owner.query(sql.typeAlias("void")`
     INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
@@ -124,6 +134,17 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const emails = ["10000@example.com"];
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
+  const start = { transactionId: 0n, id: "00000000-0000-0000-0000-000000000000" };
+  const limits = { events: 20, bytes: 1_000_000 };
+  const order = {
+    ...donor,
+    publicId: "order",
+    partner: "simulated",
+    partnerName: "Partner",
+    buyerName: "Buyer",
+    timeline: "allocations",
+    createdAt: new Date(),
+  } as const;
   const anyTree = { id: null, upTo: null, projectPublicId: null, region: null };
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
@@ -140,7 +161,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "an imported registration's id": (single) =>
       listRecordIds(single, "registration", "old-10000", unknown.id),
     "ids of registrations": (single) =>
-      listOwnedIds(single, "registration", trees, [registrationId, "old-3"]),
+      listOwnedIds(single, "registration", trees, [registrationId, "old-4"]),
     "a position": (single) => findListPosition(single, trees, registrationId),
     "a registration's usage": (single) => findRegistrationUsage(single, trees, registrationId),
     "a tree's evidence": (single) =>
@@ -164,6 +185,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       single.transaction((transaction) => lockReversible(transaction, trees, {}, page)),
     "those of an order to reverse": (single) =>
       single.transaction((transaction) => lockReversible(transaction, trees, { orderId }, page)),
+    "those of a customer to reverse": (single) =>
+      single.transaction((transaction) => lockReversible(transaction, trees, { emails }, page)),
     "the newest tree": (single) => findMatchingTreeId(single, donor, anyTree),
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
@@ -176,7 +199,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a locked donation": (single) =>
       single.transaction((transaction) => lockDonation(transaction, donor, donationId)),
     "a donation's id": (single) => listRecordIds(single, "donation", donationId, unknown.id),
-    "ids of donations": (single) => listOwnedIds(single, "donation", donor, [donationId, "old-3"]),
+    "ids of donations": (single) => listOwnedIds(single, "donation", donor, [donationId, "old-4"]),
     "donations of a campaign": (single) =>
       listDonations(single, donor, { attribution: "campaign-10000" }, { offset: 0, limit: 20 }),
     "a store's donations, by email": (single) =>
@@ -186,6 +209,13 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
     "the seconds with failed usage": (single) => findFailedSeconds(single, stream),
+    "the first events": (single) => readEventsAfter(single, donor, EVENT_TYPES, start, limits),
+    "the state of the feed": (single) => readFeedState(single, donor, EVENT_TYPES),
+    "an event": (single) => hasEventAt(single, donor, { ...start, id: registrationId }),
+    "the last usage": (single) =>
+      listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
+    "the oldest tree in no order": (single) =>
+      single.transaction((transaction) => insertPlantingOrder(transaction, order, 1)),
     "a balance entry by reference": (single) =>
       findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
     "the last balance entries": (single) =>
