@@ -163,7 +163,7 @@ export const insertReversals = async (
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
   const now = timestamp(reversedAt);
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_reversals", nothing)`
     WITH reversed AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::bigint AS count
       FROM json_array_elements(${JSON.stringify(

@@ -4,7 +4,7 @@ import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount } from "../ownedRecords.ts";
-import { sql, timestamp } from "../sql.ts";
+import { nothing, sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
   .strictObject({
@@ -44,7 +44,7 @@ export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   accountIds: readonly string[],
 ): Promise<readonly LockedBalance[]> =>
-  transaction.any(sql.type(lockedRow)`
+  transaction.any(sql.prepared("lock_balances", lockedRow)`
     SELECT ${lockedColumns}
     ${balancesOf(accountIds)}
     FOR NO KEY UPDATE OF store_balance
@@ -99,7 +99,7 @@ const insertNote = async (
   transaction: DatabaseTransactionConnection,
   { accountId, note }: NewBalanceEntry,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_balance_note", nothing)`
     INSERT INTO balance_note (entry_id, note)
     SELECT id, ${note}
     FROM balance_entry
@@ -119,7 +119,7 @@ export const insertBalanceEntries = async (
     return;
   }
   const last = new Map(entries.map(({ accountId, balanceCents }) => [accountId, balanceCents]));
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_balance_entries", nothing)`
     WITH balance AS (
       UPDATE store_balance
       SET

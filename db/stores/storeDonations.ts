@@ -7,7 +7,7 @@ import { customerConditions, isLookup } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { isOwn, ownedBy } from "../ownedRecords.ts";
-import { sql } from "../sql.ts";
+import { nothing, sql } from "../sql.ts";
 
 /** Stores the customer and the order of a donation. */
 export const setDonationCustomer = async (
@@ -15,7 +15,7 @@ export const setDonationCustomer = async (
   id: string,
   details: Omit<CustomerDetails, "notes">,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("set_donation_customer", nothing)`
     UPDATE donation
     SET
       customer_name = ${details.customerName},
