@@ -16,6 +16,7 @@ import { measureMixed, NEIGHBORS } from "./measureMixed.ts";
 import type { Neighbor } from "./measureMixed.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureProcesses } from "./measureProcesses.ts";
+import { measureRecords } from "./measureRecords.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRestarts } from "./measureRestarts.ts";
 import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
@@ -78,6 +79,8 @@ table of results to stdout.
                   --requests 20000  --restarts 10
   find            impact find over many accounts, compared with one account
                   --find-accounts 5000  --listed 1000000  --rounds 3
+  records         single records of a large account and of a small one, both newer than the statistics
+                  --rounds 3
   growth          POST with few and with many existing registrations
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64
   years           POST and reads with three years of usage, compared with forty days; bytes and time of folding
@@ -279,6 +282,7 @@ const createBenchmarks = ({
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
+    ["records", (services, report) => measureRecords(services, repeated.rounds, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
     ["years", (services, report) => measureYears(services, years, report)],
   ]);

@@ -10,7 +10,8 @@ import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
 import { readRepeatedly } from "./support/readRepeatedly.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median, percentile } from "./support/statistics.ts";
+import { describeSpread, median } from "./support/statistics.ts";
+import { timeCalls } from "./support/timeCalls.ts";
 
 export type EvidenceSizes = {
   readonly registrations: number;
@@ -38,23 +39,6 @@ const repeat = async <Value>(
     values.push(await measure());
   }
   return values;
-};
-
-/** Returns the median duration of a call in milliseconds. */
-const timeCalls = async (
-  calls: number,
-  call: (index: number) => Promise<unknown>,
-): Promise<number> => {
-  const times: number[] = [];
-  for (let index = 0; index < calls; index += 1) {
-    const startedAtMs = performance.now();
-    await call(index);
-    times.push(performance.now() - startedAtMs);
-  }
-  return percentile(
-    times.toSorted((left, right) => left - right),
-    0.5,
-  );
 };
 
 /** Measures evidence and the dashboard of an account with many registrations. */

@@ -76,6 +76,8 @@ export type ListPage = {
   readonly json: readonly Buffer[];
   /** The last registration that the page has read, shown or not. */
   readonly last: ListPosition & { readonly id: string };
+  /** Whether it has read fewer registrations than it could, so that nothing follows. */
+  readonly isLast: boolean;
 };
 
 /**
@@ -91,16 +93,18 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
   }
   const createdAtEnd = first.indexOf(COLUMN_END);
   const idEnd = first.indexOf(COLUMN_END, createdAtEnd + 1);
-  if (createdAtEnd < 0 || idEnd < 0) {
+  const isLastEnd = first.indexOf(COLUMN_END, idEnd + 1);
+  if (createdAtEnd < 0 || idEnd < 0 || isLastEnd < 0) {
     // The position spans several chunks.
     return parsePage([Buffer.concat(pieces)]);
   }
   return {
-    json: [first.subarray(idEnd + 1), ...rest].filter(({ length }) => length > 0),
+    json: [first.subarray(isLastEnd + 1), ...rest].filter(({ length }) => length > 0),
     last: {
       createdAt: first.toString("latin1", 0, createdAtEnd),
       id: first.toString("latin1", createdAtEnd + 1, idEnd),
     },
+    isLast: first.toString("latin1", idEnd + 1, isLastEnd) === "t",
   };
 };
 
@@ -139,9 +143,22 @@ export const readPage = async (
   const pieces = await copies.copy(
     owner.accountId,
     sql.fragment`
+      WITH page_limit AS MATERIALIZED (
+        SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
+          SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
+          FROM (
+            SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+            ${following}
+            ${newestFirst}
+            LIMIT ${limits.rows}
+          ) AS part
+        ) END AS rows
+        FROM (SELECT registration.json_bytes ${following} ${newestFirst} LIMIT ${limits.rows}) AS whole
+      )
       SELECT
         min(page.created_at),
         (array_agg(page.id))[count(*)],
+        count(*) < (SELECT rows FROM page_limit),
         string_agg(page.json, ${separator})
       FROM (
         SELECT
@@ -172,18 +189,7 @@ export const readPage = async (
             registration.refunded_count
           ${following}
           ${newestFirst}
-          LIMIT (
-            SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
-              SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
-              FROM (
-                SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
-                ${following}
-                ${newestFirst}
-                LIMIT ${limits.rows}
-              ) AS part
-            ) END
-            FROM (SELECT registration.json_bytes ${following} ${newestFirst} LIMIT ${limits.rows}) AS whole
-          )
+          LIMIT (SELECT rows FROM page_limit)
         ) AS scanned
       ) AS page
       HAVING count(*) > 0

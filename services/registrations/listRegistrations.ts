@@ -74,7 +74,7 @@ async function* readPages(
     if (page) {
       yield page.json;
     }
-  } while (page);
+  } while (page && !page.isLast);
 }
 
 /**

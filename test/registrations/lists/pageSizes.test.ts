@@ -122,6 +122,27 @@ test("a list has the same content in small pages, of which the first does not yi
     [250, 250, 250, 150],
   );
   t.is(small.join(","), whole);
-  // The second to the fourth page, and one that finds nothing.
-  t.is(pace.stepCount(), 4);
+  // The second to the fourth page.
+  t.is(pace.stepCount(), 3);
+});
+
+test("a page says whether it is the last, unless it ends where the list does", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, json_bytes)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second', 300
+    FROM generate_series(1, 10) AS number
+  `);
+  const copies = await openTestCopies(t, db);
+  const owner = { accountId, mode: "live", kind: "tree" } as const;
+  const readFirst = (limits: { readonly rows: number; readonly bytes: number }) =>
+    readPage(copies, owner, {}, { limits, separator: ",", isBulk: false, after: null });
+  const isLast = async (rows: number, bytes: number) => (await readFirst({ rows, bytes }))?.isLast;
+
+  t.true(await isLast(11, 3000));
+  t.false(await isLast(10, 3000), "a page of all registrations, which could have no more");
+  t.false(await isLast(9, 3000));
+  t.false(await isLast(11, 2999), "a page without the last registration, which has too many bytes");
+  t.false(await isLast(11, 1), "a page of one registration with too many bytes");
 });
