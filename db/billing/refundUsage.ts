@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
-import { shareRegistrations } from "./registrationFacts.ts";
+import { factsOfRefund, shareRegistrations } from "./registrationFacts.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
 
@@ -21,7 +21,7 @@ export const findRefundProgress = (
       ) AS pending,
       coalesce(bool_or(meter_event.state IN (${FAILED})), false) AS failed
     FROM refund
-    JOIN usage_fact ON usage_fact.refund_id = refund.id
+    CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
     LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
     WHERE refund.registration_id = ${registrationId}
   `);
