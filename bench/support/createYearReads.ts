@@ -8,7 +8,7 @@ import { reconcileUsage } from "../../services/billing/reconciliation/reconcileU
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../services/dashboard/readDashboard.ts";
 import { createPlantedPlanting } from "./plantOrders.ts";
-import { median } from "./statistics.ts";
+import { timeCalls } from "./timeCalls.ts";
 
 const READS = 200;
 const SLOW_READS = 5;
@@ -19,15 +19,9 @@ const RECENT_DAYS = 38;
 
 const signal = new AbortController().signal;
 
-const timeCalls = async (calls: number, call: () => Promise<unknown>): Promise<number> => {
+const timeWarmCalls = async (calls: number, call: () => Promise<unknown>): Promise<number> => {
   await call();
-  const times: number[] = [];
-  for (let index = 0; index < calls; index += 1) {
-    const startedAtMs = performance.now();
-    await call();
-    times.push(performance.now() - startedAtMs);
-  }
-  return median(times);
+  return timeCalls(calls, call);
 };
 
 export type Reads = ReadonlyMap<string, () => Promise<number>>;
@@ -63,7 +57,7 @@ export const createYearReads = async (
   const inTurn = (pathOf: (id: string) => string) => {
     let next = 0;
     return () =>
-      timeCalls(READS, () => {
+      timeWarmCalls(READS, () => {
         next += 1;
         return read(pathOf(ids[next % ids.length] ?? ""));
       });
@@ -71,22 +65,22 @@ export const createYearReads = async (
   const readMonth = (daysAgo: number) => () => {
     const startMs = Date.now() - daysAgo * DAY_MS;
     const month = { start: new Date(startMs), end: new Date(startMs + 30 * DAY_MS) };
-    return timeCalls(SLOW_READS, () =>
+    return timeWarmCalls(SLOW_READS, () =>
       readStatement(deps, { accountId, mode: "live" }, month, signal),
     );
   };
   return new Map([
-    ["first page of 100 trees", () => timeCalls(READS, () => read("/plant/trees?limit=100"))],
+    ["first page of 100 trees", () => timeWarmCalls(READS, () => read("/plant/trees?limit=100"))],
     ["one id of the list", inTurn((id) => `/plant/trees?id=${id}`)],
     ["billing status of one id", inTurn((id) => `/usage/${id}`)],
     ["evidence of one id, not cached", inTurn((id) => `/evidence/tree/${id}`)],
-    ["data of the dashboard", () => timeCalls(READS, () => readDashboard(deps, slug))],
+    ["data of the dashboard", () => timeWarmCalls(READS, () => readDashboard(deps, slug))],
     ["statement of 30 days", readMonth(RECENT_DAYS)],
     ["statement of the oldest 30 days", readMonth(oldestDays)],
     [
       "search of a sender for usage to report",
       () =>
-        timeCalls(READS, async () => {
+        timeWarmCalls(READS, async () => {
           const now = systemClock.now();
           const until = new Date(now.getTime() + LEASE_MS);
           await listReadyStreams(db, {
@@ -103,7 +97,7 @@ export const createYearReads = async (
     ],
     [
       "reconciliation of all accounts, 35 days",
-      () => timeCalls(SLOW_READS, () => reconcileUsage(deps, {}, signal)),
+      () => timeWarmCalls(SLOW_READS, () => reconcileUsage(deps, {}, signal)),
     ],
   ]);
 };

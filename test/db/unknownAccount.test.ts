@@ -41,8 +41,8 @@ import {
 import { sql } from "../../db/sql.ts";
 import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
 import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
-import { testWithDatabase } from "../support/database.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
+import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
@@ -60,7 +60,7 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     customer_id, order_id
   `;
   const values = sql.fragment`
-    uuidv7(), ${accountId}, 'live', now() - number * interval '1 second', 'key-' || number, 'campaign-' || number,
+    gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', 'key-' || number, 'campaign-' || number,
     CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
   `;
   const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
@@ -79,15 +79,20 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
   await owner.query(sql.typeAlias("void")`
     INSERT INTO meter_event
       (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-    SELECT ${accountId}, 'live', 'tree', number, 1, 1, ${accountId}::text || number, 'ledger', 'delivered', now(), now()
-    FROM ${numbers}
+    SELECT
+      account_id, mode, kind, extract(epoch FROM created_at)::bigint, 1, 1, id::text, 'ledger', 'delivered', now(), now()
+    FROM registration
+    WHERE account_id = ${accountId}
   `);
   // Half of them are sealed.
   await owner.query(sql.typeAlias("void")`
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-    SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, CASE WHEN second % 2 = 0 THEN id END
+    SELECT
+      meter_event.account_id, meter_event.mode, meter, usage_batch, 1, second,
+      CASE WHEN second % 2 = 0 THEN meter_event.id END
     FROM meter_event
-    WHERE account_id = ${accountId}
+    JOIN registration ON registration.id = meter_event.identifier::uuid
+    WHERE meter_event.account_id = ${accountId}
   `);
   await owner.query(sql.typeAlias("void")`
     INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
