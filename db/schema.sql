@@ -1049,6 +1049,8 @@ CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
 
+CREATE INDEX balance_entry_refund ON public.balance_entry USING btree (account_id, created_at) WHERE (kind = 'refund'::text);
+
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 
 CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (record_id, is_of_order) WHERE (revoked_at IS NULL);

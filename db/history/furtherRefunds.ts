@@ -1,7 +1,9 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { kindColumn, safeInteger } from "../columns.ts";
+import { isOfMode, rowWithId } from "../ownedRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { isImported } from "./importedEntries.ts";
 
@@ -15,6 +17,17 @@ const refundedUnitsRow = z.strictObject({
 /** Units of an imported registration that another system refunded after the import. */
 export type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
 
+/** The condition that a record is one of the given records of the query that belong to an account and mode. */
+const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
+  const id = sql.identifier([table, "id"]);
+  return sql.fragment`${id} = ANY(ARRAY(
+    SELECT ${id}
+    FROM given
+    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
+    WHERE ${isOfMode(table, owner)}
+  ))`;
+};
+
 /**
  * Raises the refunded units of imported registrations and subtracts the difference from the totals. Registrations that were
  * refunded here, or have as many refunded units already, are left as they are.
@@ -24,10 +37,11 @@ export type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
  */
 export const raiseRefundedCounts = (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   refunds: readonly { readonly id: string; readonly refundedCount: number }[],
-): Promise<readonly RefundedUnits[]> =>
-  transaction.any(sql.type(refundedUnitsRow)`
+): Promise<readonly RefundedUnits[]> => {
+  const { accountId, mode } = owner;
+  return transaction.any(sql.type(refundedUnitsRow)`
     WITH given AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
       FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
@@ -36,8 +50,7 @@ export const raiseRefundedCounts = (
       SELECT registration.id, given.refunded_count - registration.refunded_count AS count
       FROM registration
       JOIN given ON given.id = registration.id
-      WHERE registration.account_id = ${accountId}
-        AND registration.mode = ${mode}
+      WHERE ${isGiven("registration", owner)}
         AND ${isImported(sql.fragment`registration.id`)}
         AND registration.refunded_count < given.refunded_count
         AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
@@ -79,6 +92,7 @@ export const raiseRefundedCounts = (
     SELECT id, kind, count, planting_order_id IS NOT NULL AS "isOrdered"
     FROM raised
   `);
+};
 
 const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
 
@@ -88,10 +102,11 @@ export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
 /** Marks imported donations as refunded and subtracts them from the totals, as `raiseRefundedCounts` does for units. */
 export const markImportedDonationsRefunded = (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   refunds: readonly { readonly id: string; readonly refundedAt: Date }[],
-): Promise<readonly RefundedDonation[]> =>
-  transaction.any(sql.type(refundedDonationRow)`
+): Promise<readonly RefundedDonation[]> => {
+  const { accountId, mode } = owner;
+  return transaction.any(sql.type(refundedDonationRow)`
     WITH given AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS id, (value ->> 1)::timestamptz AS refunded_at
       FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedAt }) => [id, refundedAt]))}) AS value
@@ -100,8 +115,7 @@ export const markImportedDonationsRefunded = (
       SELECT donation.id, given.refunded_at
       FROM donation
       JOIN given ON given.id = donation.id
-      WHERE donation.account_id = ${accountId}
-        AND donation.mode = ${mode}
+      WHERE ${isGiven("donation", owner)}
         AND ${isImported(sql.fragment`donation.id`)}
         AND donation.refunded_at IS NULL
       ORDER BY donation.id
@@ -141,3 +155,4 @@ export const markImportedDonationsRefunded = (
     SELECT id, amount_cents AS "amountCents"
     FROM marked
   `);
+};

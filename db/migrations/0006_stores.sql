@@ -58,7 +58,8 @@ CREATE INDEX balance_entry_listing ON balance_entry (account_id, id);
 -- Deleting a donation of test mode, which has no entries, checks that there are none.
 CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donation_id IS NOT NULL;
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
-
+-- Erasing the reason of a refund finds its entry by the time.
+CREATE INDEX balance_entry_refund ON balance_entry (account_id, created_at) WHERE kind = 'refund';
 CREATE UNIQUE INDEX balance_entry_imported_id ON balance_entry (account_id, imported_id) WHERE imported_id IS NOT NULL;
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$

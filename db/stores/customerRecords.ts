@@ -1,5 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { escapeLike } from "./customerConditions.ts";
@@ -35,12 +36,20 @@ const onlyNames = (table: RecordTable, names: readonly string[]): FragmentSqlTok
 /** The records of one customer, or those that have only the customer's name. */
 export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
 
-export const conditionOf = (table: RecordTable, selection: RecordSelection): FragmentSqlToken =>
-  "ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names);
-
-export const ownedBy = (table: RecordTable, accountId: string): FragmentSqlToken => {
+/** The condition that a record belongs to a store. For lists of all its records. */
+export const ownedBy = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   const kinds =
     table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
-  return sql.fragment`${column("account_id")} = ${accountId} AND mode IN ('live', 'test') ${kinds}`;
+  return sql.fragment`${column("account_id")} = ${account} AND mode IN ('live', 'test') ${kinds}`;
 };
+
+/** The condition that a record of a store is selected. It finds the records by an index, also in a store that the statistics do not know. */
+export const isSelected = (
+  table: RecordTable,
+  accountId: string,
+  selection: RecordSelection,
+): FragmentSqlToken => sql.fragment`
+  ${ownedBy(table, anyAccount(accountId))}
+  AND ${"ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names)}
+`;

@@ -6,10 +6,11 @@ import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { conditionOf, ownedBy } from "./customerRecords.ts";
+import { isSelected, ownedBy } from "./customerRecords.ts";
+import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
-import { sql } from "../sql.ts";
+import { afterLookup, sql } from "../sql.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
@@ -35,11 +36,11 @@ export const readIdentities = (
     FROM (
       SELECT customer_id, customer_email, customer_name
       FROM registration
-      WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", customer)}
+      WHERE ${isSelected("registration", accountId, customer)}
       UNION ALL
       SELECT customer_id, customer_email, customer_name
       FROM donation
-      WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", customer)}
+      WHERE ${isSelected("donation", accountId, customer)}
     ) AS record
   `);
 
@@ -100,21 +101,27 @@ const blankRegistrations = (
       RETURNING refund.created_at
     ),
     note AS (
+      -- Recorded in the transaction of the refund, so at the same time.
       DELETE FROM balance_note
-      USING balance_entry
-      WHERE balance_entry.id = balance_note.entry_id
-        AND balance_entry.account_id = ${accountId}
-        AND balance_entry.kind = 'refund'
-        AND balance_entry.created_at IN (SELECT created_at FROM reason)
+      WHERE entry_id = ANY(ARRAY(
+        SELECT balance_entry.id
+        FROM reason
+        CROSS JOIN LATERAL (
+          SELECT id
+          FROM balance_entry
+          WHERE account_id = ${anyAccount(accountId)} AND kind = 'refund' AND created_at = reason.created_at
+          OFFSET 0
+        ) AS balance_entry
+      ))
     ),
     response AS (
       -- Stored in the transaction of the registration, so at the same time.
       UPDATE idempotent_response
       SET response_body = NULL
-      WHERE account_id = ${accountId}
+      WHERE created_at = ANY(ARRAY(SELECT created_at FROM chosen))
         AND operation IN ('plant', 'plastic')
         AND response_body IS NOT NULL
-        AND created_at IN (SELECT created_at FROM chosen)
+        AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
     )
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
@@ -155,7 +162,7 @@ const choose = (
 ): FragmentSqlToken => sql.fragment`
   SELECT id, created_at
   FROM ${sql.identifier([table])}
-  WHERE ${ownedBy(table, accountId)} AND ${conditionOf(table, selection)}
+  WHERE ${isSelected(table, accountId, selection)}
   LIMIT ${limit}
   FOR UPDATE
 `;
@@ -231,19 +238,21 @@ export const countSelectedRecords = (
   accountId: string,
   selection: RecordSelection | null,
 ): Promise<{ readonly registrations: number; readonly donations: number }> => {
-  const isSelected = (table: RecordTable): FragmentSqlToken =>
-    selection === null ? namesCustomer(table) : conditionOf(table, selection);
+  const isCounted = (table: RecordTable): FragmentSqlToken =>
+    selection === null
+      ? sql.fragment`${ownedBy(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
+      : isSelected(table, accountId, selection);
   return db.one(sql.type(selectedRow)`
     SELECT
       (
         SELECT count(*)
         FROM registration
-        WHERE ${ownedBy("registration", accountId)} AND ${isSelected("registration")}
+        WHERE ${isCounted("registration")}
       ) AS registrations,
       (
         SELECT count(*)
         FROM donation
-        WHERE ${ownedBy("donation", accountId)} AND ${isSelected("donation")}
+        WHERE ${isCounted("donation")}
       ) AS donations
   `);
 };

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { conditionOf, ownedBy } from "./customerRecords.ts";
+import { isSelected } from "./customerRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
@@ -35,7 +35,7 @@ const newestOf = (
   selection: RecordSelection,
   limit: number,
 ): FragmentSqlToken => sql.fragment`
-  WHERE ${ownedBy(table, accountId)} AND ${conditionOf(table, selection)}
+  WHERE ${isSelected(table, accountId, selection)}
   ORDER BY created_at DESC, id DESC
   LIMIT ${limit}
 `;

@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import { hasEventAt, readEventsAfter, readFeedState } from "../../db/events/feed.ts";
 import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
@@ -14,6 +13,10 @@ import {
   listDonations,
   lockDonation,
 } from "../../db/charities/donations.ts";
+import {
+  markImportedDonationsRefunded,
+  raiseRefundedCounts,
+} from "../../db/history/furtherRefunds.ts";
 import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
@@ -40,18 +43,39 @@ import {
 } from "../../db/registrations/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
 import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
+import {
+  blankSelectedDonations,
+  blankSelectedRegistrations,
+  countSelectedRecords,
+  readIdentities,
+} from "../../db/stores/personalData.ts";
+import {
+  listPersonalDonations,
+  listPersonalRegistrations,
+} from "../../db/stores/personalRecords.ts";
 import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const TABLES = ["registration", "donation", "usage_fact", "meter_event", "balance_entry"];
+const TABLES = [
+  "registration",
+  "donation",
+  "usage_fact",
+  "meter_event",
+  "balance_entry",
+  "balance_note",
+  "refund",
+  "idempotent_response",
+];
 /** The listing of so many registrations has 170 pages, and they themselves have 600. */
 const RECORDS = 20_000;
-/** Including what planning reads. */
 const MAXIMUM_PAGES = 100;
+/** Writes read the pages of many indexes, and names are searched by all parts of three letters. */
+const MAXIMUM_PAGES_OF_WRITE = 300;
 
 /** Inserts records, of which each has its own values. */
 const insertRecords = async (owner: DatabasePool, accountId: string): Promise<void> => {
@@ -60,7 +84,8 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     customer_id, order_id
   `;
   const values = sql.fragment`
-    gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', 'key-' || number, 'campaign-' || number,
+    -- As of imported records, whose ids have version 8.
+    overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', 'key-' || number, 'campaign-' || number,
     CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
   `;
   const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
@@ -98,37 +123,45 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
     SELECT ${accountId}, 'topup', 1, number, 'invoice-' || number, now() FROM ${numbers}
   `);
-};
-
-/** Returns how many pages of the tables and their indexes the database has read since the last call. */
-const createPageCounter = (owner: DatabasePool): (() => Promise<number>) => {
-  let last = 0;
-  return async () => {
-    const pages = await owner.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
-      SELECT sum(
-        heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
-      )::integer AS pages
-      FROM pg_statio_user_tables
-      WHERE relname = ANY(${sql.array(TABLES, "text")})
-    `);
-    const difference = pages - last;
-    last = pages;
-    return difference;
-  };
-};
-
-const reportCounters = async (db: DatabasePool): Promise<void> => {
-  await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+  await owner.query(sql.typeAlias("void")`
+    WITH refunded AS (
+      SELECT * FROM registration WHERE account_id = ${accountId} AND imported_id IS DISTINCT FROM 'old-2'
+    ),
+    new_refund AS (
+      INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
+      SELECT gen_random_uuid(), id, 1, 'reason', created_at, created_at FROM refunded
+    ),
+    new_entry AS (
+      INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
+      SELECT account_id, 'refund', 1, 1, created_at FROM refunded
+      RETURNING id
+    ),
+    new_note AS (
+      INSERT INTO balance_note (entry_id, note)
+      SELECT id, 'reason' FROM new_entry
+    )
+    INSERT INTO idempotent_response (
+      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    )
+    SELECT account_id, mode, 'plant', sha256(id::text::bytea), sha256(id::text::bytea), '{}', id, created_at
+    FROM refunded
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT ${accountId}, 'live', 'tree', period, ${RECORDS}
+    FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
+  `);
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+    SELECT ${accountId}, 'live', period, ${RECORDS}, 100 * ${RECORDS}::bigint
+    FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
+  `);
 };
 
 test("a look-up reads a few pages of an account that the statistics do not know", async (t) => {
   const { db, owner, databaseUrl } = t.context;
   const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
-  for (const table of TABLES) {
-    await owner.query(sql.typeAlias("void")`
-      ALTER TABLE ${sql.identifier([table])} SET (autovacuum_enabled = false)
-    `);
-  }
+  await stopAutovacuum(owner, TABLES);
   await insertRecords(owner, known.id);
   await owner.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   await insertRecords(owner, unknown.id);
@@ -138,8 +171,16 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const stream = { ...donor, meter: "tree" } as const;
   const [registrationId = ""] = await listRecordIds(db, "registration", "old-10000", unknown.id);
   const [donationId = ""] = await listRecordIds(db, "donation", "old-10000", unknown.id);
+  const [importedRegistrationId = ""] = await listRecordIds(
+    db,
+    "registration",
+    "old-2",
+    unknown.id,
+  );
+  const [importedDonationId = ""] = await listRecordIds(db, "donation", "old-2", unknown.id);
   const keys = ["key-10000", "key-3", "key-20001"];
   const emails = ["10000@example.com"];
+  const customer = { ids: ["customer-10000"], emails, orderIds: ["10000"] };
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
   const start = { transactionId: 0n, id: "00000000-0000-0000-0000-000000000000" };
@@ -224,20 +265,46 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
     "the oldest tree in no order": (single) =>
       single.transaction((transaction) => insertPlantingOrder(transaction, order, 1)),
+    "a customer's registrations": (single) =>
+      listPersonalRegistrations(single, unknown.id, customer, 20),
+    "a customer's donations": (single) => listPersonalDonations(single, unknown.id, customer, 20),
+    "how many records a customer has": (single) =>
+      countSelectedRecords(single, unknown.id, customer),
+    "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
     "a balance entry by reference": (single) =>
       findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
     "the last balance entries": (single) =>
       listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
   };
-  // One connection, so that it can report its counters after each look-up.
+  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
+    "refunds of imported registrations": (single) =>
+      single.transaction((transaction) =>
+        raiseRefundedCounts(transaction, donor, [{ id: importedRegistrationId, refundedCount: 1 }]),
+      ),
+    "refunds of imported donations": (single) =>
+      single.transaction((transaction) =>
+        markImportedDonationsRefunded(transaction, donor, [
+          { id: importedDonationId, refundedAt: new Date() },
+        ]),
+      ),
+    "the erasure of a customer's registrations": (single) =>
+      single.transaction((transaction) =>
+        blankSelectedRegistrations(transaction, unknown.id, customer, 500),
+      ),
+    "the erasure of a customer's donations": (single) =>
+      single.transaction((transaction) =>
+        blankSelectedDonations(transaction, unknown.id, customer, 500),
+      ),
+  };
   const single = await openPool(databaseUrl, 1);
   t.teardown(() => single.end());
-  const countPages = createPageCounter(owner);
-  await countPages();
+  const countPages = await createPageCounter(owner, single, TABLES);
   for (const [name, lookup] of Object.entries(lookups)) {
-    await lookup(single);
-    await reportCounters(single);
-    const pages = await countPages();
+    const pages = await countPages(lookup);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+  }
+  for (const [name, write] of Object.entries(writes)) {
+    const pages = await countPages(write);
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES_OF_WRITE, `${name}: ${pages} pages`);
   }
 });
