@@ -90,15 +90,23 @@ export const releaseHeldRefunds = async (
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     WITH released AS (
-      UPDATE usage_fact AS held
+      UPDATE usage_fact
       SET meter_event_id = NULL
-      FROM meter_event, usage_fact AS failed
-      WHERE meter_event.id = held.meter_event_id
-        AND meter_event.state = 'held'
-        AND failed.meter_event_id = ${failedEventId}
-        AND failed.refund_id IS NULL
-        AND ${shareRegistrations("failed", "held")}
-      RETURNING held.refund_id
+      -- An array and the OFFSET make these look-ups, fact by fact, also where the statistics know of no refunds.
+      WHERE id = ANY(ARRAY(
+        SELECT held.id
+        FROM usage_fact AS failed
+        CROSS JOIN LATERAL (
+          SELECT id, meter_event_id
+          FROM usage_fact AS refunded
+          WHERE ${shareRegistrations("refunded", "failed")} AND refunded.refund_id IS NOT NULL
+          OFFSET 0
+        ) AS held
+        WHERE failed.meter_event_id = ${failedEventId}
+          AND failed.refund_id IS NULL
+          AND (SELECT state FROM meter_event WHERE meter_event.id = held.meter_event_id) = 'held'
+      ))
+      RETURNING refund_id
     )
     UPDATE refund
     SET dispatched_at = NULL

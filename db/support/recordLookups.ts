@@ -4,6 +4,8 @@ import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type { RecordField } from "../../domain/support/lookup.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.ts";
+import { rowWithId } from "../ownedRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { escapeLike } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
@@ -22,8 +24,6 @@ const customerRow = {
   customerId: z.string().nullable(),
   orderId: z.string().nullable(),
 };
-
-type RecordTable = "registration" | "donation";
 
 const customerColumns = (table: RecordTable): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
@@ -229,7 +229,7 @@ const createLookups = <Found>({
             AND ${keys}.idempotency_key = ${options.text}
           LIMIT 1
         ) AS used
-        JOIN ${record} ON ${column("id")} = used.record_id
+        CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
       )`,
       options,
     );
@@ -256,7 +256,12 @@ export const registrationLookups = createLookups({
   table: "registration",
   row: registrationRow,
   columns: registrationColumns,
-  join: sql.fragment`LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id`,
+  // The OFFSET keeps the planner from reading all orders: it expects as many records as there are accounts.
+  join: sql.fragment`
+    LEFT JOIN LATERAL (
+      SELECT * FROM planting_order WHERE planting_order.id = registration.planting_order_id OFFSET 0
+    ) AS planting_order ON true
+  `,
   partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode CROSS JOIN ${values(KINDS)} AS kind`,
   inPartition: (table) =>
     sql.fragment`${inMode(table)} AND ${sql.identifier([table, "kind"])} = kind.kind`,

@@ -14,6 +14,39 @@ const isEnabled = sql.fragment`
   webhook_endpoint.disabled_at IS NULL AND webhook_endpoint.deleted_at IS NULL
 `;
 
+/**
+ * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries. It steps through the index from
+ * endpoint to endpoint, so its cost grows with their number, and neither with that of all endpoints nor with the deliveries.
+ */
+export const pendingEndpoints = sql.fragment`
+  waiting AS (
+    (
+      SELECT endpoint_id
+      FROM webhook_delivery
+      WHERE state = 'pending'
+      -- With the second column, only the index of pending deliveries is in this order.
+      ORDER BY endpoint_id, due_at
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT following.endpoint_id
+    FROM waiting
+    CROSS JOIN LATERAL (
+      SELECT endpoint_id
+      FROM webhook_delivery
+      WHERE state = 'pending' AND endpoint_id > waiting.endpoint_id
+      ORDER BY endpoint_id, due_at
+      LIMIT 1
+    ) AS following
+  ),
+  pending_endpoint AS (
+    SELECT webhook_endpoint.id, webhook_endpoint.url
+    FROM waiting
+    CROSS JOIN LATERAL (
+      SELECT id, url FROM webhook_endpoint WHERE id = waiting.endpoint_id AND ${isEnabled} OFFSET 0
+    ) AS webhook_endpoint
+  )`;
+
 /** The lease of attempts that begin at a time. */
 export const deliveryLease = (now: Date): Lease => ({
   now,
@@ -32,22 +65,22 @@ const dueRow = z.strictObject({ endpointId: z.uuid(), dueAt: z.date() });
 /** An endpoint with its longest due delivery. */
 export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
 
-/** Lists the endpoints that have due deliveries, the longest due first. Each is a search in the index of its deliveries. */
+/** Lists the endpoints that have due deliveries, the longest due first. */
 export const listDueEndpoints = (
   db: CommonQueryMethods,
   now: Date,
 ): Promise<readonly DueEndpoint[]> =>
   db.any(sql.type(dueRow)`
-    SELECT webhook_endpoint.id AS "endpointId", due.due_at AS "dueAt"
-    FROM webhook_endpoint
+    WITH RECURSIVE ${pendingEndpoints}
+    SELECT pending_endpoint.id AS "endpointId", due.due_at AS "dueAt"
+    FROM pending_endpoint
     CROSS JOIN LATERAL (
       SELECT webhook_delivery.due_at
       FROM webhook_delivery
-      WHERE webhook_delivery.endpoint_id = webhook_endpoint.id AND ${isDue(now)}
+      WHERE webhook_delivery.endpoint_id = pending_endpoint.id AND ${isDue(now)}
       ORDER BY webhook_delivery.due_at
       LIMIT 1
     ) AS due
-    WHERE ${isEnabled}
     ORDER BY due.due_at
   `);
 

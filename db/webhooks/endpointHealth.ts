@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
+import { pendingEndpoints } from "./deliveries.ts";
 
 /** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;
@@ -39,27 +40,25 @@ export const listEndpointBacklogs = (
   since: Date,
 ): Promise<readonly EndpointBacklog[]> =>
   db.any(sql.type(backlogRow)`
+    WITH RECURSIVE ${pendingEndpoints}
     SELECT
-      webhook_endpoint.id,
-      webhook_endpoint.url,
+      pending_endpoint.id,
+      pending_endpoint.url,
       backlog.pending,
       backlog.oldest_at AS "oldestAt",
       recent.recorded AS recent,
       recent.pending AS "recentPending"
-    FROM webhook_endpoint
+    FROM pending_endpoint
     CROSS JOIN LATERAL (
       SELECT count(*) AS pending, min(created_at) AS oldest_at
       FROM webhook_delivery
-      WHERE endpoint_id = webhook_endpoint.id AND state = 'pending'
+      WHERE endpoint_id = pending_endpoint.id AND state = 'pending'
     ) AS backlog
     CROSS JOIN LATERAL (
       SELECT count(*) AS recorded, count(*) FILTER (WHERE state = 'pending') AS pending
       FROM webhook_delivery
-      WHERE endpoint_id = webhook_endpoint.id AND created_at >= ${timestamp(since)}
+      WHERE endpoint_id = pending_endpoint.id AND created_at >= ${timestamp(since)}
     ) AS recent
-    WHERE webhook_endpoint.deleted_at IS NULL
-      AND webhook_endpoint.disabled_at IS NULL
-      AND backlog.pending > 0
-    ORDER BY backlog.oldest_at, webhook_endpoint.id
+    ORDER BY backlog.oldest_at, pending_endpoint.id
     LIMIT ${MAXIMUM_ROWS}
   `);

@@ -4,9 +4,9 @@ import { WEBHOOK_TYPES, webhookFieldsOf } from "../../domain/events/webhookPaylo
 import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
-import { deliveryLease } from "./deliveries.ts";
+import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
-import { sql, timestamp } from "../sql.ts";
+import { afterLookup, sql, timestamp } from "../sql.ts";
 
 const foundRow = z.strictObject({ found: safeInteger });
 
@@ -104,13 +104,14 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
   const future = timestamp(deliveryLease(now).until);
   const latestRetry = timestamp(new Date(now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS));
   await db.query(sql.typeAlias("void")`
-    WITH early AS MATERIALIZED (
-      SELECT webhook_endpoint.id AS endpoint_id, future.event_id
-      FROM webhook_endpoint
+    WITH RECURSIVE ${pendingEndpoints},
+    early AS MATERIALIZED (
+      SELECT pending_endpoint.id AS endpoint_id, future.event_id
+      FROM pending_endpoint
       CROSS JOIN LATERAL (
         SELECT new.event_id
         FROM webhook_delivery AS new
-        WHERE new.endpoint_id = webhook_endpoint.id
+        WHERE new.endpoint_id = pending_endpoint.id
           AND new.created_at > ${future}
           AND new.state = 'pending'
           AND new.attempts = new.earlier_attempts
@@ -118,7 +119,7 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
         UNION ALL
         SELECT retried.event_id
         FROM webhook_delivery AS retried
-        WHERE retried.endpoint_id = webhook_endpoint.id
+        WHERE retried.endpoint_id = pending_endpoint.id
           AND retried.state = 'pending'
           AND retried.due_at > ${latestRetry}
       ) AS future
@@ -129,6 +130,6 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
     FROM early
     WHERE webhook_delivery.endpoint_id = early.endpoint_id
       AND webhook_delivery.event_id = early.event_id
-      AND webhook_delivery.state = 'pending'
+      AND ${afterLookup(sql.fragment`webhook_delivery.state = 'pending'`)}
   `);
 };

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
-import { deliveryLease } from "./deliveries.ts";
+import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
 
 const stateRow = z.strictObject({
   enabled: safeInteger,
@@ -42,23 +42,22 @@ export const readWebhookState = async (
     WHERE deleted_at IS NULL
   `);
   const dueAt = await db.oneFirst(sql.type(unattendedRow)`
+    WITH RECURSIVE ${pendingEndpoints}
     SELECT min(pending.due_at) AS "dueAt"
-    FROM webhook_endpoint
+    FROM pending_endpoint
     CROSS JOIN LATERAL (
       SELECT oldest.due_at
       FROM webhook_delivery AS oldest
-      WHERE oldest.endpoint_id = webhook_endpoint.id
+      WHERE oldest.endpoint_id = pending_endpoint.id
         AND oldest.state = 'pending'
         AND oldest.due_at <= ${timestamp(now)}
       ORDER BY oldest.due_at
       LIMIT 1
     ) AS pending
-    WHERE webhook_endpoint.deleted_at IS NULL
-      AND webhook_endpoint.disabled_at IS NULL
-      AND NOT EXISTS (
+    WHERE NOT EXISTS (
         SELECT
         FROM webhook_delivery AS calling
-        WHERE calling.endpoint_id = webhook_endpoint.id
+        WHERE calling.endpoint_id = pending_endpoint.id
           AND calling.state = 'pending'
           AND calling.due_at <= ${timestamp(now)}
           AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}

@@ -251,7 +251,10 @@ test.serial("what is not found is exit code 3, and an unknown account too", asyn
 
 test.serial("every look-up on a filled table uses an index", async (t) => {
   const { db } = t.context;
-  await Promise.all(Array.from({ length: 20 }, () => createTestOrganization(db)));
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, created_at)
+    SELECT gen_random_uuid(), 'organization', 'Filled', now() FROM generate_series(1, 3000)
+  `);
   await db.query(sql.typeAlias("void")`
     WITH owner AS (
       SELECT array_agg(id) AS ids FROM account
@@ -287,6 +290,21 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
     INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
     SELECT account_id, 'live', 'tree', 'refund-key-' || refund_id, refund_id FROM filled
   `);
+  await db.query(sql.typeAlias("void")`
+    WITH new_order AS (
+      INSERT INTO planting_order (
+        public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at
+      )
+      SELECT id::text, account_id, mode, 'manual', 'Partner', 'Buyer', 'allocations', 1, created_at
+      FROM registration
+      WHERE idempotency_key LIKE 'filled-%'
+      RETURNING id, public_id
+    )
+    UPDATE registration
+    SET planting_order_id = new_order.id
+    FROM new_order
+    WHERE registration.id = new_order.public_id::uuid
+  `);
   await t.context.owner.query(sql.typeAlias("void")`ANALYZE`);
 
   const options = { text: "17321", accountId: null, limit: 21 };
@@ -305,7 +323,7 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
     `);
     t.notRegex(
       plan.join("\n"),
-      /Seq Scan on (?:registration|donation|refund|refund_key)\b/u,
+      /Seq Scan on (?:registration|donation|refund|refund_key|planting_order)\b/u,
       `${name}\n${plan.join("\n")}`,
     );
   }

@@ -78,7 +78,7 @@ const MAXIMUM_PAGES = 100;
 const MAXIMUM_PAGES_OF_WRITE = 300;
 
 /** Inserts records, of which each has its own values. */
-const insertRecords = async (owner: DatabasePool, accountId: string): Promise<void> => {
+const insertRecords = async (filler: DatabasePool, accountId: string): Promise<void> => {
   const columns = sql.fragment`
     id, account_id, mode, created_at, idempotency_key, attribution, imported_id, customer_name, customer_email,
     customer_id, order_id
@@ -91,17 +91,17 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
   const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
   // In many transactions, because a page of the feed reads all of its last one.
   for (let first = 1; first <= RECORDS; first += 200) {
-    await owner.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`
       INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
       SELECT ${values}, 'tree', 1, nextval('usage_batch'), CASE WHEN number % 2 = 0 THEN 50 END
       FROM generate_series(${first}::integer, ${first + 199}::integer) AS number
     `);
   }
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
   `);
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
       (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
     SELECT
@@ -110,7 +110,7 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     WHERE account_id = ${accountId}
   `);
   // Half of them are sealed.
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
     SELECT
       meter_event.account_id, meter_event.mode, meter, usage_batch, 1, second,
@@ -119,11 +119,11 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     JOIN registration ON registration.id = meter_event.identifier::uuid
     WHERE meter_event.account_id = ${accountId}
   `);
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
     SELECT ${accountId}, 'topup', 1, number, 'invoice-' || number, now() FROM ${numbers}
   `);
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     WITH refunded AS (
       SELECT * FROM registration WHERE account_id = ${accountId} AND imported_id IS DISTINCT FROM 'old-2'
     ),
@@ -146,12 +146,12 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
     SELECT account_id, mode, 'plant', sha256(id::text::bytea), sha256(id::text::bytea), '{}', id, created_at
     FROM refunded
   `);
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO impact_total (account_id, mode, kind, period, total)
     SELECT ${accountId}, 'live', 'tree', period, ${RECORDS}
     FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
   `);
-  await owner.query(sql.typeAlias("void")`
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
     SELECT ${accountId}, 'live', period, ${RECORDS}, 100 * ${RECORDS}::bigint
     FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
@@ -159,12 +159,14 @@ const insertRecords = async (owner: DatabasePool, accountId: string): Promise<vo
 };
 
 test("a look-up reads a few pages of an account that the statistics do not know", async (t) => {
-  const { db, owner, databaseUrl } = t.context;
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const db = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), db.end()]));
   const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
-  await stopAutovacuum(owner, TABLES);
-  await insertRecords(owner, known.id);
-  await owner.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  await insertRecords(owner, unknown.id);
+  await stopAutovacuum(filler, TABLES);
+  await insertRecords(filler, known.id);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await insertRecords(filler, unknown.id);
 
   const donor = { accountId: unknown.id, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
@@ -296,9 +298,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
         blankSelectedDonations(transaction, unknown.id, customer, 500),
       ),
   };
-  const single = await openPool(databaseUrl, 1);
-  t.teardown(() => single.end());
-  const countPages = await createPageCounter(owner, single, TABLES);
+  const countPages = await createPageCounter(filler, db, TABLES);
   for (const [name, lookup] of Object.entries(lookups)) {
     const pages = await countPages(lookup);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);

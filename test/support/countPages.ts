@@ -2,18 +2,26 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 
+/** Makes a pool of one connection report what it has read. Otherwise it may do so later, while other work is counted. */
+const reportPages = async (db: DatabasePool): Promise<void> => {
+  await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+};
+
 /**
  * Returns a function that counts the pages of tables and their indexes that work on a connection reads, including what
- * planning reads.
- * @param single a pool of one connection, so that it can report its counters after the work
+ * planning reads. No other connection may have used the tables.
+ * @param filler the pool of one connection that has filled the tables
+ * @param db the pool of one connection that does the work
  */
 export const createPageCounter = async (
-  owner: DatabasePool,
-  single: DatabasePool,
+  filler: DatabasePool,
+  db: DatabasePool,
   tables: readonly string[],
 ): Promise<(work: (db: DatabasePool) => Promise<unknown>) => Promise<number>> => {
+  await reportPages(filler);
+  await reportPages(db);
   const readPages = (): Promise<number> =>
-    owner.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
+    filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
       SELECT sum(
         heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
       )::integer AS pages
@@ -22,8 +30,8 @@ export const createPageCounter = async (
     `);
   let last = await readPages();
   return async (work) => {
-    await work(single);
-    await single.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+    await work(db);
+    await reportPages(db);
     const pages = await readPages();
     const difference = pages - last;
     last = pages;

@@ -9,7 +9,7 @@ import type {
   ProcessorEventState,
 } from "../../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../../columns.ts";
-import { sql, timestamp } from "../../sql.ts";
+import { afterLookup, sql, timestamp } from "../../sql.ts";
 
 /**
  * Stores an event that a webhook has announced.
@@ -60,6 +60,8 @@ const attemptRow = z.strictObject({
   receivedAt: z.date(),
 });
 
+const isStillPending = afterLookup(sql.fragment`state = 'pending'`);
+
 /** A pending event that an attempt has begun to process. */
 export type ProcessorEventAttempt = Readonly<z.output<typeof attemptRow>>;
 
@@ -75,7 +77,7 @@ export const beginProcessing = (
   db.maybeOne(sql.type(attemptRow)`
     UPDATE processor_event
     SET attempts = attempts + 1, next_attempt_at = ${timestamp(nextAttemptAt)}
-    WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending'
+    WHERE id = ${id} AND attempts = ${attempts} AND ${isStillPending}
     RETURNING id, type, object_id AS "objectId", received_at AS "receivedAt"
   `);
 
@@ -88,7 +90,7 @@ export const recordProcessingError = async (
   await db.query(sql.typeAlias("void")`
     UPDATE processor_event
     SET last_error = ${error}
-    WHERE id = ${id} AND state = 'pending'
+    WHERE id = ${id} AND ${isStillPending}
   `);
 };
 
@@ -109,7 +111,7 @@ export const settleProcessorEvent = async (
       state = ${settlement.state},
       last_error = coalesce(${settlement.error}, last_error),
       settled_at = ${timestamp(settlement.settledAt)}
-    WHERE id = ${id} AND state = 'pending'
+    WHERE id = ${id} AND ${isStillPending}
   `);
 };
 

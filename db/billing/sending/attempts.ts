@@ -5,7 +5,7 @@ import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { streamColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
-import { sql, timestamp } from "../../sql.ts";
+import { afterLookup, sql, timestamp } from "../../sql.ts";
 import { isUsageFlowing } from "../deployment.ts";
 import { meterEventColumns, meterEventRow, UNFINISHED } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
@@ -29,7 +29,7 @@ export const beginAttempts = (
       SELECT id
       FROM meter_event
       WHERE id = ANY(${sql.array([...ids], "int8")})
-        AND state IN (${UNFINISHED})
+        AND ${afterLookup(sql.fragment`state IN (${UNFINISHED})`)}
         AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
         AND ${isUsageFlowing}
       ORDER BY id
@@ -73,7 +73,7 @@ const currentEvents = (attempts: readonly Attempt[]): FragmentSqlToken => sql.fr
     attempts.map(({ id, attempts: number }) => [id, number]),
     ["int8", "int4"],
   )} AS attempt (id, number) ON attempt.id = meter_event.id AND attempt.number = meter_event.attempts
-  WHERE meter_event.state = 'sending'
+  WHERE ${afterLookup(sql.fragment`meter_event.state = 'sending'`)}
   ORDER BY meter_event.id
   FOR UPDATE OF meter_event
 `;
@@ -162,7 +162,10 @@ export const renewLease = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET leased_until = ${timestamp(leasedUntil)}
-    WHERE id = ${id} AND attempts = ${attempts} AND state = 'sending' AND ${isUsageFlowing}
+    WHERE id = ${id}
+      AND attempts = ${attempts}
+      AND ${afterLookup(sql.fragment`state = 'sending'`)}
+      AND ${isUsageFlowing}
   `);
   return rowCount > 0;
 };

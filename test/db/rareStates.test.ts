@@ -1,0 +1,160 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import {
+  beginProcessing,
+  recordProcessingError,
+  settleProcessorEvent,
+} from "../../db/billing/processorEvents/processorEvents.ts";
+import {
+  beginAttempts,
+  recordDelays,
+  renewLease,
+  settleAttempts,
+} from "../../db/billing/sending/attempts.ts";
+import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
+import { readWebhookState } from "../../db/webhooks/state.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+/*
+ * Most rows of these tables are in a final state. The statistics are of a moment when all of them are, so that the indexes
+ * of the others seem empty.
+ */
+
+const TABLES = [
+  "meter_event",
+  "usage_fact",
+  "refund",
+  "processor_event",
+  "webhook_delivery",
+  "webhook_endpoint",
+];
+/** Accounts, with an endpoint each, and events of the processor. */
+const ROWS = 4000;
+/** The index of unfinished events has 40 pages, its rows have 200, and the table has 600. */
+const MAXIMUM_PAGES = 60;
+
+const idRow = z.strictObject({ id: z.bigint() });
+
+const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
+  const numbers = sql.fragment`generate_series(1, ${ROWS}::integer) AS number`;
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, created_at)
+    SELECT gen_random_uuid(), 'organization', number::text, now() FROM ${numbers}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+    SELECT id, 'live', 'tree', second, 1, 1, id || '-' || second, 'ledger', 'delivered', now(), now()
+    FROM account
+    CROSS JOIN generate_series(1, 5) AS second
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+    SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id FROM meter_event
+  `);
+  await filler.transaction(async (transaction) => {
+    // The refunded registrations are not needed.
+    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
+    await transaction.query(sql.typeAlias("void")`
+      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+      SELECT account_id, mode, meter, usage_batch, gen_random_uuid(), -1, second, meter_event_id FROM usage_fact
+    `);
+  });
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
+    SELECT 'processed-' || number, 'customer.subscription.updated', now(), now(), now(), 'processed', now()
+    FROM ${numbers}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
+    SELECT id, id, 'live', 'https://example.com', '', now() FROM account
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
+    SELECT id, gen_random_uuid(), 'donation.created', now(), '{}', 'delivered', now()
+    FROM webhook_endpoint
+    CROSS JOIN generate_series(1, 5)
+  `);
+};
+
+const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, attempts, sealed_at)
+    SELECT id, 'live', 'tree', 9, 1, 1, id || '-9', 'ledger', 'sending', 1, now()
+    FROM account
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
+    SELECT 'pending-' || number, 'customer.subscription.updated', now(), now(), now()
+    FROM generate_series(1, ${ROWS}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+    SELECT id, gen_random_uuid(), 'donation.created', now(), '{}', now(), now()
+    FROM (SELECT id FROM webhook_endpoint ORDER BY id LIMIT 3) AS busy
+  `);
+};
+
+test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  await stopAutovacuum(filler, TABLES);
+  await insertSettledRows(filler);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  await insertOpenRows(filler);
+
+  const ids = await filler.anyFirst(sql.type(idRow)`
+    SELECT id FROM meter_event WHERE state = 'sending' ORDER BY id DESC LIMIT 5
+  `);
+  const [first, second, third, fourth, failed] = ids.map((id) => ({ id, attempts: 1 }));
+  if (!first || !second || !third || !fourth || !failed) {
+    throw new Error("There are fewer events.");
+  }
+  const now = new Date();
+  const until = new Date(now.getTime() + 60_000);
+  const pending = { id: "pending-2000", attempts: 0 };
+  const works: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
+    "the start of an attempt": (db) => beginAttempts(db, [first.id], { now, until }),
+    "a delay": (db) =>
+      recordDelays(db, [
+        {
+          ...second,
+          reason: "busy",
+          outcomeUnknown: false,
+          newKey: false,
+          inDoubtSince: null,
+          retryAt: until,
+        },
+      ]),
+    "a longer lease": (db) => renewLease(db, third, until),
+    "a settlement": (db) =>
+      settleAttempts(db, [
+        { ...fourth, state: "delivered", reason: null, acceptedQuantity: null, settledAt: now },
+      ]),
+    "the release of refunds": (db) =>
+      db.transaction((transaction) => releaseHeldRefunds(transaction, failed.id)),
+    "the start of processing": (db) => beginProcessing(db, pending, until),
+    "an error of processing": (db) => recordProcessingError(db, pending.id, "busy"),
+    "the end of processing": (db) =>
+      settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
+    "endpoints with due deliveries": (db) => listDueEndpoints(db, until),
+    "endpoints with pending deliveries": (db) => listEndpointBacklogs(db, now),
+  };
+  const countPages = await createPageCounter(filler, single, TABLES);
+  for (const [name, work] of Object.entries(works)) {
+    const pages = await countPages(work);
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+  }
+  // It counts all endpoints, so it reads their table.
+  const { unattendedSeconds } = await readWebhookState(single, until);
+  t.true(unattendedSeconds > 0);
+});
