@@ -1,5 +1,5 @@
 import { recordShardPass } from "../../../db/billing/sending/usageShards.ts";
-import { secondOf } from "../../../domain/billing/usage.ts";
+import { secondOf, SHARDS } from "../../../domain/billing/usage.ts";
 import { createShardSender } from "./createShardSender.ts";
 import type { ScanStreams } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";
@@ -11,7 +11,13 @@ const RUN_MS = 60_000;
 const SECOND_MS = 1000;
 
 /**
- * Reports the usage of a shard's streams for a minute. It scans for usage every second, when the facts of another second
+ * How long after the beginning of a second a shard scans. At the same time, the shards would compete for the calls to Stripe
+ * of the near future, and those that get none would have to begin their attempts later, each with another change of its row.
+ */
+const scanOffsetMs = (shard: number): number => (shard * SECOND_MS) / SHARDS;
+
+/**
+ * Reports the usage of a shard's streams for a minute. It scans for usage every second, because the facts of another second
  * may be sealed.
  * @param stop no more usage is sealed once it is aborted; calls in flight are finished
  * @param signal aborts calls in flight
@@ -32,10 +38,11 @@ export const reportShard = async (
   const { db, clock } = deps;
   const sender = createShardSender(deps, shard, { ...options, signal });
   const startedAtMs = performance.now();
+  const offsetMs = scanOffsetMs(shard);
   let scannedSecond: number | null = null;
   try {
     while (!stop.aborted && !signal.aborted && performance.now() - startedAtMs < RUN_MS) {
-      const second = secondOf(clock.now());
+      const second = secondOf(new Date(clock.now().getTime() - offsetMs));
       const isNewSecond = second !== scannedSecond;
       if (isNewSecond) {
         scannedSecond = second;
@@ -45,7 +52,7 @@ export const reportShard = async (
       if (isNewSecond) {
         await recordShardPass(db, shard);
       }
-      await sender.waitForWork(SECOND_MS - (clock.now().getTime() % SECOND_MS));
+      await sender.waitForWork(SECOND_MS - ((clock.now().getTime() - offsetMs) % SECOND_MS));
     }
   } finally {
     await sender.settled();
