@@ -74,8 +74,8 @@ export const deleteEventsBefore = async (
   const boundary = sql.fragment`${String(transactionId)}::xid8`;
   const { rowCount } = await db.query(sql.typeAlias("void")`
     DELETE FROM event
-    WHERE id IN (
-      SELECT old.id
+    WHERE ctid = ANY(ARRAY(
+      SELECT old.ctid
       FROM event AS old
       WHERE old.created_at <= ${timestamp(time)}
         AND old.transaction_id < ${boundary}
@@ -88,8 +88,9 @@ export const deleteEventsBefore = async (
             AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
             AND newer.transaction_id < ${boundary}
         )
+      ORDER BY old.created_at
       LIMIT ${limit}
-    )
+    ))
   `);
   return rowCount;
 };

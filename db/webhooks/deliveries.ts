@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
@@ -247,26 +247,33 @@ export const insertDelivery = (
  * Deletes deliveries that were created before a time, and those of deleted endpoints, with their attempts.
  * @returns how many were deleted
  */
-export const deleteDeliveriesBefore = async (
-  db: CommonQueryMethods,
+export const deleteDeliveriesBefore = (
+  db: DatabasePool,
   time: Date,
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM webhook_delivery
-    WHERE (webhook_delivery.endpoint_id, webhook_delivery.event_id) IN (
-      SELECT old.endpoint_id, old.event_id
-      FROM webhook_endpoint
-      CROSS JOIN LATERAL (
-        SELECT candidate.endpoint_id, candidate.event_id
-        FROM webhook_delivery AS candidate
-        WHERE candidate.endpoint_id = webhook_endpoint.id
-          AND (candidate.created_at <= ${timestamp(time)} OR webhook_endpoint.deleted_at IS NOT NULL)
-        ORDER BY candidate.created_at
+): Promise<number> =>
+  db.transaction(async (transaction) => {
+    // A bitmap scan would read what earlier batches have deleted again and again. An index scan marks it as dead.
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM set_config('enable_bitmapscan', 'off', true)
+    `);
+    const { rowCount } = await transaction.query(sql.typeAlias("void")`
+      DELETE FROM webhook_delivery
+      WHERE ctid = ANY(ARRAY(
+        SELECT old.ctid
+        FROM webhook_endpoint
+        CROSS JOIN LATERAL (
+          SELECT candidate.ctid
+          FROM webhook_delivery AS candidate
+          WHERE candidate.endpoint_id = webhook_endpoint.id
+            AND candidate.created_at <= CASE
+              WHEN webhook_endpoint.deleted_at IS NULL THEN ${timestamp(time)} ELSE 'infinity'
+            END
+          ORDER BY candidate.created_at
+          LIMIT ${limit}
+        ) AS old
         LIMIT ${limit}
-      ) AS old
-      LIMIT ${limit}
-    )
-  `);
-  return rowCount;
-};
+      ))
+    `);
+    return rowCount;
+  });

@@ -172,50 +172,50 @@ export const replaceReconciliationStreams = async (
 };
 
 /**
- * Deletes reconciliations that were started before a time, with their results: differences first, so that one with many of
- * them takes several calls.
- * @returns the number of deleted rows, at most `limit` of each kind; 0 if nothing is left
+ * Deletes rows of the oldest reconciliation that was started before a time, and of its results: first the differences, then
+ * the streams, then itself. One after the other, so that no batch reads what earlier ones have deleted of others.
+ * @returns the number of deleted rows, at most `limit`; 0 if no such reconciliation is left
  */
 export const deleteOldReconciliations = async (
   db: CommonQueryMethods,
   before: Date,
   limit: number,
 ): Promise<number> => {
+  const oldest = sql.fragment`(
+    SELECT id FROM reconciliation WHERE started_at < ${timestamp(before)} ORDER BY started_at, id LIMIT 1
+  )`;
   const { rowCount: differences } = await db.query(sql.typeAlias("void")`
     DELETE FROM reconciliation_difference
-    WHERE id IN (
-      SELECT reconciliation_difference.id
-      FROM reconciliation_difference
-      JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
-      JOIN reconciliation ON reconciliation.id = reconciliation_id
-      WHERE reconciliation.started_at < ${timestamp(before)}
+    WHERE ctid = ANY(ARRAY(
+      SELECT difference.ctid
+      FROM reconciliation_stream
+      CROSS JOIN LATERAL (
+        SELECT ctid
+        FROM reconciliation_difference
+        WHERE reconciliation_stream_id = reconciliation_stream.id
+        -- Keeps the planner from reading all differences for each batch.
+        OFFSET 0
+      ) AS difference
+      WHERE reconciliation_stream.reconciliation_id = ${oldest}
       LIMIT ${limit}
-    )
+    ))
   `);
+  if (differences > 0) {
+    return differences;
+  }
   const { rowCount: streams } = await db.query(sql.typeAlias("void")`
     DELETE FROM reconciliation_stream
-    WHERE id IN (
-      SELECT reconciliation_stream.id
-      FROM reconciliation_stream
-      JOIN reconciliation ON reconciliation.id = reconciliation_id
-      WHERE reconciliation.started_at < ${timestamp(before)}
-        AND NOT EXISTS (
-          SELECT FROM reconciliation_difference WHERE reconciliation_stream_id = reconciliation_stream.id
-        )
-      LIMIT ${limit}
-    )
+    WHERE ctid = ANY(ARRAY(
+      SELECT ctid FROM reconciliation_stream WHERE reconciliation_id = ${oldest} LIMIT ${limit}
+    ))
   `);
+  if (streams > 0) {
+    return streams;
+  }
   const { rowCount: reconciliations } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation
-    WHERE id IN (
-      SELECT id
-      FROM reconciliation
-      WHERE started_at < ${timestamp(before)}
-        AND NOT EXISTS (SELECT FROM reconciliation_stream WHERE reconciliation_id = reconciliation.id)
-      LIMIT ${limit}
-    )
+    DELETE FROM reconciliation WHERE id = ${oldest}
   `);
-  return differences + streams + reconciliations;
+  return reconciliations;
 };
 
 const storedStreamColumns = sql.fragment`

@@ -43,7 +43,7 @@ export const listTraceParents = (
     LIMIT ${limit}
   `);
 
-/** Deletes up to `limit` rows that were recorded before a time, and returns their number. */
+/** Deletes the oldest rows that were recorded before a time, up to `limit`, and returns their number. */
 export const deleteOldTraceContexts = async (
   db: CommonQueryMethods,
   before: Date,
@@ -51,9 +51,9 @@ export const deleteOldTraceContexts = async (
 ): Promise<number> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     DELETE FROM trace_context
-    WHERE record_id IN (
-      SELECT record_id FROM trace_context WHERE recorded_at < ${timestamp(before)} LIMIT ${limit}
-    )
+    WHERE ctid = ANY(ARRAY(
+      SELECT ctid FROM trace_context WHERE recorded_at < ${timestamp(before)} ORDER BY recorded_at LIMIT ${limit}
+    ))
   `);
   return rowCount;
 };

@@ -1,0 +1,117 @@
+import type { DatabasePool } from "slonik";
+import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
+import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
+import { deleteInBatches } from "../../services/deleteInBatches.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+/* No vacuum removes what earlier batches have deleted, as in a long deletion on a busy server. */
+
+const TABLES = [
+  "webhook_delivery",
+  "webhook_endpoint",
+  "trace_context",
+  "reconciliation",
+  "reconciliation_stream",
+  "reconciliation_difference",
+];
+const ACCOUNTS = 100;
+/** Of each account and table. Half of the rows are old, and five batches delete those of an account. */
+const ROWS = 200;
+const BATCH_ROWS = 20;
+const DELETED = (ACCOUNTS * ROWS) / 2;
+
+const OLD = new Date("2026-10-01T00:00:00Z");
+
+const insertRows = async (filler: DatabasePool): Promise<void> => {
+  const time = sql.fragment`${OLD.toISOString()}::timestamptz + (number - ${ROWS / 2}) * interval '1 minute'`;
+  const ofAccounts = sql.fragment`
+    FROM account
+    CROSS JOIN generate_series(1, ${ROWS}::integer) AS number
+    CROSS JOIN LATERAL (SELECT ${time} AS time) AS given
+    ORDER BY number
+  `;
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO account (id, type, name, created_at)
+    SELECT gen_random_uuid(), 'organization', number::text, now()
+    FROM generate_series(1, ${ACCOUNTS}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
+    SELECT id, id, 'live', 'https://example.com', '', now() FROM account
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
+    SELECT account.id, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time
+    ${ofAccounts}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO trace_context (record_id, traceparent, recorded_at)
+    SELECT gen_random_uuid(), 'parent', time
+    ${ofAccounts}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at, ended_at)
+    SELECT gen_random_uuid(), true, 1, 2, ${time}, ${time}
+    FROM generate_series(1, ${ROWS}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    WITH stream AS (
+      INSERT INTO reconciliation_stream (
+        reconciliation_id, processor, mode, meter, account_ids, account_name, delivered, pending, failed, acknowledged,
+        error_is_temporary
+      )
+      SELECT reconciliation.id, 'ledger', 'live', 'tree', ARRAY[account.id], account.name, 1, 0, 0, 0, false
+      FROM reconciliation
+      CROSS JOIN account
+      RETURNING id
+    )
+    INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
+    SELECT id, 1, 1, 2, false FROM stream
+  `);
+};
+
+test("a deletion in batches reads each row a few times, however many it has deleted", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const db = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  await stopAutovacuum(filler, TABLES);
+  await insertRows(filler);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  const before = new Date(OLD.getTime() + 1);
+  const deletions = [
+    {
+      name: "deliveries",
+      deleteBatch: (limit: number) => deleteDeliveriesBefore(db, OLD, limit),
+      // Each batch searches all endpoints.
+      maximumPages: 60,
+    },
+    {
+      name: "reconciliations",
+      deleteBatch: (limit: number) => deleteOldReconciliations(db, before, limit),
+      maximumPages: 20,
+    },
+    {
+      name: "contexts of traces",
+      deleteBatch: (limit: number) => deleteOldTraceContexts(db, before, limit),
+      maximumPages: 5,
+    },
+  ];
+  const countPages = await createPageCounter(filler, db, TABLES);
+  for (const { name, deleteBatch, maximumPages } of deletions) {
+    let deleted = 0;
+    const pages = await countPages(async () => {
+      deleted = await deleteInBatches(deleteBatch, new AbortController().signal, BATCH_ROWS);
+    });
+    t.true(deleted >= DELETED, `${name}: ${deleted}`);
+    t.true(
+      pages <= maximumPages * deleted,
+      `${name}: ${(pages / deleted).toFixed(0)} pages of a row`,
+    );
+  }
+});
