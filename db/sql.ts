@@ -18,9 +18,9 @@ export const timestamp = (time: Date | string | null): FragmentSqlToken =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
 
 /**
- * A condition by which the planner chooses no index, for the state of a row that is found by its id. If the statistics have
- * seen no row in that state, the index of such rows seems empty, and reading all of it seems cheaper than the search by the
- * id.
+ * A condition by which the planner chooses no index, for rows that another condition finds, such as one row by its id. If the
+ * statistics have seen no row in a state, the index of such rows seems empty, and reading all of it seems cheaper than the
+ * search by the id.
  */
 export const afterLookup = (condition: FragmentSqlToken): FragmentSqlToken =>
   sql.fragment`(SELECT ${condition})`;

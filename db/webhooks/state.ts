@@ -55,13 +55,13 @@ export const readWebhookState = async (
       LIMIT 1
     ) AS pending
     WHERE NOT EXISTS (
-        SELECT
-        FROM webhook_delivery AS calling
-        WHERE calling.endpoint_id = pending_endpoint.id
-          AND calling.state = 'pending'
-          AND calling.due_at <= ${timestamp(now)}
-          AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}
-      )
+      SELECT
+      FROM webhook_delivery AS calling
+      WHERE calling.endpoint_id = pending_endpoint.id
+        AND calling.state = 'pending'
+        AND calling.due_at <= ${timestamp(now)}
+        AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}
+    )
   `);
   return {
     endpoints: { ...counts, failing_for_days: failingForDays },
