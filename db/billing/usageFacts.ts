@@ -82,7 +82,7 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
 
 /**
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
- * their workflows again: those may have ended, because a held refund is settled.
+ * their workflows again: those may have ended, because a held refund is settled. Must run under the stream's lock.
  */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,

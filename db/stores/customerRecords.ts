@@ -36,7 +36,7 @@ const onlyNames = (table: RecordTable, names: readonly string[]): FragmentSqlTok
 /** The records of one customer, or those that have only the customer's name. */
 export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
 
-/** The condition that a record belongs to a store. For lists of all its records. */
+/** The condition that a record belongs to a store. */
 export const ownedBy = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   const kinds =

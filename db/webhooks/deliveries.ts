@@ -15,8 +15,8 @@ const isEnabled = sql.fragment`
 `;
 
 /**
- * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries. It steps through the index from
- * endpoint to endpoint, so its cost grows with their number, and neither with that of all endpoints nor with the deliveries.
+ * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries. It steps through the index of these
+ * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
  */
 export const pendingEndpoints = sql.fragment`
   waiting AS (

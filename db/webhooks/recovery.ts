@@ -6,7 +6,7 @@ import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
-import { afterLookup, sql, timestamp } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 
 const foundRow = z.strictObject({ found: safeInteger });
 
@@ -95,9 +95,9 @@ export const makeDeliveryDue = async (
 const MAXIMUM_MADE_DUE = 1000;
 
 /**
- * Makes deliveries due that wait for a time which was recorded before the clock was set back: new ones, which are due when
- * they are recorded, and retries that wait for longer than any delay lasts. Other retries keep their time. Both are
- * searches in indexes that find nothing otherwise.
+ * Makes deliveries of enabled endpoints due that wait for a time which was recorded before the clock was set back: new
+ * ones, which are due when they are recorded, and retries that wait for longer than any delay lasts. Other retries keep
+ * their time. Both are searches in indexes that find nothing otherwise.
  */
 export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date): Promise<void> => {
   // The clocks of two machines differ by less.
@@ -130,6 +130,6 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
     FROM early
     WHERE webhook_delivery.endpoint_id = early.endpoint_id
       AND webhook_delivery.event_id = early.event_id
-      AND ${afterLookup(sql.fragment`webhook_delivery.state = 'pending'`)}
+      AND webhook_delivery.state = 'pending'
   `);
 };

@@ -103,6 +103,57 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
   `);
 };
 
+/** Makes an event of the filled ones failed, with refunds that are held because of it, and returns its id. */
+const failEvent = (filler: DatabasePool): Promise<bigint> =>
+  filler.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
+    return transaction.oneFirst(sql.type(idRow)`
+      WITH failed AS (
+        UPDATE meter_event SET state = 'rejected'
+        WHERE id = (SELECT id FROM meter_event WHERE second = 5 ORDER BY id LIMIT 1)
+        RETURNING *
+      ),
+      held AS (
+        INSERT INTO meter_event
+          (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+        SELECT account_id, mode, meter, second, 2, -1, identifier || '-held', processor, 'held', now(), now()
+        FROM failed
+        RETURNING id
+      ),
+      refund_fact AS (
+        UPDATE usage_fact
+        SET meter_event_id = held.id
+        FROM failed, held
+        WHERE usage_fact.meter_event_id = failed.id AND usage_fact.refund_id IS NOT NULL
+        RETURNING usage_fact.refund_id
+      ),
+      new_refund AS (
+        INSERT INTO refund (id, registration_id, count, created_at, dispatched_at)
+        SELECT refund_id, gen_random_uuid(), 1, now(), now() FROM refund_fact
+      )
+      SELECT id FROM failed
+    `);
+  });
+
+const changedRow = z.strictObject({
+  delayed: z.int(),
+  released: z.int(),
+  dispatched: z.int(),
+  processed: z.int(),
+});
+
+/** Counts what was changed without a result. */
+const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>> =>
+  filler.one(sql.type(changedRow)`
+    SELECT
+      (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
+      (SELECT count(*)::integer FROM usage_fact WHERE meter_event_id IS NULL) AS released,
+      (SELECT count(*)::integer FROM refund WHERE dispatched_at IS NOT NULL) AS dispatched,
+      (
+        SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
+      ) AS processed
+  `);
+
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
   const single = await openPool(t.context.databaseUrl, 1);
@@ -111,49 +162,79 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   await insertSettledRows(filler);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
   await insertOpenRows(filler);
+  const failedId = await failEvent(filler);
 
   const ids = await filler.anyFirst(sql.type(idRow)`
-    SELECT id FROM meter_event WHERE state = 'sending' ORDER BY id DESC LIMIT 5
+    SELECT id FROM meter_event WHERE state = 'sending' ORDER BY id DESC LIMIT 4
   `);
-  const [first, second, third, fourth, failed] = ids.map((id) => ({ id, attempts: 1 }));
-  if (!first || !second || !third || !fourth || !failed) {
+  const [first, second, third, fourth] = ids.map((id) => ({ id, attempts: 1 }));
+  if (!first || !second || !third || !fourth) {
     throw new Error("There are fewer events.");
   }
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
   const pending = { id: "pending-2000", attempts: 0 };
-  const works: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
-    "the start of an attempt": (db) => beginAttempts(db, [first.id], { now, until }),
-    "a delay": (db) =>
-      recordDelays(db, [
-        {
-          ...second,
-          reason: "busy",
-          outcomeUnknown: false,
-          newKey: false,
-          inDoubtSince: null,
-          retryAt: until,
-        },
-      ]),
-    "a longer lease": (db) => renewLease(db, third, until),
-    "a settlement": (db) =>
-      settleAttempts(db, [
-        { ...fourth, state: "delivered", reason: null, acceptedQuantity: null, settledAt: now },
-      ]),
-    "the release of refunds": (db) =>
-      db.transaction((transaction) => releaseHeldRefunds(transaction, failed.id)),
-    "the start of processing": (db) => beginProcessing(db, pending, until),
-    "an error of processing": (db) => recordProcessingError(db, pending.id, "busy"),
-    "the end of processing": (db) =>
-      settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
-    "endpoints with due deliveries": (db) => listDueEndpoints(db, until),
-    "endpoints with pending deliveries": (db) => listEndpointBacklogs(db, now),
+  type Work = (db: DatabasePool) => Promise<unknown>;
+  // With what each returns if it has found its rows.
+  const works: Readonly<Record<string, readonly [Work, unknown]>> = {
+    "the start of an attempt": [
+      async (db) => (await beginAttempts(db, [first.id], { now, until })).length,
+      1,
+    ],
+    "a delay": [
+      (db) =>
+        recordDelays(db, [
+          {
+            ...second,
+            reason: "busy",
+            outcomeUnknown: false,
+            newKey: false,
+            inDoubtSince: null,
+            retryAt: until,
+          },
+        ]),
+      undefined,
+    ],
+    "a longer lease": [(db) => renewLease(db, third, until), true],
+    "a settlement": [
+      async (db) =>
+        (
+          await settleAttempts(db, [
+            { ...fourth, state: "delivered", reason: null, acceptedQuantity: null, settledAt: now },
+          ])
+        ).size,
+      1,
+    ],
+    "the release of refunds": [
+      (db) => db.transaction((transaction) => releaseHeldRefunds(transaction, failedId)),
+      undefined,
+    ],
+    "the start of processing": [
+      async (db) => (await beginProcessing(db, pending, until))?.id,
+      pending.id,
+    ],
+    "an error of processing": [(db) => recordProcessingError(db, pending.id, "busy"), undefined],
+    "the end of processing": [
+      (db) =>
+        settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
+      undefined,
+    ],
+    "endpoints with due deliveries": [async (db) => (await listDueEndpoints(db, until)).length, 3],
+    "endpoints with pending deliveries": [
+      async (db) => (await listEndpointBacklogs(db, now)).length,
+      3,
+    ],
   };
   const countPages = await createPageCounter(filler, single, TABLES);
-  for (const [name, work] of Object.entries(works)) {
-    const pages = await countPages(work);
+  for (const [name, [work, expected]] of Object.entries(works)) {
+    let returned: unknown;
+    const pages = await countPages(async (db) => {
+      returned = await work(db);
+    });
+    t.is(returned, expected, name);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
   }
+  t.deepEqual(await countChanged(filler), { delayed: 1, released: 1, dispatched: 0, processed: 1 });
   // It counts all endpoints, so it reads their table.
   const { unattendedSeconds } = await readWebhookState(single, until);
   t.true(unattendedSeconds > 0);

@@ -74,7 +74,7 @@ const TABLES = [
 /** The listing of so many registrations has 170 pages, and they themselves have 600. */
 const RECORDS = 20_000;
 const MAXIMUM_PAGES = 100;
-/** Writes read the pages of many indexes, and names are searched by all parts of three letters. */
+/** Writes read the pages of many indexes. */
 const MAXIMUM_PAGES_OF_WRITE = 300;
 
 /** Inserts records, of which each has its own values. */
@@ -278,17 +278,18 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the last balance entries": (single) =>
       listBalanceEntries(single, unknown.id, { before: null, limit: 20 }),
   };
-  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
+  // Each returns how many records it has changed.
+  const writes: Readonly<Record<string, (db: DatabasePool) => Promise<number>>> = {
     "refunds of imported registrations": (single) =>
-      single.transaction((transaction) =>
-        raiseRefundedCounts(transaction, donor, [{ id: importedRegistrationId, refundedCount: 1 }]),
-      ),
+      single.transaction(async (transaction) => {
+        const refunds = [{ id: importedRegistrationId, refundedCount: 1 }];
+        return (await raiseRefundedCounts(transaction, donor, refunds)).length;
+      }),
     "refunds of imported donations": (single) =>
-      single.transaction((transaction) =>
-        markImportedDonationsRefunded(transaction, donor, [
-          { id: importedDonationId, refundedAt: new Date() },
-        ]),
-      ),
+      single.transaction(async (transaction) => {
+        const refunds = [{ id: importedDonationId, refundedAt: new Date() }];
+        return (await markImportedDonationsRefunded(transaction, donor, refunds)).length;
+      }),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
         blankSelectedRegistrations(transaction, unknown.id, customer, 500),
@@ -304,7 +305,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
   }
   for (const [name, write] of Object.entries(writes)) {
-    const pages = await countPages(write);
+    let changed = 0;
+    const pages = await countPages(async (single) => {
+      changed = await write(single);
+    });
+    t.is(changed, 1, name);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES_OF_WRITE, `${name}: ${pages} pages`);
   }
 });

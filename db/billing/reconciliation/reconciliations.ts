@@ -206,14 +206,23 @@ export const deleteOldReconciliations = async (
   const { rowCount: streams } = await db.query(sql.typeAlias("void")`
     DELETE FROM reconciliation_stream
     WHERE ctid = ANY(ARRAY(
-      SELECT ctid FROM reconciliation_stream WHERE reconciliation_id = ${oldest} LIMIT ${limit}
+      SELECT ctid
+      FROM reconciliation_stream
+      WHERE reconciliation_id = ${oldest}
+        -- Another process may delete, too, and be further.
+        AND NOT EXISTS (
+          SELECT FROM reconciliation_difference WHERE reconciliation_stream_id = reconciliation_stream.id
+        )
+      LIMIT ${limit}
     ))
   `);
   if (streams > 0) {
     return streams;
   }
   const { rowCount: reconciliations } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation WHERE id = ${oldest}
+    DELETE FROM reconciliation
+    WHERE id = ${oldest}
+      AND NOT EXISTS (SELECT FROM reconciliation_stream WHERE reconciliation_id = reconciliation.id)
   `);
   return reconciliations;
 };

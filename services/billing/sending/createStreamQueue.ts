@@ -67,8 +67,10 @@ export const createStreamQueue = (
       lastSecond: lastSealableSecond(now),
       limit: Math.max(1, limit - resumed.length),
     });
-    // A complete scan finds all streams, also those that are behind.
-    behind.clear();
+    // Others that are behind stay: the scan may be older than what they have to send.
+    for (const stream of streams) {
+      behind.delete(streamKey(stream));
+    }
     scan = next === null ? null : { after: next, isFirst: false };
     return { streams: [...resumed, ...streams], resumed: new Set(resumed) };
   };

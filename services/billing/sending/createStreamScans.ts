@@ -7,7 +7,7 @@ import { shardOf, SHARDS, streamKey } from "../../../domain/billing/usage.ts";
 /** Streams of all shards in one page; a shard rarely has room for more of its own. */
 const PAGE_SIZE = SHARDS * 500;
 
-/** Scans begin once a second. What a page lacks by then, the next scan finds. */
+/** Each shard scans once a second, at another time than the others. What a page lacks by then, the next scan finds. */
 const SHARED_MS = 1000;
 
 type Page = {
@@ -52,6 +52,8 @@ export const createStreamScans = (db: CommonQueryMethods): ScanStreams => {
       const streams = listReadyStreams(db, { after, lastSecond, limit: PAGE_SIZE });
       page = { streams, takenBy: new Set() };
       pages.set(key, page);
+      // The shard that has it throws the error; the others look again.
+      streams.catch(() => pages.delete(key));
     }
     page.takenBy.add(shard);
     return page.streams;

@@ -1,6 +1,8 @@
 import type { DatabasePool } from "slonik";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { systemClock } from "../../../domain/clock.ts";
 import { secondOf, SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { createStreamQueue } from "../../../services/billing/sending/createStreamQueue.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
 import type { ScanStreams } from "../../../services/billing/sending/createStreamScans.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -27,6 +29,12 @@ const countQueries = (
     count: () => queries,
   };
 };
+
+const newStream = (): UsageStream => ({
+  accountId: crypto.randomUUID(),
+  mode: "live",
+  meter: "tree",
+});
 
 /** Returns all streams of a shard, in parts of a size. */
 const scanAll = async (
@@ -84,4 +92,35 @@ test("the shards of a worker share the query of a scan, and each stream is found
   t.is(count(), 2);
   t.deepEqual((await scanShards(2)).flat().toSorted(), expected());
   t.is(count(), 3);
+});
+
+test("a stream that has more to send stays queued if an older scan does not have it", async (t) => {
+  const { db } = t.context;
+  const [scanned, behind] = [newStream(), newStream()];
+  const queue = createStreamQueue({ db, clock: systemClock }, 0, () =>
+    Promise.resolve({ streams: [scanned], next: null }),
+  );
+  queue.add(behind);
+  queue.add(scanned);
+  queue.startScan();
+  t.deepEqual((await queue.take(10)).streams, [scanned]);
+  t.deepEqual((await queue.take(10)).streams, [behind]);
+  t.true(queue.isEmpty());
+});
+
+test("a scan that fails is not shared", async (t) => {
+  let failures = 1;
+  const db = new Proxy(t.context.db, {
+    get: (target, name) => {
+      if (name === "any" && failures > 0) {
+        failures -= 1;
+        return () => Promise.reject(new Error("unreachable"));
+      }
+      return Reflect.get(target, name) as unknown;
+    },
+  });
+  const scanStreams = createStreamScans(db);
+  const scan = (shard: number) => scanStreams({ shard, after: null, lastSecond: 0, limit: 10 });
+  await t.throwsAsync(scan(0), { message: "unreachable" });
+  t.deepEqual(await scan(1), { streams: [], next: null });
 });
