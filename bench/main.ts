@@ -26,6 +26,7 @@ import { measureStalled } from "./measureStalled.ts";
 import { measureStart } from "./measureStart.ts";
 import { measureStatistics } from "./measureStatistics.ts";
 import { measureStore } from "./measureStore.ts";
+import { measureWebhooks } from "./measureWebhooks.ts";
 import { measureYears, YEAR_STEPS } from "./measureYears.ts";
 import type { YearStep } from "./measureYears.ts";
 import type { Result } from "./support/result.ts";
@@ -81,6 +82,8 @@ table of results to stdout.
                   --find-accounts 5000  --listed 1000000  --rounds 3
   records         single records of a large account and of a small one, both newer than the statistics
                   --rounds 3
+  webhooks        deliveries to webhook endpoints, also beside some that never respond, compared with bare requests
+                  --endpoints 1000  --deliveries 5  --silent 200
   growth          POST with few and with many existing registrations
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64
   years           POST and reads with three years of usage, compared with forty days; bytes and time of folding
@@ -148,6 +151,9 @@ const readArguments = () => {
       requests: { type: "string", default: "20000" },
       restarts: { type: "string", default: "10" },
       "find-accounts": { type: "string", default: "5000" },
+      endpoints: { type: "string", default: "1000" },
+      deliveries: { type: "string", default: "5" },
+      silent: { type: "string", default: "200" },
       existing: { type: "string", default: "10000,1000000,5000000" },
       "years-registrations": { type: "string", default: "1000000" },
       "years-steps": { type: "string", default: "fill,measure,fold,measure" },
@@ -218,6 +224,11 @@ const readArguments = () => {
       donations: parseInteger("donations", values.donations),
       reportedPerSecond: parseInteger("reported", values.reported),
     },
+    webhooks: {
+      endpoints: parseInteger("endpoints", values.endpoints),
+      deliveries: parseInteger("deliveries", values.deliveries),
+      silent: parseInteger("silent", values.silent),
+    },
     failingSeconds: parseInteger("failing-seconds", values["failing-seconds"]),
     growth: {
       ...repeated,
@@ -241,6 +252,7 @@ const createBenchmarks = ({
   mixed,
   restarts,
   find,
+  webhooks,
   growth,
   years,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
@@ -283,6 +295,7 @@ const createBenchmarks = ({
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
     ["records", (services, report) => measureRecords(services, repeated.rounds, report)],
+    ["webhooks", (services, report) => measureWebhooks(services, webhooks, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
     ["years", (services, report) => measureYears(services, years, report)],
   ]);
