@@ -843,6 +843,14 @@ CREATE TABLE schema_migration (
   CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
 ) WITH ();
 
+CREATE TABLE shard (
+  kind text NOT NULL,
+  number integer NOT NULL,
+  last_pass_at timestamp with time zone NOT NULL,
+  CONSTRAINT shard_pkey PRIMARY KEY (kind, number),
+  CONSTRAINT shard_kind CHECK (kind = ANY (ARRAY['usage'::text, 'webhooks'::text]))
+) WITH ();
+
 CREATE TABLE store (
   account_id uuid NOT NULL,
   domain text NOT NULL,
@@ -948,12 +956,6 @@ CREATE TABLE usage_rejection (
   window_end timestamp with time zone NOT NULL,
   CONSTRAINT usage_rejection_pkey PRIMARY KEY (processor_event_id, code),
   CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
-) WITH ();
-
-CREATE TABLE usage_shard (
-  number integer NOT NULL,
-  last_pass_at timestamp with time zone NOT NULL,
-  CONSTRAINT usage_shard_pkey PRIMARY KEY (number)
 ) WITH ();
 
 CREATE TABLE webhook_attempt (
@@ -1197,7 +1199,7 @@ CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (windo
 
 CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id);
 
-CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, transaction_id, event_id) WHERE (state = 'pending'::text);
 
 CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) WHERE (deleted_at IS NULL);
 

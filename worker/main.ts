@@ -226,6 +226,10 @@ const startWorker = async (
     clock,
     send: createWebhookSender(readWebhookSettings(config)),
     random: Math.random,
+    stopping: shutdown.signal,
+    onFailure: ({ endpointId, id }, error) => {
+      logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be processed");
+    },
     observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
     observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
       logger.error(

@@ -7,4 +7,4 @@ export { refund } from "./refund.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";
 export { usageShard } from "./usageShard.ts";
-export { webhookEndpoint } from "./webhookEndpoint.ts";
+export { webhookShard } from "./webhookShard.ts";

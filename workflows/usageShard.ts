@@ -1,18 +1,13 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { ShardActivities } from "../activities/createShardActivities.ts";
 import { inDeployment } from "./inDeployment.ts";
+import { SHARD_ACTIVITY } from "./shardActivity.ts";
 
 /** Returns the id of a shard's only sender. */
 export const usageShardWorkflowId = (deployment: string, shard: number): string =>
   inDeployment(deployment, `usage-shard/${shard}`);
 
-const { reportShard } = proxyActivities<ShardActivities>({
-  // The activity limits itself to a minute plus one call.
-  startToCloseTimeout: "2 minutes",
-  heartbeatTimeout: "10 seconds",
-  // Follows an unavailable database or a lost worker.
-  retry: { initialInterval: "3 seconds", backoffCoefficient: 1 },
-});
+const { reportShard } = proxyActivities<ShardActivities>(SHARD_ACTIVITY);
 
 /**
  * Reports the usage of a shard's streams, minute after minute. It never completes: Temporal gives each minute to a

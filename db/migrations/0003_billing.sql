@@ -58,10 +58,12 @@ CREATE TABLE dispatcher_lease (
 
 INSERT INTO dispatcher_lease DEFAULT VALUES;
 
--- When the sender of each shard last looked for usage. A shard has a row after its first pass.
-CREATE TABLE usage_shard (
-  number integer PRIMARY KEY,
-  last_pass_at timestamptz NOT NULL
+-- When the sender of each shard last looked for work. A shard has a row after its first pass.
+CREATE TABLE shard (
+  kind text CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks')),
+  number integer,
+  last_pass_at timestamptz NOT NULL,
+  PRIMARY KEY (kind, number)
 );
 
 -- How fast all workers together send meter events to Stripe. It has one row, which this migration creates.

@@ -88,7 +88,9 @@ CREATE TABLE webhook_delivery (
   CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'))
 );
 
-CREATE INDEX webhook_delivery_pending ON webhook_delivery (endpoint_id, due_at) WHERE state = 'pending';
+-- In the order in which deliveries are made: many may be due at the same time.
+CREATE INDEX webhook_delivery_pending ON webhook_delivery (endpoint_id, due_at, transaction_id, event_id)
+  WHERE state = 'pending';
 CREATE INDEX webhook_delivery_list ON webhook_delivery (endpoint_id, created_at, event_id);
 
 -- A request to an endpoint.

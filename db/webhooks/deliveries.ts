@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
@@ -8,6 +8,7 @@ import type { AttemptResult, DeliveryDecision } from "../../domain/webhooks/deci
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
+import { signingSecrets } from "./secrets.ts";
 
 /** The condition of an endpoint that receives deliveries. */
 const isEnabled = sql.fragment`
@@ -15,15 +16,18 @@ const isEnabled = sql.fragment`
 `;
 
 /**
- * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries. It steps through the index of these
- * from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the deliveries.
+ * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries, in the order of their ids. It steps
+ * through the index of these from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with
+ * that of the deliveries.
+ * @param after where it begins; null: with the first one
  */
-export const pendingEndpoints = sql.fragment`
+export const pendingEndpoints = (after: string | null = null): FragmentSqlToken => sql.fragment`
   waiting AS (
     (
       SELECT endpoint_id
       FROM webhook_delivery
       WHERE state = 'pending'
+        ${after === null ? sql.fragment`` : sql.fragment`AND endpoint_id > ${after}`}
       -- With the second column, only the index of pending deliveries is in this order.
       ORDER BY endpoint_id, due_at
       LIMIT 1
@@ -40,10 +44,13 @@ export const pendingEndpoints = sql.fragment`
     ) AS following
   ),
   pending_endpoint AS (
-    SELECT webhook_endpoint.id, webhook_endpoint.url
+    SELECT webhook_endpoint.id, webhook_endpoint.url, webhook_endpoint.failing_since
     FROM waiting
     CROSS JOIN LATERAL (
-      SELECT id, url FROM webhook_endpoint WHERE id = waiting.endpoint_id AND ${isEnabled} OFFSET 0
+      SELECT id, url, failing_since
+      FROM webhook_endpoint
+      WHERE id = waiting.endpoint_id AND ${isEnabled}
+      OFFSET 0
     ) AS webhook_endpoint
   )`;
 
@@ -60,47 +67,35 @@ const isDue = (now: Date) => sql.fragment`
   AND ${isLeaseFree(sql.fragment`webhook_delivery.leased_until`, deliveryLease(now))}
 `;
 
-const dueRow = z.strictObject({ endpointId: z.uuid(), dueAt: z.date() });
+const dueRow = z.strictObject({ id: z.uuid(), isFailing: z.boolean() });
 
-/** An endpoint with its longest due delivery. */
+/** An endpoint with due deliveries. */
 export type DueEndpoint = Readonly<z.output<typeof dueRow>>;
 
-/** Lists the endpoints that have due deliveries, the longest due first. */
+/**
+ * Lists endpoints that have due deliveries, in the order of their ids.
+ * @param after the last endpoint of the page before; null for the first page
+ */
 export const listDueEndpoints = (
   db: CommonQueryMethods,
-  now: Date,
+  {
+    after,
+    now,
+    limit,
+  }: { readonly after: string | null; readonly now: Date; readonly limit: number },
 ): Promise<readonly DueEndpoint[]> =>
   db.any(sql.type(dueRow)`
-    WITH RECURSIVE ${pendingEndpoints}
-    SELECT pending_endpoint.id AS "endpointId", due.due_at AS "dueAt"
+    WITH RECURSIVE ${pendingEndpoints(after)}
+    SELECT pending_endpoint.id, pending_endpoint.failing_since IS NOT NULL AS "isFailing"
     FROM pending_endpoint
     CROSS JOIN LATERAL (
-      SELECT webhook_delivery.due_at
+      SELECT
       FROM webhook_delivery
       WHERE webhook_delivery.endpoint_id = pending_endpoint.id AND ${isDue(now)}
       ORDER BY webhook_delivery.due_at
       LIMIT 1
     ) AS due
-    ORDER BY due.due_at
-  `);
-
-const nextDueAtRow = z.strictObject({ nextDueAt: z.date().nullable() });
-
-/** Returns when an endpoint's next attempt is due; null if nothing is pending or the endpoint is disabled. */
-export const findNextDue = (db: CommonQueryMethods, endpointId: string): Promise<Date | null> =>
-  db.oneFirst(sql.type(nextDueAtRow)`
-    SELECT min(greatest(webhook_delivery.due_at, webhook_delivery.leased_until)) AS "nextDueAt"
-    FROM (
-      SELECT webhook_delivery.due_at, webhook_delivery.leased_until
-      FROM webhook_delivery
-      JOIN webhook_endpoint ON webhook_endpoint.id = webhook_delivery.endpoint_id
-      WHERE webhook_delivery.endpoint_id = ${endpointId}
-        AND webhook_delivery.state = 'pending'
-        AND ${isEnabled}
-      ORDER BY webhook_delivery.due_at
-      -- Those in progress, and one more.
-      LIMIT 32
-    ) AS webhook_delivery
+    LIMIT ${limit}
   `);
 
 const claimedRow = z.strictObject({
@@ -114,42 +109,73 @@ const claimedRow = z.strictObject({
   earlierAttempts: z.int(),
   leasedUntil: z.date(),
   url: z.string(),
+  /** Those that sign at the time of the claim, newest first. */
+  secrets: z.array(z.string()),
 });
 
 /** A delivery that this worker is making an attempt of, until the lease ends. */
 export type ClaimedDelivery = Readonly<z.output<typeof claimedRow>> & WebhookMessage;
 
-/** Leases due deliveries of an endpoint, the longest due first. No other worker makes an attempt of them until the lease ends. */
+/** An endpoint, and how many deliveries it can receive. */
+export type EndpointPlaces = { readonly endpointId: string; readonly places: number };
+
+/**
+ * Leases due deliveries of endpoints, the longest due first. No other worker makes an attempt of them until the lease ends.
+ * An endpoint that is disabled or deleted is left out.
+ */
 export const claimDeliveries = (
   db: CommonQueryMethods,
-  endpointId: string,
-  { now, limit }: { readonly now: Date; readonly limit: number },
+  endpoints: readonly EndpointPlaces[],
+  now: Date,
 ): Promise<readonly ClaimedDelivery[]> =>
   db.any(sql.type(claimedRow)`
-    UPDATE webhook_delivery
-    SET leased_until = ${timestamp(deliveryLease(now).until)}
-    FROM webhook_endpoint
-    WHERE webhook_endpoint.id = webhook_delivery.endpoint_id
-      AND ${isEnabled}
-      AND (webhook_delivery.endpoint_id, webhook_delivery.event_id) IN (
-        SELECT webhook_delivery.endpoint_id, webhook_delivery.event_id
-        FROM webhook_delivery
-        WHERE webhook_delivery.endpoint_id = ${endpointId} AND ${isDue(now)}
-        ORDER BY webhook_delivery.due_at, webhook_delivery.transaction_id, webhook_delivery.event_id
-        LIMIT ${limit}
-        FOR NO KEY UPDATE SKIP LOCKED
-      )
-    RETURNING
-      webhook_delivery.endpoint_id AS "endpointId",
-      webhook_delivery.transaction_id::text AS "transactionId",
-      webhook_delivery.event_id AS id,
-      webhook_delivery.type,
-      webhook_delivery.occurred_at AS "occurredAt",
-      webhook_delivery.data,
-      webhook_delivery.attempts,
-      webhook_delivery.earlier_attempts AS "earlierAttempts",
-      webhook_delivery.leased_until AS "leasedUntil",
-      webhook_endpoint.url
+    WITH receiver AS MATERIALIZED (
+      SELECT
+        webhook_endpoint.id,
+        webhook_endpoint.url,
+        ARRAY(${signingSecrets(sql.fragment`webhook_endpoint.id`, now)}) AS secrets,
+        given.places
+      FROM ${sql.unnest(
+        endpoints.map(({ endpointId, places }) => [endpointId, places]),
+        ["uuid", "int4"],
+      )} AS given (endpoint_id, places)
+      CROSS JOIN LATERAL (
+        SELECT id, url FROM webhook_endpoint WHERE id = given.endpoint_id AND ${isEnabled} OFFSET 0
+      ) AS webhook_endpoint
+    ),
+    claimed AS (
+      UPDATE webhook_delivery
+      SET leased_until = ${timestamp(deliveryLease(now).until)}
+      -- Rows of a locked version stay where they are. The planner would join by the key, and perhaps read the whole table.
+      WHERE webhook_delivery.ctid = ANY(ARRAY(
+        SELECT due.ctid
+        FROM receiver
+        CROSS JOIN LATERAL (
+          SELECT webhook_delivery.ctid
+          FROM webhook_delivery
+          WHERE webhook_delivery.endpoint_id = receiver.id AND ${isDue(now)}
+          ORDER BY webhook_delivery.due_at, webhook_delivery.transaction_id, webhook_delivery.event_id
+          LIMIT receiver.places
+          FOR NO KEY UPDATE SKIP LOCKED
+        ) AS due
+      ))
+      RETURNING webhook_delivery.*
+    )
+    SELECT
+      claimed.endpoint_id AS "endpointId",
+      claimed.transaction_id::text AS "transactionId",
+      claimed.event_id AS id,
+      claimed.type,
+      claimed.occurred_at AS "occurredAt",
+      claimed.data,
+      claimed.attempts,
+      claimed.earlier_attempts AS "earlierAttempts",
+      claimed.leased_until AS "leasedUntil",
+      receiver.url,
+      receiver.secrets
+    FROM claimed
+    JOIN receiver ON receiver.id = claimed.endpoint_id
+    ORDER BY claimed.due_at, claimed.transaction_id, claimed.event_id
   `);
 
 /** Gives up a lease without an attempt, so that another worker makes it. */
@@ -164,48 +190,79 @@ export const releaseDelivery = async (
   `);
 };
 
+/** An attempt that has ended, and what follows it. */
+export type EndedAttempt = {
+  readonly delivery: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil">;
+  readonly startedAt: Date;
+  readonly endedAt: Date;
+  readonly durationMs: number;
+  readonly result: AttemptResult;
+  readonly decision: DeliveryDecision;
+};
+
 /**
- * Records an attempt and what follows it. A failure is not recorded if the lease has ended and another worker has made an
+ * Records attempts and what follows them. A failure is not recorded if the lease has ended and another worker has made an
  * attempt; a success always is, because the receiver has the event.
  */
-export const recordAttempt = async (
+export const recordAttempts = async (
   db: CommonQueryMethods,
-  { endpointId, id, leasedUntil }: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil">,
-  {
-    startedAt,
-    durationMs,
-    result: { status, error, response },
-    decision: { state, dueAt },
-  }: {
-    readonly startedAt: Date;
-    readonly durationMs: number;
-    readonly result: AttemptResult;
-    readonly decision: DeliveryDecision;
-  },
+  attempts: readonly EndedAttempt[],
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    WITH updated AS (
+    WITH ended AS (
+      SELECT *
+      FROM ${sql.unnest(
+        attempts.map(({ delivery, startedAt, durationMs, result, decision }) => [
+          delivery.endpointId,
+          delivery.id,
+          delivery.leasedUntil.toISOString(),
+          startedAt.toISOString(),
+          durationMs,
+          result.status,
+          result.error,
+          result.response,
+          decision.state,
+          decision.dueAt?.toISOString() ?? null,
+        ]),
+        [
+          "uuid",
+          "uuid",
+          "timestamptz",
+          "timestamptz",
+          "int4",
+          "int2",
+          "text",
+          "text",
+          "text",
+          "timestamptz",
+        ],
+      )} AS given (
+        endpoint_id, event_id, leased_until, started_at, duration_ms, status, error, response, state, due_at
+      )
+    ),
+    updated AS (
       UPDATE webhook_delivery
       SET
-        state = ${state},
-        due_at = ${timestamp(dueAt)},
+        state = ended.state,
+        due_at = ended.due_at,
         leased_until = NULL,
-        attempts = attempts + 1
-      WHERE endpoint_id = ${endpointId}
-        AND event_id = ${id}
-        AND (leased_until = ${timestamp(leasedUntil)} OR ${state === "delivered"})
-      RETURNING endpoint_id, event_id, attempts
+        attempts = webhook_delivery.attempts + 1
+      FROM ended
+      WHERE webhook_delivery.endpoint_id = ended.endpoint_id
+        AND webhook_delivery.event_id = ended.event_id
+        AND (webhook_delivery.leased_until = ended.leased_until OR ended.state = 'delivered')
+      RETURNING
+        webhook_delivery.endpoint_id,
+        webhook_delivery.event_id,
+        webhook_delivery.attempts AS number,
+        ended.started_at,
+        ended.duration_ms,
+        ended.status,
+        ended.error,
+        ended.response
     )
     INSERT INTO webhook_attempt (endpoint_id, event_id, number, started_at, duration_ms, status, error, response)
-    SELECT
-      endpoint_id,
-      event_id,
-      attempts,
-      ${timestamp(startedAt)},
-      ${durationMs}::integer,
-      ${status}::smallint,
-      ${error},
-      ${response}
+    SELECT endpoint_id, event_id, number, started_at, duration_ms, status, error, response
     FROM updated
   `);
 };

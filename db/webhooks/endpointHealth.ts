@@ -40,7 +40,7 @@ export const listEndpointBacklogs = (
   since: Date,
 ): Promise<readonly EndpointBacklog[]> =>
   db.any(sql.type(backlogRow)`
-    WITH RECURSIVE ${pendingEndpoints}
+    WITH RECURSIVE ${pendingEndpoints()}
     SELECT
       pending_endpoint.id,
       pending_endpoint.url,

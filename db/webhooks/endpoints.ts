@@ -172,37 +172,36 @@ export const markEndpointDeleted = async (
   `);
 };
 
-/** Records that an attempt succeeded. It writes only if an earlier one had failed. */
-export const recordEndpointSuccess = async (db: CommonQueryMethods, id: string): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE webhook_endpoint
-    SET failing_since = NULL
-    WHERE id = ${id} AND failing_since IS NOT NULL
-  `);
+/** What the attempts of an endpoint say about its server. */
+export type EndpointResult = {
+  readonly endpointId: string;
+  readonly hasSucceeded: boolean;
+  /** When the first attempt failed after the last success; null if none did. */
+  readonly failedAt: Date | null;
 };
 
-const failingSinceRow = z.strictObject({ failingSince: z.date().nullable() });
-
-/**
- * Records that an attempt failed.
- * @returns the first failure since the last success
- */
-export const recordEndpointFailure = async (
+/** Records what attempts say about the servers of endpoints. It writes only what changes. */
+export const recordEndpointResults = async (
   db: CommonQueryMethods,
-  id: string,
-  now: Date,
-): Promise<Date> => {
+  results: readonly EndpointResult[],
+): Promise<void> => {
+  const failingSince = sql.fragment`
+    CASE WHEN result.has_succeeded THEN result.failed_at ELSE coalesce(webhook_endpoint.failing_since, result.failed_at) END
+  `;
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_endpoint
-    SET failing_since = ${timestamp(now)}
-    WHERE id = ${id} AND failing_since IS NULL
+    SET failing_since = ${failingSince}
+    FROM ${sql.unnest(
+      results.map(({ endpointId, hasSucceeded, failedAt }) => [
+        endpointId,
+        hasSucceeded,
+        failedAt?.toISOString() ?? null,
+      ]),
+      ["uuid", "bool", "timestamptz"],
+    )} AS result (endpoint_id, has_succeeded, failed_at)
+    WHERE webhook_endpoint.id = result.endpoint_id
+      AND webhook_endpoint.failing_since IS DISTINCT FROM ${failingSince}
   `);
-  const since = await db.maybeOneFirst(sql.type(failingSinceRow)`
-    SELECT failing_since AS "failingSince"
-    FROM webhook_endpoint
-    WHERE id = ${id}
-  `);
-  return since ?? now;
 };
 
 /** Deletes endpoints that were deleted before a time and have no deliveries left. */

@@ -104,7 +104,7 @@ export const makeFutureDeliveriesDue = async (db: CommonQueryMethods, now: Date)
   const future = timestamp(deliveryLease(now).until);
   const latestRetry = timestamp(new Date(now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS));
   await db.query(sql.typeAlias("void")`
-    WITH RECURSIVE ${pendingEndpoints},
+    WITH RECURSIVE ${pendingEndpoints()},
     early AS MATERIALIZED (
       SELECT pending_endpoint.id AS endpoint_id, future.event_id
       FROM pending_endpoint

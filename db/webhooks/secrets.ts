@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, timestamp } from "../sql.ts";
 
@@ -15,20 +15,24 @@ export const insertSecret = async (
   `);
 };
 
-const secretRow = z.strictObject({ secret: z.string() });
-
-/** Lists the secrets that sign at a time, newest first. */
-export const listSecrets = async (
-  db: CommonQueryMethods,
-  endpointId: string,
-  now: Date,
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(secretRow)`
+/** Returns the query of an endpoint's secrets that sign at a time, newest first. */
+export const signingSecrets = (endpointId: FragmentSqlToken, now: Date): FragmentSqlToken =>
+  sql.fragment`
     SELECT secret
     FROM webhook_secret
     WHERE endpoint_id = ${endpointId} AND (expires_at IS NULL OR expires_at > ${timestamp(now)})
     ORDER BY expires_at DESC NULLS FIRST, created_at DESC
-  `);
+  `;
+
+const secretRow = z.strictObject({ secret: z.string() });
+
+/** Lists an endpoint's secrets that sign at a time, newest first. */
+export const listSecrets = (
+  db: CommonQueryMethods,
+  endpointId: string,
+  now: Date,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(secretRow)`${signingSecrets(sql.fragment`${endpointId}`, now)}`);
 
 /** Lets the current secret sign until a time, and deletes those that no longer sign. */
 export const endCurrentSecret = async (

@@ -42,7 +42,7 @@ export const readWebhookState = async (
     WHERE deleted_at IS NULL
   `);
   const dueAt = await db.oneFirst(sql.type(unattendedRow)`
-    WITH RECURSIVE ${pendingEndpoints}
+    WITH RECURSIVE ${pendingEndpoints()}
     SELECT min(pending.due_at) AS "dueAt"
     FROM pending_endpoint
     CROSS JOIN LATERAL (

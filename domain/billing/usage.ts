@@ -8,19 +8,6 @@ export const streamKey = ({ accountId, mode, meter }: UsageStream): string =>
   `${accountId}/${mode}/${meter}`;
 
 /**
- * How many senders share the streams of healthy usage. It bounds their number whatever the number of accounts, and lets
- * several workers share the work.
- */
-export const SHARDS = 4;
-
-/** Returns the shard of an account. The database's `isInShard` is the same rule. */
-export const shardOf = (accountId: string): number =>
-  Number.parseInt(accountId.slice(-2), 16) % SHARDS;
-
-/** The shards, by number. */
-export const SHARD_NUMBERS: readonly number[] = Array.from({ length: SHARDS }, (_, index) => index);
-
-/**
  * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity in
  * db/migrations/0003_billing.sql enforces the same limit for facts.
  */

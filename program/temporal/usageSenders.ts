@@ -3,7 +3,6 @@ import { WorkflowNotFoundError } from "@temporalio/common";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
-import { usageShard, usageShardWorkflowId } from "../../workflows/usageShard.ts";
 
 /** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (
@@ -17,20 +16,6 @@ export const wakeSender = async (
     taskQueue: backgroundQueue(deployment),
     args: [stream],
     signal: wakeSignal,
-  });
-};
-
-/** Starts the sender of a shard, unless it is running. */
-export const startShardSender = async (
-  temporal: Client,
-  deployment: string,
-  shard: number,
-): Promise<void> => {
-  await temporal.workflow.start(usageShard, {
-    workflowId: usageShardWorkflowId(deployment, shard),
-    workflowIdConflictPolicy: "USE_EXISTING",
-    taskQueue: backgroundQueue(deployment),
-    args: [shard],
   });
 };
 

@@ -14,7 +14,8 @@ import {
 import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import { claimDeliveries, listDueEndpoints, recordAttempts } from "../../db/webhooks/deliveries.ts";
+import type { ClaimedDelivery } from "../../db/webhooks/deliveries.ts";
 import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
@@ -174,6 +175,10 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
   const pending = { id: "pending-2000", attempts: 0 };
+  const [busy = ""] = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM webhook_endpoint ORDER BY id LIMIT 1
+  `);
+  const claimed: ClaimedDelivery[] = [];
   type Work = (db: DatabasePool) => Promise<unknown>;
   // With what each returns if it has found its rows.
   const works: Readonly<Record<string, readonly [Work, unknown]>> = {
@@ -219,10 +224,35 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
         settleProcessorEvent(db, pending.id, { state: "processed", error: null, settledAt: now }),
       undefined,
     ],
-    "endpoints with due deliveries": [async (db) => (await listDueEndpoints(db, until)).length, 3],
+    "endpoints with due deliveries": [
+      async (db) => (await listDueEndpoints(db, { after: null, now: until, limit: 10 })).length,
+      3,
+    ],
     "endpoints with pending deliveries": [
       async (db) => (await listEndpointBacklogs(db, now)).length,
       3,
+    ],
+    "a claim of deliveries": [
+      async (db) => {
+        claimed.push(...(await claimDeliveries(db, [{ endpointId: busy, places: 2 }], until)));
+        return claimed.length;
+      },
+      1,
+    ],
+    "the record of attempts": [
+      (db) =>
+        recordAttempts(
+          db,
+          claimed.map((delivery) => ({
+            delivery,
+            startedAt: now,
+            endedAt: now,
+            durationMs: 5,
+            result: { status: 204, error: null, response: "", retryAfterMs: null },
+            decision: { state: "delivered", dueAt: null },
+          })),
+        ),
+      undefined,
     ],
   };
   const countPages = await createPageCounter(filler, single, TABLES);

@@ -7,10 +7,10 @@ import { createWebhookSender } from "../../providers/webhooks/createWebhookSende
 import { adjustBalance } from "../../services/stores/balance/adjustBalance.ts";
 import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
 import { updateStore } from "../../services/stores/updateStore.ts";
-import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { deliverTo } from "../webhooks/deliverTo.ts";
 import { startReceiver } from "../webhooks/startReceiver.ts";
 import { verify } from "../webhooks/webhookScene.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
@@ -182,7 +182,7 @@ test("a store's server receives its low and its depleted balance, signed", async
   await post("/app/api/plant", store.live, { trees: 1 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
-  await deliverWebhooks(
+  await deliverTo(
     {
       db,
       clock: systemClock,
@@ -192,7 +192,6 @@ test("a store's server receives its low and its depleted balance, signed", async
       observeDisabled: () => undefined,
     },
     id,
-    new AbortController().signal,
   );
 
   const messages = receiver.received.map((request) => verify(request, secret));

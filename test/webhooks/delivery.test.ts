@@ -7,11 +7,11 @@ import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
-import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { pingWebhookEndpoint } from "../../services/webhooks/pingWebhookEndpoint.ts";
 import { refunded, readEvents } from "../events/readEvents.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
+import { deliverTo } from "./deliverTo.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
@@ -292,7 +292,7 @@ test("a delivery that a stopping worker interrupts is made again at once by anot
   const stop = new AbortController();
   receiver.respond(() => stop.abort());
   await record("first");
-  await deliverWebhooks(deps, endpoint.id, stop.signal);
+  await deliverTo(deps, endpoint.id, stop.signal);
   t.like(await deliveries(), [{ state: "pending", attempts: 0 }]);
   receiver.respond(answer(204));
   await deliver();

@@ -2,11 +2,10 @@ import { z } from "zod";
 import type { ExecutionContext } from "ava";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { recordEndpointSuccess } from "../../db/webhooks/endpoints.ts";
+import { recordEndpointResults } from "../../db/webhooks/endpoints.ts";
 import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
 import { recordEvents } from "../../services/events/recordEvent.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
-import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
@@ -17,6 +16,7 @@ import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { refunded } from "../events/readEvents.ts";
+import { deliverTo } from "./deliverTo.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
@@ -237,18 +237,19 @@ test("deliveries and their attempts can be read, and one can be made again, over
 test("a retry begins the schedule again", async (t) => {
   const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
   receiver.respond(answer(500));
+  const success = { endpointId: endpoint.id, hasSucceeded: true, failedAt: null };
   await record("first");
   for (let attempt = 0; attempt < 10; attempt += 1) {
     await deliver();
     pass(25 * 60 * 60 * 1000);
     if (attempt === 4) {
       // Five days of failures would disable it.
-      await recordEndpointSuccess(deps.db, endpoint.id);
+      await recordEndpointResults(deps.db, [success]);
     }
   }
   t.like(await deliveries(), [{ state: "failed", attempts: 10 }]);
   const id = receiver.received[0]?.headers["webhook-id"] ?? "";
-  await recordEndpointSuccess(deps.db, endpoint.id);
+  await recordEndpointResults(deps.db, [success]);
   await retryWebhookDelivery(deps, endpoint, id);
   t.is(await deliver(), 5000);
   t.like(await deliveries(), [{ state: "pending", attempts: 11 }]);
@@ -261,7 +262,7 @@ test("a lease from before the clock was set back does not delay a delivery", asy
   const arrived = Promise.withResolvers<void>();
   receiver.respond(() => arrived.resolve());
   const stop = new AbortController();
-  const killed = deliverWebhooks(deps, endpoint.id, stop.signal);
+  const killed = deliverTo(deps, endpoint.id, stop.signal);
   await arrived.promise;
 
   pass(-HOUR_MS);

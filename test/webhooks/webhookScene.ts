@@ -7,12 +7,12 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
 import { recordEvent } from "../../services/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
-import { deliverWebhooks } from "../../services/webhooks/deliverWebhooks.ts";
 import { sql } from "../../db/sql.ts";
 import { refunded } from "../events/readEvents.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
+import { deliverTo } from "./deliverTo.ts";
 import { startReceiver } from "./startReceiver.ts";
 import type { Received } from "./startReceiver.ts";
 
@@ -74,7 +74,7 @@ export const setUpWebhooks = async (
     /** Records an event that a name identifies. */
     record: (name: string, mode: Mode = "live") =>
       recordEvent(db, { accountId, mode }, refunded(name), clock.now()),
-    deliver: () => deliverWebhooks(deps, endpoint.id, new AbortController().signal),
+    deliver: () => deliverTo(deps, endpoint.id),
     pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),
     deliveries: () =>
       db.any(sql.type(deliveryRow)`

@@ -26,7 +26,7 @@ import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
-import { deliveriesDueSignal, webhookEndpoint } from "../../workflows/webhookEndpoint.ts";
+import { webhookShard } from "../../workflows/webhookShard.ts";
 import { usageShard } from "../../workflows/usageShard.ts";
 import { activitiesCompleted, inOrder } from "./recordingSteps.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
@@ -262,17 +262,15 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "webhook-endpoint": {
-    activities: {
-      deliverWebhooks: inOrder<number | null>(...[0, 50, null].map((result) => () => result)),
-    },
+  "webhook-shard": {
+    activities: { deliverShard: inOrder<undefined>(() => undefined) },
     run: async (client) => {
-      const handle = await client.workflow.signalWithStart(webhookEndpoint, {
-        ...options("webhook/recorded"),
-        args: [REGISTRATION],
-        signal: deliveriesDueSignal,
+      const handle = await client.workflow.start(webhookShard, {
+        ...options("webhook-shard/0"),
+        args: [0],
       });
-      await activitiesCompleted(handle, 3);
+      await activitiesCompleted(handle, 2);
+      await handle.terminate();
       return handle;
     },
   },

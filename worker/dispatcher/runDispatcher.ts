@@ -13,29 +13,21 @@ import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.t
 import { listDueProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
 import type { TroubledStream } from "../../db/billing/sending/usageShards.ts";
-import { listShardStatuses, listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
-import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
+import { listShardStatuses } from "../../db/shards.ts";
 import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { secondOf, SHARD_NUMBERS, streamKey } from "../../domain/billing/usage.ts";
+import { secondOf, streamKey } from "../../domain/billing/usage.ts";
+import { SHARD_KINDS, SHARD_NUMBERS } from "../../domain/shards.ts";
+import type { ShardKind } from "../../domain/shards.ts";
+import { shardSenderId, startShardSender } from "../../program/temporal/shardSenders.ts";
 import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
-import {
-  findSender,
-  startShardSender,
-  terminateSender,
-  wakeSender,
-} from "../../program/temporal/usageSenders.ts";
+import { findSender, terminateSender, wakeSender } from "../../program/temporal/usageSenders.ts";
 import { processorEvents, processorEventsId } from "../../workflows/processorEvents.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../../workflows/refund.ts";
-import { backgroundQueue, webhookQueue } from "../../workflows/taskQueues.ts";
+import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../workflows/subscriptionSweep.ts";
 import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
-import { usageShardWorkflowId } from "../../workflows/usageShard.ts";
-import {
-  deliveriesDueSignal,
-  webhookEndpoint,
-  webhookEndpointWorkflowId,
-} from "../../workflows/webhookEndpoint.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { forEachConcurrently } from "../forEachConcurrently.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
@@ -54,18 +46,16 @@ const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
 
-/** A shard's sender polls for usage every second, and pauses for three seconds after an error. */
+/** A shard's sender looks for work every second, and pauses for three seconds after an error. */
 const SILENT_AFTER_SECONDS = 5;
 
 /** Stands for the last pass of a shard that never had one. */
 const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
 
-/** A shard whose sender has not polled for usage for some seconds; `second` is its last poll. */
-type SilentShard = { readonly shard: number; readonly second: number; readonly attempts: 0 };
-
-/** An endpoint with due deliveries; `second` is when the first of them became due. */
-type WaitingEndpoint = {
-  readonly endpointId: string;
+/** A shard whose sender has not looked for work for some seconds; `second` is when it last did. */
+type SilentShard = {
+  readonly kind: ShardKind;
+  readonly shard: number;
   readonly second: number;
   readonly attempts: 0;
 };
@@ -132,9 +122,8 @@ const createPasses = ({
 
   // They survive a failed pass, so that the failure does not wake every sender again.
   const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
-  const shardBackoff = createWakeBackoff<SilentShard>(({ shard }) => `${shard}`, wakesUntilStuck);
-  const endpointBackoff = createWakeBackoff<WaitingEndpoint>(
-    ({ endpointId }) => endpointId,
+  const shardBackoff = createWakeBackoff<SilentShard>(
+    ({ kind, shard }) => `${kind}/${shard}`,
     wakesUntilStuck,
   );
   const processorEventBackoff = createWakeBackoff<WaitingProcessorEvent>(
@@ -181,22 +170,26 @@ const createPasses = ({
     });
   };
 
-  /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
-  const startShardSenders = async ({ signal }: Leadership): Promise<void> => {
+  const listSilentShards = async (kind: ShardKind): Promise<readonly SilentShard[]> => {
     const statuses = new Map(
-      (await listShardStatuses(db)).map((status) => [status.number, status]),
+      (await listShardStatuses(db, kind)).map((status) => [status.number, status]),
     );
-    const silent = SHARD_NUMBERS.flatMap((shard): readonly SilentShard[] => {
+    return SHARD_NUMBERS.flatMap((shard): readonly SilentShard[] => {
       const { ageSeconds, lastPassAt } = statuses.get(shard) ?? NEVER;
       // A pass in the future was recorded before the clock was set back.
       return Math.abs(ageSeconds) > SILENT_AFTER_SECONDS
-        ? [{ shard, second: secondOf(lastPassAt), attempts: 0 }]
+        ? [{ kind, shard, second: secondOf(lastPassAt), attempts: 0 }]
         : [];
     });
-    await wakeDue(silent, shardBackoff, {
+  };
+
+  /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
+  const startShardSenders = async ({ signal }: Leadership): Promise<void> => {
+    const silent = await Promise.all(SHARD_KINDS.map(listSilentShards));
+    await wakeDue(silent.flat(), shardBackoff, {
       signal,
-      workflowIdOf: ({ shard }) => usageShardWorkflowId(deployment, shard),
-      wake: ({ shard }) => startShardSender(temporal, deployment, shard),
+      workflowIdOf: ({ kind, shard }) => shardSenderId(deployment, kind, shard),
+      wake: ({ kind, shard }) => startShardSender(temporal, deployment, kind, shard),
     });
   };
 
@@ -266,31 +259,11 @@ const createPasses = ({
 
   let checkedTimesAtMs = Number.NEGATIVE_INFINITY;
 
-  const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
+  const checkDeliveryTimes = async (): Promise<void> => {
     if (performance.now() - checkedTimesAtMs >= CHECK_TIMES_INTERVAL_MS) {
       await makeFutureDeliveriesDue(db, clock.now());
       checkedTimesAtMs = performance.now();
     }
-    const waiting = (await listDueEndpoints(db, clock.now())).map(
-      ({ endpointId, dueAt }): WaitingEndpoint => ({
-        endpointId,
-        // With its fraction: many deliveries may become due within a second.
-        second: dueAt.getTime() / 1000,
-        attempts: 0,
-      }),
-    );
-    await wakeDue(waiting, endpointBackoff, {
-      signal,
-      workflowIdOf: ({ endpointId }) => webhookEndpointWorkflowId(deployment, endpointId),
-      wake: async ({ endpointId }) => {
-        await temporal.workflow.signalWithStart(webhookEndpoint, {
-          workflowId: webhookEndpointWorkflowId(deployment, endpointId),
-          taskQueue: webhookQueue(deployment),
-          args: [endpointId],
-          signal: deliveriesDueSignal,
-        });
-      },
-    });
   };
 
   return [
@@ -299,7 +272,7 @@ const createPasses = ({
     wakeSenders,
     startProcessorEvents,
     startSweepOfHold,
-    wakeWebhookEndpoints,
+    checkDeliveryTimes,
   ];
 };
 

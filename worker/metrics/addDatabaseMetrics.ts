@@ -12,7 +12,7 @@ import { countFailedProcessorEvents } from "../../db/billing/processorEvents/pro
 import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
 import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
-import { listShardAges } from "../../db/billing/sending/usageShards.ts";
+import { listShardAges } from "../../db/shards.ts";
 import { readFeedHorizon } from "../../db/events/feed.ts";
 import { countLowBalances } from "../../db/stores/balances.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";
@@ -101,7 +101,7 @@ export const addDatabaseMetrics = (
         },
       },
     ]),
-    createGauges(registry, () => listShardAges(db), [
+    createGauges(registry, () => listShardAges(db, "usage"), [
       {
         name: "impact_usage_shard_last_pass_age_seconds",
         help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; since the installation before the first time.",

@@ -2,7 +2,7 @@ import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts"
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
-import { shardOf } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";

@@ -1,7 +1,7 @@
 import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
 import { countFailedProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { listShardStatuses } from "../../../db/billing/sending/usageShards.ts";
+import { listShardStatuses } from "../../../db/shards.ts";
 import {
   decideProcessor,
   deploymentNameOf,
@@ -11,7 +11,8 @@ import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
 } from "../../../domain/billing/deployment.ts";
-import { SHARDS } from "../../../domain/billing/usage.ts";
+import { SHARDS } from "../../../domain/shards.ts";
+import type { ShardKind } from "../../../domain/shards.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
@@ -84,27 +85,35 @@ const checkDispatcher = (context: Context): Promise<Finding> =>
       : wrong(`${leader}; ${last}. The workers' logs say why`);
   });
 
-/** A shard of a worker that was killed is reported again within about 15 seconds. */
-const checkShards = (context: Context): Promise<Finding> =>
-  checkWithDatabase(context, "usage senders", async () => {
-    const statuses = await listShardStatuses(await context.connections.database());
+const SHARD_CHECKS = {
+  usage: { name: "usage senders", work: "usage", workflowType: "usageShard" },
+  webhooks: { name: "webhook senders", work: "deliveries", workflowType: "webhookShard" },
+} as const satisfies Record<ShardKind, unknown>;
+
+/** A shard of a worker that was killed has another one within about 15 seconds. */
+const checkShards = (context: Context, kind: ShardKind): Promise<Finding> => {
+  const { name, work, workflowType } = SHARD_CHECKS[kind];
+  return checkWithDatabase(context, name, async () => {
+    const statuses = await listShardStatuses(await context.connections.database(), kind);
     if (statuses.length < SHARDS) {
       return wrong(
-        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for usage so far; start a worker with \`npm run worker\` or \`npm start\``,
+        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for ${work} so far; start a worker with \`npm run worker\` or \`npm start\``,
       );
     }
     const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));
-    const last = `all ${SHARDS} have looked for usage in the last ${Math.ceil(oldestSeconds)} s`;
+    const last = `all ${SHARDS} have looked for ${work} in the last ${Math.ceil(oldestSeconds)} s`;
     return oldestSeconds <= TOLERATED_SILENCE_SECONDS
       ? ok(last)
-      : wrong(`${last}. See \`impact workflow list --type usageShard\``);
+      : wrong(`${last}. See \`impact workflow list --type ${workflowType}\``);
   });
+};
 
-/** Checks whose the database is, that a worker dispatches, that usage is looked for, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
+/** Checks whose the database is, that a worker dispatches, that senders look for usage and deliveries, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
 export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
   await checkName(context),
   await checkDispatcher(context),
-  await checkShards(context),
+  await checkShards(context, "usage"),
+  await checkShards(context, "webhooks"),
   await checkProcessor(context),
   await checkHold(context),
   await checkEvents(context),

@@ -1,18 +1,14 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
-import { SHARDS } from "../../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
+import { isInShard } from "../../shards.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
-
-/** The condition that an account belongs to a shard. `shardOf` is the same rule. */
-const isInShard = (accountId: FragmentSqlToken, shard: number): FragmentSqlToken =>
-  sql.fragment`get_byte(uuid_send(${accountId}), 15) % ${SHARDS} = ${shard}`;
 
 const streamRow = z.strictObject(streamColumns);
 
@@ -98,46 +94,4 @@ export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly Tr
     FROM meter_event
     WHERE state IN (${UNFINISHED}) AND state = 'sending' AND leased_until IS NULL AND retry_at IS NULL
     ORDER BY second
-  `);
-
-/** Records that a shard's sender has looked for usage. */
-export const recordShardPass = async (db: CommonQueryMethods, shard: number): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO usage_shard (number, last_pass_at)
-    VALUES (${shard}, now())
-    ON CONFLICT (number) DO UPDATE SET last_pass_at = excluded.last_pass_at
-  `);
-};
-
-const shardRow = z.strictObject({ number: z.int(), lastPassAt: z.date(), ageSeconds: z.number() });
-
-/** A shard, and when its sender last looked for usage, by PostgreSQL's clock. */
-export type ShardStatus = Readonly<z.output<typeof shardRow>>;
-
-/** Lists the shards whose sender has ever looked for usage. */
-export const listShardStatuses = (db: CommonQueryMethods): Promise<readonly ShardStatus[]> =>
-  db.any(sql.type(shardRow)`
-    SELECT
-      number,
-      last_pass_at AS "lastPassAt",
-      extract(epoch FROM now() - last_pass_at)::double precision AS "ageSeconds"
-    FROM usage_shard
-    WHERE number < ${SHARDS}
-    ORDER BY number
-  `);
-
-const shardAgeRow = shardRow.pick({ number: true, ageSeconds: true });
-
-/** Returns how long ago the sender of each shard last looked for usage; before it ever has, the age of the installation. */
-export const listShardAges = (
-  db: CommonQueryMethods,
-): Promise<readonly Pick<ShardStatus, "number" | "ageSeconds">[]> =>
-  db.any(sql.type(shardAgeRow)`
-    SELECT
-      number,
-      extract(epoch FROM now() - coalesce(last_pass_at, deployment.created_at))::double precision AS "ageSeconds"
-    FROM deployment
-    CROSS JOIN generate_series(0, ${SHARDS - 1}) AS number
-    LEFT JOIN usage_shard USING (number)
-    ORDER BY number
   `);

@@ -4,6 +4,7 @@ import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
+import type { ShardSender } from "../../runShard.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
@@ -49,15 +50,8 @@ export type ShardObservers = {
   readonly onFailure: (stream: UsageStream, error: unknown) => void;
 };
 
-export type ShardSender = {
-  /** Makes the sender scan all streams of its shard for usage, unless a scan is in progress. */
-  readonly startScan: () => void;
-  /** Seals and begins to send what is ready, as far as there is room. Does not wait for the processor. */
-  readonly step: () => Promise<void>;
-  /** Waits until another step has something to do, but no longer than this. */
-  readonly waitForWork: (atMostMs: number) => Promise<void>;
-  /** Resolves when all attempts that have begun are recorded. */
-  readonly settled: () => Promise<void>;
+/** A step seals and begins to send what is ready. */
+export type UsageSender = ShardSender & {
   /** Whether nothing is sent or known to be ready. */
   readonly isIdle: () => boolean;
 };
@@ -85,7 +79,7 @@ export const createShardSender = (
     onResult,
     onFailure,
   }: ShardObservers & { readonly signal: AbortSignal; readonly scanStreams: ScanStreams },
-): ShardSender => {
+): UsageSender => {
   const streams = createStreamQueue(deps, shard, scanStreams);
   const pool = createAttemptPool(deps, {
     signal,

@@ -61,10 +61,10 @@ export const createStreamQueue = (
     const now = clock.now();
     const lease = leaseOf({ at: now });
     const resumed = scan.isFirst ? await listResumableStreams(db, { shard, lease, limit }) : [];
-    const { streams, next } = await scanStreams({
+    const { items: streams, next } = await scanStreams({
       shard,
       after: scan.after,
-      lastSecond: lastSealableSecond(now),
+      second: lastSealableSecond(now),
       limit: Math.max(1, limit - resumed.length),
     });
     // Others that are behind stay: the scan may be older than what they have to send.

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";

@@ -6,7 +6,7 @@ import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.t
 import { sql } from "../../../db/sql.ts";
 import { decideNextStep } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { shardOf } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { beginSending } from "../../../services/billing/sending/sendMeterEvent.ts";

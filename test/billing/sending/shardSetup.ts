@@ -6,10 +6,11 @@ import {
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
+import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
-import type { ShardSender } from "../../../services/billing/sending/createShardSender.ts";
+import type { UsageSender } from "../../../services/billing/sending/createShardSender.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import type { SendingDependencies } from "../../../services/billing/sending/sendMeterEvent.ts";
@@ -34,7 +35,7 @@ export type BilledOrganization = {
 export type ShardSetup = BillingSetup & {
   readonly organizations: readonly BilledOrganization[];
   /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  readonly sender: (shard: number, deps?: SendingDependencies) => ShardSender;
+  readonly sender: (shard: number, deps?: SendingDependencies) => UsageSender;
   readonly results: readonly { readonly key: string; readonly result: SendResult }[];
   readonly failures: readonly { readonly key: string; readonly error: unknown }[];
   /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
@@ -44,7 +45,7 @@ export type ShardSetup = BillingSetup & {
 };
 
 /** Runs a shard's sender until it has nothing to do. */
-export const runSender = async (sender: ShardSender): Promise<void> => {
+export const runSender = async (sender: UsageSender): Promise<void> => {
   sender.startScan();
   do {
     await sender.step();
@@ -95,7 +96,7 @@ export const setUpShards = async (
 
   // Of one worker that has all shards.
   const scanStreams = createStreamScans(db);
-  const sender = (shard: number, dependencies: SendingDependencies = deps): ShardSender =>
+  const sender = (shard: number, dependencies: SendingDependencies = deps): UsageSender =>
     createShardSender(dependencies, shard, {
       scanStreams,
       signal: new AbortController().signal,

@@ -3,7 +3,8 @@ import { lockStream } from "../../../db/billing/streams.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
 import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import {
   beginSending,

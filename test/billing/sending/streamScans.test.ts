@@ -1,7 +1,8 @@
 import type { DatabasePool } from "slonik";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { systemClock } from "../../../domain/clock.ts";
-import { secondOf, SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { secondOf, streamKey } from "../../../domain/billing/usage.ts";
+import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createStreamQueue } from "../../../services/billing/sending/createStreamQueue.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
 import type { ScanStreams } from "../../../services/billing/sending/createStreamScans.ts";
@@ -49,10 +50,10 @@ const scanAll = async (
     const part: Awaited<ReturnType<ScanStreams>> = await scanStreams({
       shard,
       after,
-      lastSecond,
+      second: lastSecond,
       limit,
     });
-    found.push(...part.streams);
+    found.push(...part.items);
     after = part.next;
   } while (after !== null);
   return found;
@@ -98,7 +99,7 @@ test("a stream that has more to send stays queued if an older scan does not have
   const { db } = t.context;
   const [scanned, behind] = [newStream(), newStream()];
   const queue = createStreamQueue({ db, clock: systemClock }, 0, () =>
-    Promise.resolve({ streams: [scanned], next: null }),
+    Promise.resolve({ items: [scanned], next: null }),
   );
   queue.add(behind);
   queue.add(scanned);
@@ -120,7 +121,7 @@ test("a scan that fails is not shared", async (t) => {
     },
   });
   const scanStreams = createStreamScans(db);
-  const scan = (shard: number) => scanStreams({ shard, after: null, lastSecond: 0, limit: 10 });
+  const scan = (shard: number) => scanStreams({ shard, after: null, second: 0, limit: 10 });
   await t.throwsAsync(scan(0), { message: "unreachable" });
-  t.deepEqual(await scan(1), { streams: [], next: null });
+  t.deepEqual(await scan(1), { items: [], next: null });
 });

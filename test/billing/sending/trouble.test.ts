@@ -11,7 +11,7 @@ import type {
   NextStep,
   SendingEvent,
 } from "../../../domain/billing/decideNextStep.ts";
-import { SHARDS, shardOf } from "../../../domain/billing/usage.ts";
+import { SHARDS, shardOf } from "../../../domain/shards.ts";
 import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -13,11 +13,11 @@ import {
   recordDispatcherPass,
   renewDispatcherLease,
 } from "../../../db/billing/sending/dispatcherLease.ts";
-import { listShardStatuses } from "../../../db/billing/sending/usageShards.ts";
+import { listShardStatuses } from "../../../db/shards.ts";
 import { openPool } from "../../../db/pool.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
-import { SHARDS } from "../../../domain/billing/usage.ts";
+import { SHARDS } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { findSender } from "../../../program/temporal/usageSenders.ts";
@@ -116,7 +116,7 @@ const startsDespiteFailure = test.macro({
   exec: async (
     t: ExecutionContext<DatabaseContext>,
     kind: "refund" | "sender",
-    broken: "usage_shard" | "refund",
+    broken: "shard" | "refund",
   ) => {
     const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
@@ -142,7 +142,7 @@ test.serial(
   "refunds are started while senders cannot be woken",
   startsDespiteFailure,
   "refund",
-  "usage_shard",
+  "shard",
 );
 test.serial(
   "senders are woken while refunds cannot be started",
@@ -233,7 +233,7 @@ test.serial("a sender that makes no progress however often it is woken is restar
 
 test.serial("the sender of a shard that never looks for usage is restarted", async (t) => {
   const { db } = t.context;
-  await db.query(sql.typeAlias("void")`DELETE FROM usage_shard`);
+  await db.query(sql.typeAlias("void")`DELETE FROM shard`);
   const deployment = await getDeploymentName({ db, clock: systemClock });
   const temporal = await startSenders(t, deployment);
   const workflowId = usageShardWorkflowId(deployment, 2);
@@ -245,7 +245,7 @@ test.serial("the sender of a shard that never looks for usage is restarted", asy
 
   await startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
 
-  await eventually(async () => (await listShardStatuses(db)).length === SHARDS);
+  await eventually(async () => (await listShardStatuses(db, "usage")).length === SHARDS);
   const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
   t.is((await first.describe()).status.name, "TERMINATED");
 });

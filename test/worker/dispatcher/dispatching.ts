@@ -7,7 +7,7 @@ import type { DatabasePool } from "slonik";
 import { acquireDispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
 import { sql } from "../../../db/sql.ts";
-import { shardOf } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
 import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { Clock } from "../../../domain/clock.ts";

@@ -1,0 +1,106 @@
+import type { DatabasePool } from "slonik";
+import { failPendingDeliveries, releaseDelivery } from "../../../db/webhooks/deliveries.ts";
+import type { ClaimedDelivery, EndedAttempt } from "../../../db/webhooks/deliveries.ts";
+import { disableEndpoint, findEndpoint } from "../../../db/webhooks/endpoints.ts";
+import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { decideDelivery, decideDisabling } from "../../../domain/webhooks/decideDelivery.ts";
+import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
+import type { SendWebhook } from "../../../providers/webhooks/createWebhookSender.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import { signWebhook } from "../signWebhook.ts";
+
+export type DeliveryDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly send: SendWebhook;
+  /** Returns a number from 0 to 1, without 1. */
+  readonly random: () => number;
+  /** Called after each attempt. */
+  readonly observeAttempt: (delivery: ClaimedDelivery, result: AttemptResult) => void;
+  /** Called when an endpoint was disabled because of its responses. */
+  readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
+};
+
+/** Disables the endpoint of a delivery that has failed, once, if it is gone or has failed for days. */
+const disableIfDead = async (
+  { db, clock, observeDisabled }: DeliveryDependencies,
+  { delivery: { endpointId }, result, decision }: EndedAttempt,
+): Promise<void> => {
+  const now = clock.now();
+  const failingSince = (await findEndpoint(db, endpointId))?.failingSince ?? now;
+  const reason = decideDisabling(result, decision.state, failingSince, now);
+  if (reason === null) {
+    return;
+  }
+  const disabled = await db.transaction(async (transaction) => {
+    const endpoint = await disableEndpoint(transaction, endpointId, reason, now);
+    if (endpoint) {
+      await failPendingDeliveries(transaction, endpointId);
+      await recordAction(
+        transaction,
+        SERVICE,
+        {
+          action: "webhook.disable",
+          accountId: endpoint.accountId,
+          subject: endpointId,
+          details: { url: endpoint.url, reason, error: result.error },
+        },
+        now,
+      );
+    }
+    return endpoint;
+  });
+  if (disabled) {
+    observeDisabled(disabled);
+  }
+};
+
+/**
+ * Makes one attempt and records it. If the worker stops meanwhile, another makes it again, with the same id.
+ * @param onResponse called when the receiver has responded, or will not
+ */
+export const makeAttempt = async (
+  deps: DeliveryDependencies,
+  delivery: ClaimedDelivery,
+  {
+    record,
+    onResponse,
+    signal,
+  }: {
+    readonly record: (attempt: EndedAttempt) => Promise<void>;
+    readonly onResponse: () => void;
+    readonly signal: AbortSignal;
+  },
+): Promise<void> => {
+  const { db, clock, send, random, observeAttempt } = deps;
+  const startedAt = clock.now();
+  const startedAtMs = performance.now();
+  const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
+  let result: AttemptResult;
+  try {
+    result = await send(request, signal);
+  } catch (error) {
+    if (!signal.aborted) {
+      throw error;
+    }
+    await releaseDelivery(db, delivery);
+    return;
+  } finally {
+    onResponse();
+  }
+  const endedAt = clock.now();
+  const decision = decideDelivery(result, {
+    attempts: delivery.attempts - delivery.earlierAttempts + 1,
+    now: endedAt,
+    random: random(),
+  });
+  const durationMs = Math.round(performance.now() - startedAtMs);
+  const attempt = { delivery, startedAt, endedAt, durationMs, result, decision };
+  await record(attempt);
+  observeAttempt(delivery, result);
+  if (decision.state === "failed") {
+    await disableIfDead(deps, attempt);
+  }
+};
