@@ -4,7 +4,7 @@ import { shardOf, SHARDS } from "../domain/shards.ts";
 /** Items of all shards in one page; a shard rarely has room for more of its own. */
 const PAGE_SIZE = SHARDS * 500;
 
-/** Each shard scans once a second, at the same time as the others or at another. What a page lacks by then, the next scan finds. */
+/** A shard scans once a second. What a page lacks, its next scan finds. */
 const SHARED_MS = 1000;
 
 type Page<Item> = {
@@ -36,7 +36,7 @@ export type ScanShard<Item> = (scan: {
  * Creates the scans of a worker's shards. A query steps through what waits in all shards, whichever it is for, so the
  * shards of a worker share each page.
  * @param list returns a page, in an order that is the same every time
- * @param keyOf returns a text that names an item, and no other
+ * @param keyOf returns a unique key of an item
  * @param idOf returns the id by which an item belongs to a shard
  */
 export const createShardScans = <Item>({
@@ -68,7 +68,7 @@ export const createShardScans = <Item>({
       const items = list({ after, second, limit: PAGE_SIZE });
       page = { items, takenBy: new Set() };
       pages.set(key, page);
-      // The shard that has it throws the error; the others look again.
+      // Those that wait for it get the error. Later ones look again.
       items.catch(() => pages.delete(key));
     }
     page.takenBy.add(shard);

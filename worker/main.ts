@@ -8,6 +8,7 @@ import { createPlantingActivities } from "../activities/createPlantingActivities
 import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
 import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { isContentError } from "../db/isContentError.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
@@ -35,9 +36,12 @@ import {
 } from "../program/settings/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
 import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
+import { createDeliveryShards } from "../services/webhooks/sending/deliverShard.ts";
+import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./metrics/createWorkerMetrics.ts";
+import { createOutageLog } from "./createOutageLog.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
@@ -221,15 +225,11 @@ const startWorker = async (
       plantingOrderLostMs: plantingOrderLostMs(config),
     }),
   };
-  const webhookActivities = createWebhookActivities({
+  const deliveryDependencies: DeliveryDependencies = {
     db: webhookDb,
     clock,
     send: createWebhookSender(readWebhookSettings(config)),
     random: Math.random,
-    stopping: shutdown.signal,
-    onFailure: ({ endpointId, id }, error) => {
-      logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be processed");
-    },
     observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
     observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
       logger.error(
@@ -237,10 +237,26 @@ const startWorker = async (
         "a webhook endpoint was disabled; its owner receives no events until it is enabled",
       );
     },
+  };
+  const logUnrecorded = createOutageLog(
+    logger,
+    "deliveries cannot be recorded; they are sent again when the database responds",
+  );
+  const deliveryShards = createDeliveryShards(deliveryDependencies, {
+    onFailure: ({ endpointId, id }, error) => {
+      if (isContentError(error)) {
+        logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be recorded");
+      } else {
+        logUnrecorded(error);
+      }
+    },
   });
   const workers = Promise.all([
     interactiveWorker,
-    runQueue(webhookQueue, webhookActivities),
+    runQueue(
+      webhookQueue,
+      createWebhookActivities({ shards: deliveryShards, stopping: shutdown.signal }),
+    ),
     runQueue(backgroundQueue, activities),
   ]);
   const dispatcher = whenNamed(({ name }) =>
@@ -281,6 +297,7 @@ const startWorker = async (
       health.startStopping();
       shutdown.abort();
       await Promise.all([workers, dispatcher, schedules, guard.ended]);
+      await deliveryShards.end();
       health.end();
       await server?.close(1000);
       await Promise.all([db.end(), webhookDb.end(), healthConnection.end()]);

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabasePool, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
-import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import type { WebhookMessage } from "../../domain/events/webhookPayloads.ts";
 import { LEASE_MS } from "../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult, DeliveryDecision } from "../../domain/webhooks/decideDelivery.ts";
@@ -102,7 +101,8 @@ const claimedRow = z.strictObject({
   endpointId: z.uuid(),
   transactionId: z.string().transform(BigInt),
   id: z.uuid(),
-  type: z.enum(DELIVERED_TYPES),
+  // Another release may have recorded it.
+  type: z.string(),
   occurredAt: z.date(),
   data: z.record(z.string(), z.unknown()),
   attempts: z.int(),
@@ -146,7 +146,7 @@ export const claimDeliveries = (
     claimed AS (
       UPDATE webhook_delivery
       SET leased_until = ${timestamp(deliveryLease(now).until)}
-      -- Rows of a locked version stay where they are. The planner would join by the key, and perhaps read the whole table.
+      -- A locked row keeps its ctid. For a join by the key, the planner might read the whole table.
       WHERE webhook_delivery.ctid = ANY(ARRAY(
         SELECT due.ctid
         FROM receiver
@@ -240,6 +240,14 @@ export const recordAttempts = async (
         endpoint_id, event_id, leased_until, started_at, duration_ms, status, error, response, state, due_at
       )
     ),
+    -- In the order of failPendingDeliveries.
+    locked AS (
+      SELECT webhook_delivery.endpoint_id, webhook_delivery.event_id
+      FROM webhook_delivery
+      JOIN ended USING (endpoint_id, event_id)
+      ORDER BY webhook_delivery.endpoint_id, webhook_delivery.event_id
+      FOR NO KEY UPDATE OF webhook_delivery
+    ),
     updated AS (
       UPDATE webhook_delivery
       SET
@@ -247,7 +255,8 @@ export const recordAttempts = async (
         due_at = ended.due_at,
         leased_until = NULL,
         attempts = webhook_delivery.attempts + 1
-      FROM ended
+      FROM locked
+      JOIN ended USING (endpoint_id, event_id)
       WHERE webhook_delivery.endpoint_id = ended.endpoint_id
         AND webhook_delivery.event_id = ended.event_id
         AND (webhook_delivery.leased_until = ended.leased_until OR ended.state = 'delivered')
@@ -273,9 +282,17 @@ export const failPendingDeliveries = async (
   endpointId: string,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
+    WITH pending AS (
+      SELECT event_id
+      FROM webhook_delivery
+      WHERE endpoint_id = ${endpointId} AND state = 'pending'
+      ORDER BY event_id
+      FOR NO KEY UPDATE
+    )
     UPDATE webhook_delivery
     SET state = 'failed', due_at = NULL, leased_until = NULL
-    WHERE endpoint_id = ${endpointId} AND state = 'pending'
+    FROM pending
+    WHERE webhook_delivery.endpoint_id = ${endpointId} AND webhook_delivery.event_id = pending.event_id
   `);
 };
 

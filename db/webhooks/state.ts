@@ -25,7 +25,8 @@ export type WebhookState = {
 
 /**
  * Returns the state of the deployment's webhooks. A due delivery of an endpoint that is being called waits for the
- * receiver; that of any other endpoint waits for a worker.
+ * receiver; that of another one waits for a worker, unless it is failing: many servers that do not respond wait for each
+ * other.
  */
 export const readWebhookState = async (
   db: CommonQueryMethods,
@@ -54,7 +55,7 @@ export const readWebhookState = async (
       ORDER BY oldest.due_at
       LIMIT 1
     ) AS pending
-    WHERE NOT EXISTS (
+    WHERE pending_endpoint.failing_since IS NULL AND NOT EXISTS (
       SELECT
       FROM webhook_delivery AS calling
       WHERE calling.endpoint_id = pending_endpoint.id

@@ -66,7 +66,8 @@ export const webhookDataOf = ({
 
 /** An event as it was stored for an endpoint. */
 export type WebhookMessage = FeedPosition & {
-  readonly type: DeliveredType;
+  /** A type of this release or of another one. */
+  readonly type: string;
   readonly occurredAt: Date;
   readonly data: Readonly<Record<string, unknown>>;
 };

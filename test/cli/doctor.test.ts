@@ -77,6 +77,8 @@ test.serial(
     t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker polls/u);
     t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
     t.regex(fresh.of("failed usage") ?? "", /^ok/u);
+    t.regex(fresh.of("usage senders") ?? "", /^wrong: 0 of 4 have looked for usage so far/u);
+    t.regex(fresh.of("webhook senders") ?? "", /^wrong: 0 of 4 have looked for deliveries so far/u);
     const { customerId } = double.control.addSubscriber({});
 
     await startProgram(t, "worker/main.ts", env);
@@ -347,6 +349,12 @@ test("doctor names disabled endpoints, a growing backlog and the oldest undelive
 
   await db.query(sql.typeAlias("void")`
     UPDATE webhook_delivery SET due_at = ${minutesAgo(10)} WHERE endpoint_id = ${id}
+  `);
+  // Many servers that do not respond wait for each other.
+  const failing = await diagnoseWebhooks(t);
+  t.is(failing.deliveries?.status, "warning");
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_endpoint SET failing_since = NULL WHERE id = ${id}
   `);
   const unattended = await diagnoseWebhooks(t);
   t.is(unattended.deliveries?.status, "wrong");

@@ -10,7 +10,7 @@ import { updateStore } from "../../services/stores/updateStore.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { deliverTo } from "../webhooks/deliverTo.ts";
+import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
 import { startReceiver } from "../webhooks/startReceiver.ts";
 import { verify } from "../webhooks/webhookScene.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
@@ -182,7 +182,7 @@ test("a store's server receives its low and its depleted balance, signed", async
   await post("/app/api/plant", store.live, { trees: 1 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/plant", store.live, { trees: 2 });
-  await deliverTo(
+  const deliver = createDeliveriesTo(
     {
       db,
       clock: systemClock,
@@ -193,6 +193,7 @@ test("a store's server receives its low and its depleted balance, signed", async
     },
     id,
   );
+  await deliver();
 
   const messages = receiver.received.map((request) => verify(request, secret));
   t.deepEqual(

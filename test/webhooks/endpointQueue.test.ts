@@ -1,171 +1,178 @@
 import test from "ava";
-import {
-  createEndpointQueue,
-  createEndpointSpeeds,
-} from "../../services/webhooks/sending/createEndpointQueue.ts";
+import { createEndpointQueue } from "../../services/webhooks/sending/createEndpointQueue.ts";
 
 const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+
+const RESPONSE = { status: 204, error: null, response: "", retryAfterMs: null };
+const TIMEOUT = { status: null, error: "no response", response: null, retryAfterMs: null };
+
+const named = (prefix: string, count: number): readonly string[] =>
+  Array.from({ length: count }, (_, index) => `${prefix}${index}`);
 
 const setUp = () => {
   let nowMs = 0;
-  const speeds = createEndpointSpeeds();
-  const queue = createEndpointQueue(speeds, () => nowMs);
+  const queue = createEndpointQueue(() => nowMs);
+  const pass = (ms: number): void => {
+    nowMs += ms;
+  };
   const add = (...ids: readonly string[]): void => {
     for (const id of ids) {
       queue.add({ id, isFailing: false });
     }
   };
-  /** Occupies the places that are given, and returns how many each endpoint got with what frees them. */
+  /** Occupies the places that can be taken, and returns how many each endpoint got and what ends all their requests. */
   const begin = () => {
     const taken = queue.take();
     const ends = taken.flatMap(({ endpointId, places }) =>
       Array.from({ length: places }, () => queue.begin(endpointId)),
     );
     return {
-      places: taken.map(({ endpointId, places }) => [endpointId, places] as const),
+      places: Object.fromEntries(taken.map(({ endpointId, places }) => [endpointId, places])),
       total: ends.length,
-      end: () => {
+      end: (result = RESPONSE as typeof RESPONSE | typeof TIMEOUT) => {
         for (const end of ends) {
-          end();
+          end(result);
         }
       },
     };
   };
-  return {
-    speeds,
-    queue,
-    add,
-    begin,
-    pass: (ms: number) => {
-      nowMs += ms;
-    },
+  /** Makes endpoints known by a request to each that takes so long. */
+  const know = (
+    ids: readonly string[],
+    durationMs: number,
+    result: typeof RESPONSE | typeof TIMEOUT = RESPONSE,
+  ): void => {
+    const ends = ids.map((id) => queue.begin(id));
+    pass(durationMs);
+    for (const end of ends) {
+      end(result);
+    }
   };
+  return { queue, pass, add, begin, know };
 };
 
-const named = (prefix: string, count: number): readonly string[] =>
-  Array.from({ length: count }, (_, index) => `${prefix}${index}`);
+const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, each) => total + each, 0);
 
 test("an endpoint receives one request at a time until it has responded, and then ten", (t) => {
   const { add, begin, pass } = setUp();
   add("a");
   const first = begin();
-  t.deepEqual(first.places, [["a", 1]]);
+  t.deepEqual(first.places, { a: 1 });
   add("a");
-  t.deepEqual(begin().places, []);
-  pass(SECOND_MS - 1);
+  t.deepEqual(begin().places, {});
+  pass(2 * SECOND_MS);
+  t.deepEqual(begin().places, {});
   first.end();
-  t.deepEqual(begin().places, [["a", 10]]);
+  t.deepEqual(begin().places, { a: 10 });
   add("a");
-  t.deepEqual(begin().places, []);
+  t.deepEqual(begin().places, {});
 });
 
 test("an endpoint is given the places that have become free", (t) => {
-  const { speeds, queue, add } = setUp();
-  speeds.set("a", "quick");
+  const { queue, add, know } = setUp();
+  know(["a"], 5);
   add("a");
   queue.take();
   const ends = Array.from({ length: 10 }, () => queue.begin("a"));
   add("a");
   for (const end of ends.slice(0, 3)) {
-    end();
+    end(RESPONSE);
   }
   t.is(queue.running(), 7);
   t.deepEqual(queue.take(), [{ endpointId: "a", places: 3 }]);
   t.true(queue.isEmpty());
 });
 
-test("endpoints that do not respond share half of the places, however many they are", (t) => {
-  const { speeds, add, begin } = setUp();
-  const slow = named("slow", 100);
-  for (const id of slow) {
-    speeds.set(id, "slow");
-  }
-  speeds.set("quick", "quick");
-  add(...slow);
-  const first = begin();
-  t.is(first.total, 200);
-  t.true(first.places.every(([, places]) => places === 2));
-  add(...slow);
-  add("quick");
-  t.deepEqual(begin().places, [["quick", 10]]);
-
-  const more = setUp();
-  const many = named("slow", 600);
-  for (const id of many) {
-    more.speeds.set(id, "slow");
-  }
-  more.add(...many);
-  t.is(more.begin().total, 250);
-  more.add("new");
-  t.deepEqual(more.begin().places, [["new", 1]]);
-});
-
-test("slow endpoints take turns", (t) => {
-  const { speeds, add, begin, pass } = setUp();
-  const slow = named("slow", 600);
-  for (const id of slow) {
-    speeds.set(id, "slow");
-  }
-  add(...slow);
-  const called = new Set<string>();
-  for (let turn = 0; turn < 3; turn += 1) {
-    const { places, end } = begin();
-    for (const [endpointId] of places) {
-      called.add(endpointId);
-      add(endpointId);
-    }
-    pass(SECOND_MS);
-    end();
-  }
-  t.is(called.size, 600);
-});
-
-test("an endpoint with a request that has lasted for a second is slow, and one that responds at once is not", (t) => {
-  const { speeds, queue, add, begin, pass } = setUp();
-  const quick = named("quick", 26);
-  for (const id of quick) {
-    speeds.set(id, "quick");
-  }
-  add(...quick);
-  const first = begin();
-  t.is(first.total, 260);
+test("quick, slow and silent endpoints have places of their own, however many wait", (t) => {
+  const { add, begin, know, pass } = setUp();
+  const [quick, slow, silent] = [named("quick", 60), named("slow", 60), named("silent", 600)];
+  know(silent, 15 * SECOND_MS, TIMEOUT);
+  know(slow, SECOND_MS);
+  know(quick, SECOND_MS - 1);
+  add(...silent, ...slow, ...quick);
+  const { places } = begin();
+  const totalOf = (ids: readonly string[]): number => sum(ids.map((id) => places[id] ?? 0));
+  t.deepEqual([totalOf(quick), totalOf(slow), totalOf(silent)], [100, 60, 100]);
+  t.is(places["quick0"], 10);
+  t.is(places["slow0"], 1);
+  add(...silent, ...slow, ...quick);
+  t.deepEqual(begin().places, {});
   pass(SECOND_MS);
-  // More than half of the places are occupied by slow endpoints.
-  add("quick0");
-  t.deepEqual(begin().places, []);
-  first.end();
-  t.is(queue.running(), 0);
-  t.is(speeds.get("quick0"), "slow");
-  const second = begin();
-  t.deepEqual(second.places, [["quick0", 10]]);
-  second.end();
-  t.is(speeds.get("quick0"), "quick");
+  // The requests to quick endpoints that have lasted for a second no longer occupy their places.
+  const next = begin();
+  t.is(next.total, 100);
+  t.true(Object.keys(next.places).every((id) => id.startsWith("quick")));
 });
 
-test("an endpoint that was failing before the worker started counts as slow, unless it responds quickly", (t) => {
-  const { speeds, queue } = setUp();
-  queue.add({ id: "a", isFailing: true });
-  t.is(speeds.get("a"), "slow");
-  queue.take();
-  queue.begin("a")();
-  queue.add({ id: "a", isFailing: true });
-  t.is(speeds.get("a"), "quick");
-});
-
-test("the queue is full while as many quick endpoints wait as there are places, but not because of slow ones", (t) => {
-  const { speeds, queue, add, begin } = setUp();
-  const slow = named("slow", 2000);
-  for (const id of slow) {
-    speeds.set(id, "slow");
-  }
+test("slow endpoints have equal shares", (t) => {
+  const { add, begin, know } = setUp();
+  const slow = named("slow", 20);
+  know(slow, 2 * SECOND_MS);
   add(...slow);
-  begin();
-  t.false(queue.isFull());
-  add(...named("new", 1000));
-  const first = begin();
-  t.is(first.total, 250);
-  t.true(queue.isFull());
-  first.end();
-  begin();
-  t.is(queue.running(), 500);
+  const { places, total } = begin();
+  t.is(total, 100);
+  t.true(Object.values(places).every((each) => each === 5));
+});
+
+test("endpoints of a lane take turns", (t) => {
+  for (const [durationMs, result] of [
+    [5, RESPONSE],
+    [2 * SECOND_MS, RESPONSE],
+    [15 * SECOND_MS, TIMEOUT],
+  ] as const) {
+    const { add, begin, know, pass } = setUp();
+    const ids = named("endpoint", 250);
+    know(ids, durationMs, result);
+    add(...ids);
+    const called = new Set<string>();
+    for (let turn = 0; called.size < ids.length; turn += 1) {
+      t.true(turn < 25);
+      const { places, end } = begin();
+      for (const id of Object.keys(places)) {
+        called.add(id);
+        add(id);
+      }
+      pass(durationMs);
+      end(result);
+    }
+  }
+});
+
+test("an endpoint changes its lane with each response", (t) => {
+  const { add, begin, know } = setUp();
+  const slow = named("slow", 100);
+  know(slow, 2 * SECOND_MS);
+  add(...slow);
+  t.is(begin().total, 100);
+  know(["a"], 2 * SECOND_MS);
+  add("a");
+  t.deepEqual(begin().places, {});
+  know(["a"], 5);
+  t.deepEqual(begin().places, { a: 10 });
+});
+
+test("an endpoint that was failing counts as silent, unless it has responded quickly in the last minute", (t) => {
+  const { queue, add, know, pass, begin } = setUp();
+  const silent = named("silent", 100);
+  know(silent, 15 * SECOND_MS, TIMEOUT);
+  add(...silent);
+  t.is(begin().total, 100);
+  queue.add({ id: "failing", isFailing: true });
+  t.deepEqual(begin().places, {});
+  know(["failing"], 5);
+  queue.add({ id: "failing", isFailing: true });
+  t.deepEqual(begin().places, { failing: 10 });
+  know(["other"], 5);
+  pass(MINUTE_MS + 1);
+  queue.add({ id: "other", isFailing: true });
+  t.deepEqual(begin().places, {});
+});
+
+test("an interrupted request says nothing about its endpoint", (t) => {
+  const { queue, add, begin } = setUp();
+  queue.begin("a")();
+  add("a");
+  t.deepEqual(begin().places, { a: 1 });
 });

@@ -4,14 +4,20 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { findEndpoint } from "../../db/webhooks/endpoints.ts";
 import { claimDeliveries } from "../../db/webhooks/deliveries.ts";
+import type { ClaimedDelivery, EndedAttempt } from "../../db/webhooks/deliveries.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { LEASE_MS } from "../../domain/webhooks/decideDelivery.ts";
 import { SHARDS } from "../../domain/shards.ts";
 import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
 import { newId } from "../../services/newId.ts";
 import { newSecret } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { createAttemptRecords } from "../../services/webhooks/sending/createAttemptRecords.ts";
-import { createEndpointSpeeds } from "../../services/webhooks/sending/createEndpointQueue.ts";
-import { createEndpointScans, deliverShard } from "../../services/webhooks/sending/deliverShard.ts";
+import {
+  createDeliveryShards,
+  createEndpointScans,
+} from "../../services/webhooks/sending/deliverShard.ts";
+import { makeAttempt } from "../../services/webhooks/sending/makeAttempt.ts";
+import type { DeliveryDependencies } from "../../services/webhooks/sending/makeAttempt.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -23,6 +29,7 @@ import { setUpWebhooks } from "./webhookScene.ts";
 const test = testWithDatabase();
 
 const SHARD = 1;
+const RUN_MS = 200;
 const SETTINGS = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
 
 /** Creates endpoints of the shard with due deliveries. */
@@ -56,45 +63,65 @@ const insertEndpoints = async (
   return ids;
 };
 
-/** Runs the shard until the test ends. */
-const runDeliveries = (
-  t: ExecutionContext<DatabaseContext>,
-): { readonly ended: Promise<void>; readonly stop: () => void } => {
-  const deps = {
-    db: t.context.db,
-    clock: systemClock,
-    send: createWebhookSender(SETTINGS),
-    random: () => 0.5,
-    observeAttempt: () => undefined,
-    observeDisabled: () => undefined,
-  };
-  const stop = new AbortController();
-  const abort = new AbortController();
-  const ended = deliverShard(deps, SHARD, {
-    scanEndpoints: createEndpointScans(deps),
-    speeds: createEndpointSpeeds(),
-    onFailure: (_delivery, error) => {
-      throw error;
-    },
-    stop: stop.signal,
-    signal: abort.signal,
+const dependenciesOf = (db: DatabasePool): DeliveryDependencies => ({
+  db,
+  clock: systemClock,
+  send: createWebhookSender(SETTINGS),
+  random: () => 0.5,
+  observeAttempt: () => undefined,
+  observeDisabled: () => undefined,
+});
+
+const throwError = (_delivery: unknown, error: unknown): never => {
+  throw error;
+};
+
+/** Makes the deliveries of the shard in short runs, one after the other, as its workflow does, until the test ends. */
+const runShard = (t: ExecutionContext<DatabaseContext>) => {
+  const shards = createDeliveryShards(dependenciesOf(t.context.db), {
+    onFailure: throwError,
+    runMs: RUN_MS,
   });
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const counts = { runs: 0 };
+  const run = async (): Promise<void> => {
+    while (!stop.signal.aborted) {
+      await shards.deliverShard(SHARD, { stop: stop.signal, signal: abort.signal });
+      counts.runs += 1;
+    }
+    await shards.end();
+  };
+  const ended = run();
   t.teardown(() => {
+    stop.abort();
     abort.abort();
     return ended;
   });
-  return { ended, stop: () => stop.abort() };
+  return { counts, ended, stop: () => stop.abort(), abort: () => abort.abort() };
 };
 
+const stateRow = z.strictObject({ state: z.string(), attempts: z.int(), isLeased: z.boolean() });
+
+const readStates = (db: DatabasePool, endpointId: string) =>
+  db.any(sql.type(stateRow)`
+    SELECT state, attempts, leased_until IS NOT NULL AS "isLeased"
+    FROM webhook_delivery
+    WHERE endpoint_id = ${endpointId}
+    ORDER BY due_at NULLS FIRST
+  `);
+
 test.serial(
-  "servers that never respond delay no delivery to another, though they have more deliveries than a shard has places",
+  "servers that never respond delay no delivery to another, at no time, however many deliveries they have",
   async (t) => {
     const { db } = t.context;
     const [silent, quick] = [await startReceiver(t), await startReceiver(t)];
     silent.respond(holdOpen);
     await insertEndpoints(db, { url: silent.url, count: 300, deliveries: 20 });
-    runDeliveries(t);
-    await eventually(() => silent.received.length >= 250);
+    const { counts } = runShard(t);
+    await eventually(() => silent.received.length >= 100);
+    // Into the next runs, in which the requests to the silent servers are still in progress.
+    const { runs } = counts;
+    await eventually(() => counts.runs >= runs + 2);
     await insertEndpoints(db, { url: quick.url, count: 5, deliveries: 20 });
     await eventually(() => quick.received.length === 100);
     // None of the others has timed out.
@@ -109,18 +136,63 @@ test.serial("a shard that stops finishes its calls, and leaves the rest to anoth
   receiver.respond((response) => {
     held.push(() => response.writeHead(204).end());
   });
-  const [id] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 3 });
-  const { ended, stop } = runDeliveries(t);
+  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 3 });
+  const { ended, stop } = runShard(t);
   await eventually(() => held.length === 1);
   stop();
   held[0]?.();
   await ended;
   t.is(receiver.received.length, 1);
-  const rest = await claimDeliveries(db, [{ endpointId: id ?? "", places: 10 }], systemClock.now());
-  t.deepEqual(
-    rest.map(({ attempts }) => attempts),
-    [0, 0],
-  );
+  t.deepEqual(await readStates(db, id), [
+    { state: "delivered", attempts: 1, isLeased: false },
+    { state: "pending", attempts: 0, isLeased: false },
+    { state: "pending", attempts: 0, isLeased: false },
+  ]);
+});
+
+test.serial("interrupted requests give up their leases, and are made again at once", async (t) => {
+  const { db } = t.context;
+  const receiver = await startReceiver(t);
+  receiver.respond(holdOpen);
+  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
+  const released = [{ state: "pending", attempts: 0, isLeased: false }];
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const shards = createDeliveryShards(dependenciesOf(db), { onFailure: throwError });
+  const interrupted = shards.deliverShard(SHARD, { stop: stop.signal, signal: abort.signal });
+  await eventually(() => receiver.received.length === 1);
+  abort.abort();
+  await interrupted;
+  t.deepEqual(await readStates(db, id), released);
+
+  // A run that ends while the request is in progress leaves it to the next one, or to the end of the worker.
+  const short = createDeliveryShards(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
+  const signal = new AbortController().signal;
+  await eventually(async () => {
+    await short.deliverShard(SHARD, { stop: stop.signal, signal });
+    return receiver.received.length === 2;
+  });
+  t.like(await readStates(db, id), [{ isLeased: true }]);
+  await short.end();
+  t.deepEqual(await readStates(db, id), released);
+
+  receiver.respond((response) => response.writeHead(204).end());
+  const last = shards.deliverShard(SHARD, { stop: stop.signal, signal });
+  await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
+  stop.abort();
+  await last;
+  t.is(receiver.received.length, 3);
+});
+
+test.serial("a delivery of a type that this release does not know is made", async (t) => {
+  const { db } = t.context;
+  const receiver = await startReceiver(t);
+  const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET type = 'later.type' WHERE endpoint_id = ${id}
+  `);
+  runShard(t);
+  await eventually(() => receiver.received.length === 1);
+  t.regex(receiver.received[0]?.body ?? "", /^\{"type":"later\.type"/u);
 });
 
 test("the endpoints of the other shards are left to these", async (t) => {
@@ -207,4 +279,72 @@ test("what attempts say of their endpoint is recorded in the order in which they
   t.deepEqual(await attempt(false, false), secondsAgo(3));
   t.deepEqual(await attempt(false, true, false), secondsAgo(0));
   t.is(await attempt(true), null);
+});
+
+const RESULT = { status: 204, error: null, response: "", retryAfterMs: null };
+
+test("a success is recorded, whichever of two attempts at the same time is recorded first", async (t) => {
+  const { deps, endpoint, record, clock, pass, deliveries } = await setUpWebhooks(t);
+  const { db } = deps;
+  /** Claims a delivery, and lets its lease end. */
+  const claim = async (): Promise<ClaimedDelivery> => {
+    const [delivery = t.fail()] = await claimDeliveries(
+      db,
+      [{ endpointId: endpoint.id, places: 1 }],
+      clock.now(),
+    );
+    pass(LEASE_MS);
+    return delivery;
+  };
+  const twice = async () => {
+    await record(crypto.randomUUID());
+    const attempt = { startedAt: clock.now(), endedAt: clock.now(), durationMs: 5 };
+    const success: EndedAttempt = {
+      ...attempt,
+      delivery: await claim(),
+      result: RESULT,
+      decision: { state: "delivered", dueAt: null },
+    };
+    const failure: EndedAttempt = {
+      ...attempt,
+      delivery: await claim(),
+      result: { ...RESULT, status: 500, error: "status 500" },
+      decision: { state: "pending", dueAt: clock.now() },
+    };
+    return { success, failure };
+  };
+  const recordAttempt = createAttemptRecords(db);
+  const first = await twice();
+  await Promise.all([recordAttempt(first.success), recordAttempt(first.failure)]);
+  const second = await twice();
+  await Promise.all([recordAttempt(second.failure), recordAttempt(second.success)]);
+  t.deepEqual(
+    (await deliveries()).map(({ state }) => state),
+    ["delivered", "delivered"],
+  );
+});
+
+test("an attempt is recorded although the database fails meanwhile, and the receiver is asked once", async (t) => {
+  const { deps, endpoint, record, clock, receiver, deliveries } = await setUpWebhooks(t);
+  await record("first");
+  const [delivery = t.fail()] = await claimDeliveries(
+    deps.db,
+    [{ endpointId: endpoint.id, places: 1 }],
+    clock.now(),
+  );
+  const recordAttempt = createAttemptRecords(deps.db);
+  let failures = 2;
+  const ended: unknown[] = [];
+  await makeAttempt(deps, delivery, {
+    record: (attempt) => {
+      failures -= 1;
+      return failures >= 0 ? Promise.reject(new Error("connection lost")) : recordAttempt(attempt);
+    },
+    onEnd: (result) => ended.push(result?.status),
+    signal: new AbortController().signal,
+  });
+  t.is(failures, -1);
+  t.deepEqual(ended, [204]);
+  t.is(receiver.received.length, 1);
+  t.like(await deliveries(), [{ state: "delivered", attempts: 1 }]);
 });

@@ -16,7 +16,7 @@ import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { refunded } from "../events/readEvents.ts";
-import { deliverTo } from "./deliverTo.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
@@ -262,7 +262,7 @@ test("a lease from before the clock was set back does not delay a delivery", asy
   const arrived = Promise.withResolvers<void>();
   receiver.respond(() => arrived.resolve());
   const stop = new AbortController();
-  const killed = deliverTo(deps, endpoint.id, stop.signal);
+  const killed = createDeliveriesTo(deps, endpoint.id)(stop.signal);
   await arrived.promise;
 
   pass(-HOUR_MS);

@@ -12,7 +12,7 @@ import { refunded } from "../events/readEvents.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import { deliverTo } from "./deliverTo.ts";
+import { createDeliveriesTo } from "./deliverTo.ts";
 import { startReceiver } from "./startReceiver.ts";
 import type { Received } from "./startReceiver.ts";
 
@@ -74,7 +74,7 @@ export const setUpWebhooks = async (
     /** Records an event that a name identifies. */
     record: (name: string, mode: Mode = "live") =>
       recordEvent(db, { accountId, mode }, refunded(name), clock.now()),
-    deliver: () => deliverTo(deps, endpoint.id),
+    deliver: createDeliveriesTo(deps, endpoint.id),
     pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),
     deliveries: () =>
       db.any(sql.type(deliveryRow)`

@@ -5,7 +5,6 @@ import type { DatabasePool } from "slonik";
 import type { SendResult } from "../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
-import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
 import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
 import type { LateRejection } from "../../services/billing/processorEvents/applyRejectionReport.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
@@ -17,7 +16,7 @@ export type WorkerMetrics = {
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   readonly observeRejection: (rejection: LateRejection) => void;
-  readonly observeWebhookAttempt: (type: DeliveredType, result: AttemptResult) => void;
+  readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
   /** Records whether this process is the dispatcher. */
   readonly observeLeadership: (isLeader: boolean) => void;
 };

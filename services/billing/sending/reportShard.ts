@@ -9,7 +9,7 @@ import type { SendingDependencies } from "./sendMeterEvent.ts";
  * Reports the usage of a shard's streams for a minute. It scans for usage every second, because the facts of another second
  * may be sealed.
  */
-export const reportShard = (
+export const reportShard = async (
   deps: SendingDependencies,
   shard: number,
   {
@@ -22,5 +22,9 @@ export const reportShard = (
   // At the same time, the shards would compete for the calls to Stripe of the near future, and those that get none would
   // have to begin their attempts later, each with another change of its row.
   const offsetMs = spreadOverSecond(shard);
-  return runShard(deps, { kind: "usage", shard, offsetMs }, sender, { stop, signal });
+  try {
+    await runShard(deps, { kind: "usage", shard, offsetMs }, sender, { stop, signal });
+  } finally {
+    await sender.settled();
+  }
 };

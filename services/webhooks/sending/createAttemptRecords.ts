@@ -21,6 +21,21 @@ const resultsOf = (attempts: readonly EndedAttempt[]): readonly EndpointResult[]
   return [...results.values()];
 };
 
+/** Divides attempts so that no part has two of the same delivery, the earlier ones first. */
+const withoutRepetition = (
+  attempts: readonly EndedAttempt[],
+): readonly (readonly EndedAttempt[])[] => {
+  const parts: EndedAttempt[][] = [];
+  const counts = new Map<string, number>();
+  for (const attempt of attempts) {
+    const key = `${attempt.delivery.endpointId}/${attempt.delivery.id}`;
+    const earlier = counts.get(key) ?? 0;
+    counts.set(key, earlier + 1);
+    (parts[earlier] ??= []).push(attempt);
+  }
+  return parts;
+};
+
 /**
  * Returns a function that records an attempt that has ended. Attempts that end while others are recorded are recorded
  * together.
@@ -29,7 +44,9 @@ export const createAttemptRecords = (
   db: CommonQueryMethods,
 ): ((attempt: EndedAttempt) => Promise<void>) =>
   joinCalls(async (attempts: readonly EndedAttempt[]) => {
-    await recordAttempts(db, attempts);
+    for (const part of withoutRepetition(attempts)) {
+      await recordAttempts(db, part);
+    }
     await recordEndpointResults(db, resultsOf(attempts));
     return attempts.map(() => undefined);
   });

@@ -1,91 +1,98 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isContentError } from "../../../db/isContentError.ts";
 import { claimDeliveries } from "../../../db/webhooks/deliveries.ts";
 import type { ClaimedDelivery, DueEndpoint } from "../../../db/webhooks/deliveries.ts";
 import type { ScanShard } from "../../createShardScans.ts";
 import type { ShardSender } from "../../runShard.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
-import type { EndpointSpeeds } from "./createEndpointQueue.ts";
 import { makeAttempt } from "./makeAttempt.ts";
 import type { DeliveryDependencies } from "./makeAttempt.ts";
 
-/** A part of a scan is handled before the next one is read. */
 const PART_SIZE = 500;
+
+/** Scans take a tenth of the time at most. */
+const SCAN_INTERVAL_PER_SCAN = 10;
 
 /**
  * How long endpoints that have a free place again are gathered, so that one statement claims for them all: the longer, the
- * more requests are running. An endpoint that is alone hardly waits.
+ * more requests are in progress. An endpoint that is alone hardly waits.
  */
 const GATHER_MS_PER_REQUEST = 1;
 const MAXIMUM_GATHER_MS = 50;
+
+/** If recording is slower than the receivers, no more is sent. What is not recorded by the end of its lease is sent again. */
+const MAXIMUM_UNRECORDED = 1000;
 
 /** Scans for endpoints with due deliveries. */
 export type ScanEndpoints = ScanShard<DueEndpoint>;
 
 export type DeliverySenderOptions = {
   readonly scanEndpoints: ScanEndpoints;
-  readonly speeds: EndpointSpeeds;
-  /** Called when an attempt could not be made or recorded, for a reason of its own. It is made again after its lease. */
+  /** Called when an attempt could not be made or recorded. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
+};
+
+export type DeliverySender = ShardSender & {
+  /** Interrupts the requests in progress. Other workers make their attempts. */
+  readonly abort: () => void;
 };
 
 /**
  * Creates what makes the deliveries of a shard's endpoints. A step claims due deliveries of many endpoints in one statement
  * and begins to send them; an attempt is recorded with those that end at the same time. Everything that another process
- * needs to continue is in the database.
+ * needs to continue is in the database. What is kept in memory makes it faster and fairer.
  */
 export const createDeliverySender = (
   deps: DeliveryDependencies,
   shard: number,
-  {
-    scanEndpoints,
-    speeds,
-    onFailure,
-    signal,
-  }: DeliverySenderOptions & { readonly signal: AbortSignal },
-): ShardSender => {
+  { scanEndpoints, onFailure }: DeliverySenderOptions,
+): DeliverySender => {
   const { db, clock } = deps;
-  const queue = createEndpointQueue(speeds);
+  const queue = createEndpointQueue();
   const record = createAttemptRecords(db);
   const attempts = new Set<Promise<void>>();
-  const failures: unknown[] = [];
-  let scan: { readonly after: DueEndpoint | null; readonly second: number } | null = null;
   let wake = Promise.withResolvers<void>();
+  let calls = new AbortController();
+  let isScanning = false;
+  let nextScanAtMs = 0;
+  let scanFailure: { readonly error: unknown } | null = null;
 
-  const isScanning = (): boolean => scan !== null && !queue.isFull();
+  const scan = async (): Promise<void> => {
+    const startedAtMs = performance.now();
+    const second = Math.floor(clock.now().getTime() / 1000);
+    let after: DueEndpoint | null = null;
+    do {
+      const part: Awaited<ReturnType<ScanEndpoints>> = await scanEndpoints({
+        shard,
+        after,
+        second,
+        limit: PART_SIZE,
+      });
+      for (const endpoint of part.items) {
+        queue.add(endpoint);
+      }
+      wake.resolve();
+      after = part.next;
+    } while (after !== null);
+    nextScanAtMs = startedAtMs + SCAN_INTERVAL_PER_SCAN * (performance.now() - startedAtMs);
+  };
 
   const begin = (delivery: ClaimedDelivery): void => {
     const end = queue.begin(delivery.endpointId);
-    const onResponse = (): void => {
-      end();
+    const onEnd: typeof end = (result) => {
+      end(result);
       if (!queue.isEmpty()) {
         wake.resolve();
       }
     };
-    const attempt = makeAttempt(deps, delivery, { record, onResponse, signal })
-      .catch((error: unknown) => {
-        if (isContentError(error)) {
-          onFailure(delivery, error);
-        } else {
-          failures.push(error);
-          wake.resolve();
-        }
-      })
+    const attempt = makeAttempt(deps, delivery, { record, onEnd, signal: calls.signal })
+      .catch((error: unknown) => onFailure(delivery, error))
       .finally(() => attempts.delete(attempt));
     attempts.add(attempt);
   };
 
-  const readPart = async ({ after, second }: NonNullable<typeof scan>): Promise<void> => {
-    const { items, next } = await scanEndpoints({ shard, after, second, limit: PART_SIZE });
-    for (const endpoint of items) {
-      queue.add(endpoint);
-    }
-    scan = next === null ? null : { after: next, second };
-  };
-
   const claim = async (): Promise<void> => {
-    const endpoints = queue.take();
+    const endpoints = attempts.size < MAXIMUM_UNRECORDED ? queue.take() : [];
     if (endpoints.length === 0) {
       return;
     }
@@ -104,36 +111,44 @@ export const createDeliverySender = (
 
   return {
     startScan: () => {
-      scan ??= { after: null, second: Math.floor(clock.now().getTime() / 1000) };
+      if (!isScanning && performance.now() >= nextScanAtMs) {
+        isScanning = true;
+        void scan()
+          .catch((error: unknown) => {
+            scanFailure = { error };
+          })
+          .finally(() => {
+            isScanning = false;
+          });
+      }
     },
     step: async () => {
       wake = Promise.withResolvers<void>();
-      if (failures.length > 0) {
-        throw failures[0];
-      }
-      if (scan !== null && isScanning()) {
-        await readPart(scan);
+      if (scanFailure !== null) {
+        const { error } = scanFailure;
+        scanFailure = null;
+        throw error;
       }
       await claim();
     },
     waitForWork: async (atMostMs) => {
-      if (isScanning()) {
-        return;
-      }
       const timer = new AbortController();
-      const pause = sleep(atMostMs, undefined, { signal: AbortSignal.any([timer.signal, signal]) });
-      await Promise.race([wake.promise, pause.catch(() => undefined)]);
+      const pause = sleep(atMostMs, undefined, { signal: timer.signal }).catch(() => undefined);
+      await Promise.race([wake.promise, pause]);
       timer.abort();
-      const gatherMs = Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS);
-      await sleep(Math.min(gatherMs, atMostMs), undefined, { signal }).catch(() => undefined);
+      await sleep(
+        Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, Math.max(0, atMostMs)),
+      );
     },
     settled: async () => {
       while (attempts.size > 0) {
         await Promise.all(attempts);
       }
-      if (failures.length > 0) {
-        throw failures[0];
-      }
+    },
+    abort: () => {
+      calls.abort();
+      calls = new AbortController();
+      wake.resolve();
     },
   };
 };

@@ -1,84 +1,90 @@
 import { LRUCache } from "lru-cache";
 import type { DueEndpoint, EndpointPlaces } from "../../../db/webhooks/deliveries.ts";
+import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
 
 /** How many requests an endpoint receives at the same time. */
 const PLACES_OF_ENDPOINT = 10;
 
-/** Until it has responded once, so that many servers that never do occupy few places. */
+/** Until it has responded to this worker once, so that many servers that never do occupy few places. */
 const PLACES_OF_NEW_ENDPOINT = 1;
 
-/** How many requests a shard makes at the same time. */
-const PLACES = 500;
+/**
+ * How many requests a shard makes at the same time to the endpoints of a lane. More would keep a busy worker from sending
+ * each of them within a second.
+ */
+const PLACES_OF_LANE = 100;
 
-/** How many of these are for slow endpoints, so that they leave places to the others. */
-const PLACES_FOR_SLOW = PLACES / 2;
-
-/** An endpoint is slow if its last request took this long, or if one of those in progress has. */
+/** A request that takes as long is not quick. */
 const SLOW_MS = 1000;
 
+/** Another worker may have called the endpoint since then. */
+const REMEMBERED_MS = 60_000;
 const MAXIMUM_REMEMBERED = 100_000;
 
-/** How the endpoints' last requests went, by endpoint. It outlasts a run of a shard. */
-export type EndpointSpeeds = LRUCache<string, "quick" | "slow">;
+/**
+ * `quick`: the last request took less than a second. `slow`: it took longer, or one in progress has. `silent`: it took longer
+ * and had no response.
+ */
+const LANES = ["quick", "slow", "silent"] as const;
+type Lane = (typeof LANES)[number];
 
-export const createEndpointSpeeds = (): EndpointSpeeds => new LRUCache({ max: MAXIMUM_REMEMBERED });
+type Memory = { readonly lane: Lane; readonly atMs: number };
+
+/** Ends a request. Without a result, it was interrupted. */
+type EndRequest = (result?: AttemptResult) => void;
 
 export type EndpointQueue = {
-  /** Adds an endpoint that has due deliveries. One that is failing counts as slow until it has been called. */
+  /** Adds an endpoint that has due deliveries. One that is failing counts as silent unless it was called a short time ago. */
   readonly add: (endpoint: DueEndpoint) => void;
-  /** Removes the endpoints that can receive deliveries now, those first that were added first, and says how many. */
+  /** Removes the endpoints that can receive deliveries now. Each lane is in the order in which they were added. */
   readonly take: () => readonly EndpointPlaces[];
-  /** Occupies a place until the function that it returns is called. */
-  readonly begin: (endpointId: string) => () => void;
-  /** Whether endpoints that are not slow wait for all places. */
-  readonly isFull: () => boolean;
+  /** Occupies a place of an endpoint until the function that it returns is called. */
+  readonly begin: (endpointId: string) => EndRequest;
   readonly isEmpty: () => boolean;
-  /** How many places are occupied. */
+  /** How many requests are in progress. */
   readonly running: () => number;
 };
 
 /**
- * Creates the queue of a shard's endpoints that have due deliveries. It divides the places, so that servers that are slow or
- * do not respond leave enough to the others, however many deliveries they have.
+ * Creates the queue of a shard's endpoints that have due deliveries. Each lane has places of its own, so servers that are
+ * slow or do not respond delay no quick one, and those that do not respond delay no slow one.
  * @param monotonicMs milliseconds of the monotonic clock
  */
 export const createEndpointQueue = (
-  speeds: EndpointSpeeds,
   monotonicMs: () => number = () => performance.now(),
 ): EndpointQueue => {
   const waiting = new Set<string>();
   /** When the requests in progress began, oldest first, by endpoint. */
   const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
+  const memories = new LRUCache<string, Memory>({ max: MAXIMUM_REMEMBERED });
   let running = 0;
-  let quickWaiting = 0;
 
   const runningOf = (endpointId: string): number => requests.get(endpointId)?.size ?? 0;
 
-  const isSlow = (endpointId: string, nowMs: number): boolean => {
-    if (speeds.get(endpointId) === "slow") {
-      return true;
-    }
+  const laneOf = (endpointId: string, nowMs: number): Lane => {
+    const lane = memories.get(endpointId)?.lane ?? "quick";
     const oldest = requests.get(endpointId)?.values().next().value;
-    return oldest !== undefined && nowMs - oldest.startedAtMs >= SLOW_MS;
+    const isSlow = oldest !== undefined && nowMs - oldest.startedAtMs >= SLOW_MS;
+    return lane === "quick" && isSlow ? "slow" : lane;
   };
 
-  /** Gives so many places to endpoints, and to none more than its share. Returns how many each of them gets. */
-  const give = (
-    endpointIds: readonly string[],
-    free: number,
-    shareOf: (endpointId: string) => number,
-  ): readonly EndpointPlaces[] => {
+  /** Divides the free places of a lane among the endpoints that wait in it. */
+  const divide = (waitingIds: readonly string[], calledIds: readonly string[], lane: Lane) => {
+    const occupied = calledIds.reduce((sum, endpointId) => sum + runningOf(endpointId), 0);
+    // Quick endpoints free their places soon enough to take turns.
+    const parts = lane === "quick" ? 1 : new Set([...waitingIds, ...calledIds]).size;
+    const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
     const given: EndpointPlaces[] = [];
-    let left = free;
-    for (const endpointId of endpointIds) {
-      if (left <= 0) {
+    let free = PLACES_OF_LANE - occupied;
+    for (const endpointId of waitingIds) {
+      if (free <= 0) {
         break;
       }
-      const places = Math.min(left, shareOf(endpointId) - runningOf(endpointId));
+      const most = memories.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
+      const places = Math.min(free, most - runningOf(endpointId));
       if (places > 0) {
         given.push({ endpointId, places });
-        waiting.delete(endpointId);
-        left -= places;
+        free -= places;
       }
     }
     return given;
@@ -86,38 +92,39 @@ export const createEndpointQueue = (
 
   return {
     add: ({ id, isFailing }) => {
-      if (isFailing && !speeds.has(id)) {
-        speeds.set(id, "slow");
+      const memory = memories.get(id);
+      const nowMs = monotonicMs();
+      if (isFailing && (memory === undefined || nowMs - memory.atMs > REMEMBERED_MS)) {
+        memories.set(id, { lane: "silent", atMs: nowMs });
       }
       waiting.add(id);
     },
     take: () => {
       const nowMs = monotonicMs();
-      const quick: string[] = [];
-      const slow: string[] = [];
-      for (const endpointId of waiting) {
-        (isSlow(endpointId, nowMs) ? slow : quick).push(endpointId);
-      }
-      const toQuick = give(quick, PLACES - running, (endpointId) =>
-        speeds.has(endpointId) ? PLACES_OF_ENDPOINT : PLACES_OF_NEW_ENDPOINT,
+      const inLane = (endpointIds: Iterable<string>) =>
+        Map.groupBy(endpointIds, (endpointId) => laneOf(endpointId, nowMs));
+      const waitingIn = inLane(waiting);
+      const calledIn = inLane(requests.keys());
+      const taken = LANES.flatMap((lane) =>
+        divide(waitingIn.get(lane) ?? [], calledIn.get(lane) ?? [], lane),
       );
-      quickWaiting = quick.length - toQuick.length;
-      const free = PLACES - running - toQuick.reduce((sum, { places }) => sum + places, 0);
-      const calledSlow = [...requests.keys()].filter((endpointId) => isSlow(endpointId, nowMs));
-      const occupied = calledSlow.reduce((sum, endpointId) => sum + runningOf(endpointId), 0);
-      const fair = Math.floor(PLACES_FOR_SLOW / new Set([...slow, ...calledSlow]).size);
-      const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, fair));
-      const toSlow = give(slow, Math.min(free, PLACES_FOR_SLOW - occupied), () => share);
-      return [...toQuick, ...toSlow];
+      for (const { endpointId } of taken) {
+        waiting.delete(endpointId);
+      }
+      return taken;
     },
     begin: (endpointId) => {
       const request = { startedAtMs: monotonicMs() };
       const own = requests.get(endpointId) ?? new Set();
       requests.set(endpointId, own.add(request));
       running += 1;
-      return () => {
-        const isQuick = monotonicMs() - request.startedAtMs < SLOW_MS;
-        speeds.set(endpointId, isQuick ? "quick" : "slow");
+      return (result) => {
+        const nowMs = monotonicMs();
+        if (result !== undefined) {
+          const isQuick = nowMs - request.startedAtMs < SLOW_MS;
+          const lane = isQuick ? "quick" : result.status === null ? "silent" : "slow";
+          memories.set(endpointId, { lane, atMs: nowMs });
+        }
         own.delete(request);
         if (own.size === 0) {
           requests.delete(endpointId);
@@ -125,7 +132,6 @@ export const createEndpointQueue = (
         running -= 1;
       };
     },
-    isFull: () => quickWaiting >= PLACES,
     isEmpty: () => waiting.size === 0,
     running: () => running,
   };

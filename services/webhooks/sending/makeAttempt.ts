@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
+import { isContentError } from "../../../db/isContentError.ts";
 import { failPendingDeliveries, releaseDelivery } from "../../../db/webhooks/deliveries.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../../db/webhooks/deliveries.ts";
 import { disableEndpoint, findEndpoint } from "../../../db/webhooks/endpoints.ts";
@@ -57,20 +59,45 @@ const disableIfDead = async (
   }
 };
 
+/** How soon recording is tried again after an error of the database. */
+const RECORD_AGAIN_MS = 1000;
+
+/** Records an attempt. An error of the database is no reason to send the delivery again, as long as its lease lasts. */
+const recordInLease = async (
+  { clock }: Pick<DeliveryDependencies, "clock">,
+  record: (attempt: EndedAttempt) => Promise<void>,
+  attempt: EndedAttempt,
+  signal: AbortSignal,
+): Promise<void> => {
+  const leasedUntilMs = attempt.delivery.leasedUntil.getTime();
+  for (;;) {
+    try {
+      await record(attempt);
+      return;
+    } catch (error) {
+      const isLeaseLasting = clock.now().getTime() + RECORD_AGAIN_MS < leasedUntilMs;
+      if (isContentError(error) || !isLeaseLasting || signal.aborted) {
+        throw error;
+      }
+    }
+    await sleep(RECORD_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+  }
+};
+
 /**
  * Makes one attempt and records it. If the worker stops meanwhile, another makes it again, with the same id.
- * @param onResponse called when the receiver has responded, or will not
+ * @param onEnd called with the result when the receiver has responded, or will not; without it if the request was interrupted
  */
 export const makeAttempt = async (
   deps: DeliveryDependencies,
   delivery: ClaimedDelivery,
   {
     record,
-    onResponse,
+    onEnd,
     signal,
   }: {
     readonly record: (attempt: EndedAttempt) => Promise<void>;
-    readonly onResponse: () => void;
+    readonly onEnd: (result?: AttemptResult) => void;
     readonly signal: AbortSignal;
   },
 ): Promise<void> => {
@@ -82,14 +109,14 @@ export const makeAttempt = async (
   try {
     result = await send(request, signal);
   } catch (error) {
+    onEnd();
     if (!signal.aborted) {
       throw error;
     }
     await releaseDelivery(db, delivery);
     return;
-  } finally {
-    onResponse();
   }
+  onEnd(result);
   const endedAt = clock.now();
   const decision = decideDelivery(result, {
     attempts: delivery.attempts - delivery.earlierAttempts + 1,
@@ -98,7 +125,7 @@ export const makeAttempt = async (
   });
   const durationMs = Math.round(performance.now() - startedAtMs);
   const attempt = { delivery, startedAt, endedAt, durationMs, result, decision };
-  await record(attempt);
+  await recordInLease(deps, record, attempt, signal);
   observeAttempt(delivery, result);
   if (decision.state === "failed") {
     await disableIfDead(deps, attempt);
