@@ -33,11 +33,11 @@ test.serial("servers that do not respond delay no delivery to another server", a
   }
   const { startWorker } = await startWorkers(t);
   await startWorker();
-  await eventually(() => slow.every(({ receiver }) => receiver.received.length >= 10));
+  await eventually(() => slow.every(({ receiver }) => receiver.received.length >= 1));
   await quick.record("quick");
   await eventually(() => quick.receiver.received.length === 1);
-  // The others take 15 seconds for every ten.
-  t.true(slow.every(({ receiver }) => receiver.received.length < 30));
+  // The requests to the others have not timed out.
+  t.true(slow.every(({ receiver }) => receiver.mostAtOnce() === receiver.received.length));
 });
 
 test.serial(

@@ -5,14 +5,14 @@ import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
 /** How many requests an endpoint receives at the same time. */
 const PLACES_OF_ENDPOINT = 10;
 
-/** Until it has responded to this worker once, so that many servers that never do occupy few places. */
+/** Until it has responded to this worker once. */
 const PLACES_OF_NEW_ENDPOINT = 1;
 
 /**
  * How many requests a shard makes at the same time to the endpoints of a lane. More would keep a busy worker from sending
  * each of them within a second.
  */
-const PLACES_OF_LANE = 100;
+const PLACES_OF_LANE = 60;
 
 /** A request that takes as long is not quick. */
 const SLOW_MS = 1000;
@@ -22,10 +22,10 @@ const REMEMBERED_MS = 60_000;
 const MAXIMUM_REMEMBERED = 100_000;
 
 /**
- * `quick`: the last request took less than a second. `slow`: it took longer, or one in progress has. `silent`: it took longer
- * and had no response.
+ * `new`: this worker has not called the endpoint. `quick`: the last request took less than a second. `slow`: it took longer,
+ * or one in progress has. `silent`: it took longer and had no response.
  */
-const LANES = ["quick", "slow", "silent"] as const;
+const LANES = ["quick", "new", "slow", "silent"] as const;
 type Lane = (typeof LANES)[number];
 
 type Memory = { readonly lane: Lane; readonly atMs: number };
@@ -62,17 +62,18 @@ export const createEndpointQueue = (
   const runningOf = (endpointId: string): number => requests.get(endpointId)?.size ?? 0;
 
   const laneOf = (endpointId: string, nowMs: number): Lane => {
-    const lane = memories.get(endpointId)?.lane ?? "quick";
+    const lane = memories.get(endpointId)?.lane ?? "new";
     const oldest = requests.get(endpointId)?.values().next().value;
     const isSlow = oldest !== undefined && nowMs - oldest.startedAtMs >= SLOW_MS;
-    return lane === "quick" && isSlow ? "slow" : lane;
+    return isSlow && lane !== "silent" ? "slow" : lane;
   };
 
   /** Divides the free places of a lane among the endpoints that wait in it. */
   const divide = (waitingIds: readonly string[], calledIds: readonly string[], lane: Lane) => {
     const occupied = calledIds.reduce((sum, endpointId) => sum + runningOf(endpointId), 0);
-    // Quick endpoints free their places soon enough to take turns.
-    const parts = lane === "quick" ? 1 : new Set([...waitingIds, ...calledIds]).size;
+    // The others free their places soon enough to take turns.
+    const isShared = lane === "slow" || lane === "silent";
+    const parts = isShared ? new Set([...waitingIds, ...calledIds]).size : 1;
     const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
     const given: EndpointPlaces[] = [];
     let free = PLACES_OF_LANE - occupied;
