@@ -1,31 +1,24 @@
 import { Context } from "@temporalio/activity";
-import { createStreamScans } from "../services/billing/sending/createStreamScans.ts";
-import { reportShard } from "../services/billing/sending/reportShard.ts";
-import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
-import type { SendingDependencies } from "../services/billing/sending/sendMeterEvent.ts";
+import type { ShardRuns } from "../services/createShardRuns.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-export type ShardActivityDependencies = SendingDependencies &
-  ShardObservers & {
-    /** Aborted when the worker begins to stop. Temporal cancels activities only after the worker's grace time. */
-    readonly stopping: AbortSignal;
-  };
+/** Runs of shards, and a signal that is aborted when the worker begins to stop. Temporal cancels activities only after the worker's grace time. */
+type ShardDependencies = { readonly runs: ShardRuns; readonly stopping: AbortSignal };
+
+const runShard = ({ runs, stopping }: ShardDependencies, shard: number): Promise<void> =>
+  withHeartbeat(() =>
+    runs.run(shard, { stop: stopping, signal: Context.current().cancellationSignal }),
+  );
 
 /** The activity that reports the usage of many streams. It is idempotent: its progress is stored in the database. */
-export const createShardActivities = (deps: ShardActivityDependencies) => {
-  const scanStreams = createStreamScans(deps.db);
-  return {
-    reportShard: (shard: number): Promise<void> =>
-      withHeartbeat(() =>
-        reportShard(deps, shard, {
-          stop: deps.stopping,
-          signal: Context.current().cancellationSignal,
-          scanStreams,
-          onResult: deps.onResult,
-          onFailure: deps.onFailure,
-        }),
-      ),
-  };
-};
+export const createShardActivities = (deps: ShardDependencies) => ({
+  reportShard: (shard: number): Promise<void> => runShard(deps, shard),
+});
+
+/** The activity that makes the deliveries of many endpoints. It may be repeated: its progress is stored in the database. */
+export const createWebhookActivities = (deps: ShardDependencies) => ({
+  deliverShard: (shard: number): Promise<void> => runShard(deps, shard),
+});
 
 export type ShardActivities = ReturnType<typeof createShardActivities>;
+export type WebhookActivities = ReturnType<typeof createWebhookActivities>;

@@ -2,10 +2,12 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
-import { createShardActivities } from "../activities/createShardActivities.ts";
+import {
+  createShardActivities,
+  createWebhookActivities,
+} from "../activities/createShardActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
-import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
 import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { isContentError } from "../db/isContentError.ts";
@@ -36,7 +38,8 @@ import {
 } from "../program/settings/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
 import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
-import { createDeliveryShards } from "../services/webhooks/sending/deliverShard.ts";
+import { createReportingRuns } from "../services/billing/sending/createReportingRuns.ts";
+import { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
 import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
@@ -160,18 +163,17 @@ const startWorker = async (
       );
     }
   };
-  const activities = {
-    ...createShardActivities({
-      db,
-      clock,
-      billing,
-      tracing,
-      stopping: shutdown.signal,
+  const reportingRuns = createReportingRuns(
+    { db, clock, billing, tracing },
+    {
       onResult: observeSend,
       onFailure: (stream, error) => {
         logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
       },
-    }),
+    },
+  );
+  const activities = {
+    ...createShardActivities({ runs: reportingRuns, stopping: shutdown.signal }),
     ...createBillingActivities({
       db,
       clock,
@@ -242,7 +244,7 @@ const startWorker = async (
     logger,
     "deliveries cannot be recorded; they are sent again when the database responds",
   );
-  const deliveryShards = createDeliveryShards(deliveryDependencies, {
+  const deliveryRuns = createDeliveryRuns(deliveryDependencies, {
     onFailure: ({ endpointId, id }, error) => {
       if (isContentError(error)) {
         logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be recorded");
@@ -255,7 +257,7 @@ const startWorker = async (
     interactiveWorker,
     runQueue(
       webhookQueue,
-      createWebhookActivities({ shards: deliveryShards, stopping: shutdown.signal }),
+      createWebhookActivities({ runs: deliveryRuns, stopping: shutdown.signal }),
     ),
     runQueue(backgroundQueue, activities),
   ]);
@@ -297,7 +299,7 @@ const startWorker = async (
       health.startStopping();
       shutdown.abort();
       await Promise.all([workers, dispatcher, schedules, guard.ended]);
-      await deliveryShards.end();
+      await Promise.all([reportingRuns.end(), deliveryRuns.end()]);
       health.end();
       await server?.close(1000);
       await Promise.all([db.end(), webhookDb.end(), healthConnection.end()]);

@@ -1,5 +1,5 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
-import type { WebhookActivities } from "../activities/createWebhookActivities.ts";
+import type { WebhookActivities } from "../activities/createShardActivities.ts";
 import { inDeployment } from "./inDeployment.ts";
 import { SHARD_ACTIVITY } from "./shardActivity.ts";
 

@@ -14,18 +14,20 @@ export const createDeliveriesTo = (deps: DeliveryDependencies, endpointId: strin
     const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });
     return due.filter(({ id }) => id === endpointId);
   };
-  const sender = createDeliverySender(deps, shardOf(endpointId), {
-    scanEndpoints: async () => ({ items: await listDue(), next: null }),
-    onFailure: (_delivery, error) => {
-      throw error;
-    },
-  });
+  const createSender = (signal: AbortSignal) =>
+    createDeliverySender(deps, shardOf(endpointId), {
+      scanEndpoints: async () => ({ items: await listDue(), next: null }),
+      onFailure: (_delivery, error) => {
+        throw error;
+      },
+      signal,
+    });
+  const own = createSender(new AbortController().signal);
   /** @returns in how many milliseconds the next attempt is due; null if none is */
-  const deliver = async (
-    signal: AbortSignal = new AbortController().signal,
-  ): Promise<number | null> => {
-    signal.addEventListener("abort", sender.abort);
-    while (!signal.aborted && (await listDue()).length > 0) {
+  const deliver = async (signal?: AbortSignal): Promise<number | null> => {
+    const sender = signal === undefined ? own : createSender(signal);
+    const isStopped = (): boolean => signal?.aborted === true;
+    while (!isStopped() && (await listDue()).length > 0) {
       sender.startScan();
       await sender.waitForWork(10);
       await sender.step();

@@ -13,9 +13,9 @@ import { newId } from "../../services/newId.ts";
 import { newSecret } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { createAttemptRecords } from "../../services/webhooks/sending/createAttemptRecords.ts";
 import {
-  createDeliveryShards,
+  createDeliveryRuns,
   createEndpointScans,
-} from "../../services/webhooks/sending/deliverShard.ts";
+} from "../../services/webhooks/sending/createDeliveryRuns.ts";
 import { makeAttempt } from "../../services/webhooks/sending/makeAttempt.ts";
 import type { DeliveryDependencies } from "../../services/webhooks/sending/makeAttempt.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -86,7 +86,7 @@ const throwError = (_delivery: unknown, error: unknown): never => {
 
 /** Makes the deliveries of the shard in short runs, one after the other, as its workflow does, until the test ends. */
 const runShard = (t: ExecutionContext<DatabaseContext>) => {
-  const shards = createDeliveryShards(dependenciesOf(t.context.db), {
+  const shards = createDeliveryRuns(dependenciesOf(t.context.db), {
     onFailure: throwError,
     runMs: RUN_MS,
   });
@@ -94,7 +94,7 @@ const runShard = (t: ExecutionContext<DatabaseContext>) => {
   const counts = { runs: 0 };
   const run = async (): Promise<void> => {
     while (!stop.signal.aborted) {
-      await shards.deliverShard(SHARD, { stop: stop.signal, signal: abort.signal });
+      await shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
       counts.runs += 1;
     }
     await shards.end();
@@ -167,18 +167,18 @@ test.serial("interrupted requests give up their leases, and are made again at on
   const [id = ""] = await insertEndpoints(db, { url: receiver.url, count: 1, deliveries: 1 });
   const released = [{ state: "pending", attempts: 0, isLeased: false }];
   const [stop, abort] = [new AbortController(), new AbortController()];
-  const shards = createDeliveryShards(dependenciesOf(db), { onFailure: throwError });
-  const interrupted = shards.deliverShard(SHARD, { stop: stop.signal, signal: abort.signal });
+  const shards = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError });
+  const interrupted = shards.run(SHARD, { stop: stop.signal, signal: abort.signal });
   await eventually(() => receiver.received.length === 1);
   abort.abort();
   await interrupted;
   t.deepEqual(await readStates(db, id), released);
 
   // A run that ends while the request is in progress leaves it to the next one, or to the end of the worker.
-  const short = createDeliveryShards(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
+  const short = createDeliveryRuns(dependenciesOf(db), { onFailure: throwError, runMs: RUN_MS });
   const signal = new AbortController().signal;
   await eventually(async () => {
-    await short.deliverShard(SHARD, { stop: stop.signal, signal });
+    await short.run(SHARD, { stop: stop.signal, signal });
     return receiver.received.length === 2;
   });
   t.like(await readStates(db, id), [{ isLeased: true }]);
@@ -186,7 +186,7 @@ test.serial("interrupted requests give up their leases, and are made again at on
   t.deepEqual(await readStates(db, id), released);
 
   receiver.respond((response) => response.writeHead(204).end());
-  const last = shards.deliverShard(SHARD, { stop: stop.signal, signal });
+  const last = shards.run(SHARD, { stop: stop.signal, signal });
   await eventually(async () => (await readStates(db, id))[0]?.state === "delivered");
   stop.abort();
   await last;

@@ -4,7 +4,7 @@ import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
-import type { ShardSender } from "../../runShard.ts";
+import type { ShardSender } from "../../createShardRuns.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { claimDeliveries } from "../../../db/webhooks/deliveries.ts";
 import type { ClaimedDelivery, DueEndpoint } from "../../../db/webhooks/deliveries.ts";
 import type { ScanShard } from "../../createShardScans.ts";
-import type { ShardSender } from "../../runShard.ts";
+import type { ShardSender } from "../../createShardRuns.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { makeAttempt } from "./makeAttempt.ts";
@@ -30,11 +30,8 @@ export type DeliverySenderOptions = {
   readonly scanEndpoints: ScanEndpoints;
   /** Called when an attempt could not be made or recorded. */
   readonly onFailure: (delivery: ClaimedDelivery, error: unknown) => void;
-};
-
-export type DeliverySender = ShardSender & {
-  /** Interrupts the requests in progress. Other workers make their attempts. */
-  readonly abort: () => void;
+  /** Interrupts the requests in progress. Their attempts are made again. */
+  readonly signal: AbortSignal;
 };
 
 /**
@@ -45,14 +42,13 @@ export type DeliverySender = ShardSender & {
 export const createDeliverySender = (
   deps: DeliveryDependencies,
   shard: number,
-  { scanEndpoints, onFailure }: DeliverySenderOptions,
-): DeliverySender => {
+  { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
+): ShardSender => {
   const { db, clock } = deps;
   const queue = createEndpointQueue();
   const record = createAttemptRecords(db);
   const attempts = new Set<Promise<void>>();
   let wake = Promise.withResolvers<void>();
-  let calls = new AbortController();
   let isScanning = false;
   let nextScanAtMs = 0;
   let scanFailure: { readonly error: unknown } | null = null;
@@ -85,7 +81,7 @@ export const createDeliverySender = (
         wake.resolve();
       }
     };
-    const attempt = makeAttempt(deps, delivery, { record, onEnd, signal: calls.signal })
+    const attempt = makeAttempt(deps, delivery, { record, onEnd, signal })
       .catch((error: unknown) => onFailure(delivery, error))
       .finally(() => attempts.delete(attempt));
     attempts.add(attempt);
@@ -133,22 +129,15 @@ export const createDeliverySender = (
     },
     waitForWork: async (atMostMs) => {
       const timer = new AbortController();
-      const pause = sleep(atMostMs, undefined, { signal: timer.signal }).catch(() => undefined);
-      await Promise.race([wake.promise, pause]);
+      const pause = sleep(atMostMs, undefined, { signal: AbortSignal.any([timer.signal, signal]) });
+      await Promise.race([wake.promise, pause.catch(() => undefined)]);
       timer.abort();
-      await sleep(
-        Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, Math.max(0, atMostMs)),
-      );
+      await sleep(Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, atMostMs));
     },
     settled: async () => {
       while (attempts.size > 0) {
         await Promise.all(attempts);
       }
-    },
-    abort: () => {
-      calls.abort();
-      calls = new AbortController();
-      wake.resolve();
     },
   };
 };

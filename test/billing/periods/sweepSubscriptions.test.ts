@@ -3,6 +3,7 @@ import { pino } from "pino";
 import { z } from "zod";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import { createShardActivities } from "../../../activities/createShardActivities.ts";
+import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { listBillingPeriods } from "../../../db/billing/billingPeriods.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
@@ -157,10 +158,11 @@ const setUpLostEnd = async (t: ExecutionContext) => {
           deleteOldRecords: () => null,
           // The dispatcher also starts the senders of usage.
           ...createShardActivities({
-            ...restored.deps,
+            runs: createReportingRuns(restored.deps, {
+              onResult: () => undefined,
+              onFailure: () => undefined,
+            }),
             stopping: stopping.signal,
-            onResult: () => undefined,
-            onFailure: () => undefined,
           }),
         },
         backgroundQueue(name),

@@ -4,6 +4,7 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
 import { createShardActivities } from "../../../activities/createShardActivities.ts";
+import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempts.ts";
 import {
@@ -199,10 +200,8 @@ const startSenders = async (t: ExecutionContext<DatabaseContext>, deployment: st
     {
       ...createBillingActivities({ ...deps, ...observers }),
       ...createShardActivities({
-        ...deps,
+        runs: createReportingRuns(deps, { onResult: () => undefined, onFailure: () => undefined }),
         stopping: stopping.signal,
-        onResult: () => undefined,
-        onFailure: () => undefined,
       }),
     },
     backgroundQueue(deployment),

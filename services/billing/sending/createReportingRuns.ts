@@ -1,0 +1,26 @@
+import { createShardRuns, spreadOverSecond } from "../../createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";
+import { createShardSender } from "./createShardSender.ts";
+import { createStreamScans } from "./createStreamScans.ts";
+import type { ShardObservers } from "./createShardSender.ts";
+import type { SendingDependencies } from "./sendMeterEvent.ts";
+
+/**
+ * Creates the runs that report the usage of a worker's shards. They scan for usage every second, because the facts of another
+ * second may be sealed.
+ */
+export const createReportingRuns = (
+  deps: SendingDependencies,
+  { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
+): ShardRuns => {
+  const scanStreams = createStreamScans(deps.db);
+  return createShardRuns(deps, {
+    kind: "usage",
+    // At the same time, the shards would compete for the calls to Stripe of the near future, and those that get none would
+    // have to begin their attempts later, each with another change of its row.
+    offsetMsOf: spreadOverSecond,
+    createSender: (shard, signal) =>
+      createShardSender(deps, shard, { ...observers, scanStreams, signal }),
+    runMs,
+  });
+};

@@ -1,0 +1,138 @@
+import type { DatabasePool } from "slonik";
+import { recordShardPass } from "../db/shards.ts";
+import type { Clock } from "../domain/clock.ts";
+import { SHARDS } from "../domain/shards.ts";
+import type { ShardKind } from "../domain/shards.ts";
+
+/** Long enough to cost nothing, and short enough that the shards of a worker that stopped are soon shared again. */
+const RUN_MS = 60_000;
+
+const SECOND_MS = 1000;
+
+/** What does the work of a shard. */
+export type ShardSender = {
+  /** Makes the sender look for all work of its shard, unless it is looking. */
+  readonly startScan: () => void;
+  /** Begins what is ready, as far as there is room. Does not wait for it to end. */
+  readonly step: () => Promise<void>;
+  /** Waits until another step has something to do, but no longer than this. */
+  readonly waitForWork: (atMostMs: number) => Promise<void>;
+  /** Resolves when all that has begun has ended and is recorded. */
+  readonly settled: () => Promise<void>;
+};
+
+/** When a run of a shard ends before its minute. */
+type RunSignals = {
+  /** No more work begins once it is aborted; calls in flight are finished. */
+  readonly stop: AbortSignal;
+  /** Aborts calls in flight. */
+  readonly signal: AbortSignal;
+};
+
+export type ShardRuns = {
+  /** Does the work of a shard for a minute. It looks for work every second. */
+  readonly run: (shard: number, signals: RunSignals) => Promise<void>;
+  /** Aborts the calls in flight that no run has continued, and waits until that is recorded. */
+  readonly end: () => Promise<void>;
+};
+
+/** Returns how long after the beginning of a second a shard looks for work, so that each does at another time. */
+export const spreadOverSecond = (shard: number): number => (shard * SECOND_MS) / SHARDS;
+
+export type ShardOptions = {
+  readonly kind: ShardKind;
+  /** Returns how long after the beginning of a second a shard looks for work. */
+  readonly offsetMsOf?: (shard: number) => number;
+  /** @param signal aborts the sender's calls, for good */
+  readonly createSender: (shard: number, signal: AbortSignal) => ShardSender;
+  /** How long a run lasts instead of a minute. */
+  readonly runMs?: number | undefined;
+};
+
+type ActiveSender = { readonly sender: ShardSender; readonly calls: AbortController };
+
+/**
+ * Creates the runs of a worker's shards. A shard's sender outlasts a run: the next one continues with its calls in flight, so a
+ * slow call holds up nothing at the end of a minute. After an error the next run has a new sender.
+ */
+export const createShardRuns = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { kind, offsetMsOf = () => 0, createSender, runMs = RUN_MS }: ShardOptions,
+): ShardRuns => {
+  const active = new Map<number, ActiveSender>();
+  /** Those that are no longer active and have calls in flight. */
+  const leaving = new Set<ActiveSender>();
+
+  const activate = (shard: number): ActiveSender => {
+    const existing = active.get(shard);
+    if (existing) {
+      return existing;
+    }
+    const calls = new AbortController();
+    const created = { sender: createSender(shard, calls.signal), calls };
+    active.set(shard, created);
+    return created;
+  };
+
+  const deactivate = async (shard: number, each: ActiveSender): Promise<void> => {
+    if (active.get(shard) === each) {
+      active.delete(shard);
+    }
+    leaving.add(each);
+    await each.sender.settled();
+    leaving.delete(each);
+  };
+
+  const work = async (
+    shard: number,
+    { sender, calls }: ActiveSender,
+    stop: AbortSignal,
+  ): Promise<void> => {
+    const startedAtMs = performance.now();
+    const offsetMs = offsetMsOf(shard);
+    const nowMs = (): number => clock.now().getTime() - offsetMs;
+    let scannedSecond: number | null = null;
+    while (!stop.aborted && !calls.signal.aborted && performance.now() - startedAtMs < runMs) {
+      const second = Math.floor(nowMs() / SECOND_MS);
+      const isNewSecond = second !== scannedSecond;
+      if (isNewSecond) {
+        scannedSecond = second;
+        sender.startScan();
+      }
+      await sender.step();
+      if (isNewSecond) {
+        await recordShardPass(db, kind, shard);
+      }
+      await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
+    }
+  };
+
+  return {
+    run: async (shard, { stop, signal }) => {
+      const each = activate(shard);
+      const abort = (): void => each.calls.abort();
+      signal.addEventListener("abort", abort, { once: true });
+      try {
+        await work(shard, each, stop);
+        if (stop.aborted || each.calls.signal.aborted) {
+          await deactivate(shard, each);
+        }
+      } catch (error) {
+        void deactivate(shard, each);
+        throw error;
+      } finally {
+        signal.removeEventListener("abort", abort);
+      }
+    },
+    end: async () => {
+      const left = [...active.values(), ...leaving];
+      active.clear();
+      await Promise.all(
+        left.map(async ({ sender, calls }) => {
+          calls.abort();
+          await sender.settled();
+        }),
+      );
+    },
+  };
+};

@@ -1,0 +1,38 @@
+import type { CommonQueryMethods } from "slonik";
+import { listDueEndpoints } from "../../../db/webhooks/deliveries.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { createShardRuns } from "../../createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";
+import { createShardScans } from "../../createShardScans.ts";
+import { createDeliverySender } from "./createDeliverySender.ts";
+import type { DeliverySenderOptions, ScanEndpoints } from "./createDeliverySender.ts";
+import type { DeliveryDependencies } from "./makeAttempt.ts";
+
+/** Creates the scans of a worker's shards for endpoints that have due deliveries. */
+export const createEndpointScans = ({
+  db,
+  clock,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+}): ScanEndpoints =>
+  createShardScans({
+    list: ({ after, limit }) =>
+      listDueEndpoints(db, { after: after?.id ?? null, now: clock.now(), limit }),
+    keyOf: ({ id }) => id,
+    idOf: ({ id }) => id,
+  });
+
+/** Creates the runs that make the deliveries of a worker's shards. */
+export const createDeliveryRuns = (
+  deps: DeliveryDependencies,
+  { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<ShardOptions, "runMs">,
+): ShardRuns => {
+  const scanEndpoints = createEndpointScans(deps);
+  return createShardRuns(deps, {
+    kind: "webhooks",
+    createSender: (shard, signal) =>
+      createDeliverySender(deps, shard, { scanEndpoints, onFailure, signal }),
+    runMs,
+  });
+};

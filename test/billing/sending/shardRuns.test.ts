@@ -1,0 +1,114 @@
+import type { DatabasePool } from "slonik";
+import { systemClock } from "../../../domain/clock.ts";
+import { shardOf } from "../../../domain/shards.ts";
+import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
+import { createShardRuns } from "../../../services/createShardRuns.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { setUpShards } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+test.serial(
+  "a call that outlasts its run delays only its own stream, and is finished",
+  async (t) => {
+    const { organizations, pass, double, deps, sends } = await setUpShards(t, 3);
+    const [slow, ...others] = organizations;
+    if (!slow) {
+      throw new Error("There is no organization.");
+    }
+    double.control.addFault({ kind: "hold", mentioning: slow.customerId });
+    const runs = createReportingRuns(deps, {
+      onResult: () => undefined,
+      onFailure: (_stream, error) => t.fail(String(error)),
+      runMs: 100,
+    });
+    const [stop, abort] = [new AbortController(), new AbortController()];
+    const run = (): Promise<void> =>
+      runs.run(shardOf(slow.stream.accountId), { stop: stop.signal, signal: abort.signal });
+    /** Registers units of all, and runs the shard until it has reported those of the others. */
+    const report = async (billed: number): Promise<void> => {
+      await Promise.all(organizations.map(({ register }) => register(2)));
+      pass(5);
+      while (others.some((other) => other.billed() < billed)) {
+        await run();
+      }
+    };
+    await report(2);
+    t.is(double.control.held(), 1);
+    await report(4);
+    await report(6);
+    t.is(slow.billed(), 0);
+    t.is(double.control.held(), 1);
+
+    double.control.release();
+    while (slow.billed() < 6) {
+      await run();
+    }
+    stop.abort();
+    await runs.end();
+    t.is(double.control.overlaps(), 0);
+    // No event was sent twice.
+    t.is(sends(), 9);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [6, 6, 6],
+    );
+  },
+);
+
+/** Creates runs whose senders have a call in flight until it is aborted. A sender fails if `fails` says so. */
+const createFakeRuns = (db: DatabasePool, fails: () => boolean) => {
+  const created: { isAborted: boolean }[] = [];
+  const runs = createShardRuns(
+    { db, clock: systemClock },
+    {
+      kind: "webhooks",
+      runMs: 1,
+      createSender: (_shard, signal) => {
+        const sender = { isAborted: false };
+        created.push(sender);
+        const aborted = Promise.withResolvers<void>();
+        signal.addEventListener("abort", () => {
+          sender.isAborted = true;
+          aborted.resolve();
+        });
+        return {
+          startScan: () => undefined,
+          step: () => (fails() ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
+          waitForWork: () => Promise.resolve(),
+          settled: () => aborted.promise,
+        };
+      },
+    },
+  );
+  return { runs, created };
+};
+
+test("a run continues with the sender of the last one, unless that has failed; the end aborts the calls of all", async (t) => {
+  let isFailing = false;
+  const { runs, created } = createFakeRuns(t.context.db, () => isFailing);
+  const signals = { stop: new AbortController().signal, signal: new AbortController().signal };
+  await runs.run(0, signals);
+  await runs.run(0, signals);
+  t.is(created.length, 1);
+  isFailing = true;
+  await t.throwsAsync(runs.run(0, signals), { message: "unreachable" });
+  isFailing = false;
+  await runs.run(0, signals);
+  t.deepEqual(created, [{ isAborted: false }, { isAborted: false }]);
+  await runs.end();
+  t.deepEqual(created, [{ isAborted: true }, { isAborted: true }]);
+});
+
+test("a canceled run ends with its calls, and the next one has a new sender", async (t) => {
+  const { runs, created } = createFakeRuns(t.context.db, () => false);
+  const stop = new AbortController().signal;
+  const cancel = new AbortController();
+  const canceled = runs.run(0, { stop, signal: cancel.signal });
+  cancel.abort();
+  await canceled;
+  t.deepEqual(created, [{ isAborted: true }]);
+  await runs.run(0, { stop, signal: new AbortController().signal });
+  t.deepEqual(created, [{ isAborted: true }, { isAborted: false }]);
+});
