@@ -14,11 +14,11 @@ export type WebhookSizes = {
   readonly endpoints: number;
   /** Of each endpoint. */
   readonly deliveries: number;
-  /** Endpoints that never respond, beside the others. */
+  /** Endpoints whose server never responds, beside the others. */
   readonly silent: number;
 };
 
-/** Of each endpoint that never responds: several rounds of what it may receive at the same time. */
+/** Of each endpoint that never gets a response: several rounds of what it may receive at the same time. */
 const SILENT_DELIVERIES = 50;
 /** The dispatcher and the task queues of a new worker are running by then. */
 const UNTIL_IDLE_MS = 5000;
@@ -117,15 +117,9 @@ const measureBare = async (url: string, count: number): Promise<number> => {
   return count / ((performance.now() - startedAtMs) / 1000);
 };
 
-type Case = {
-  readonly endpoints: number;
-  readonly deliveries: number;
-  readonly silent: number;
-};
-
 const measureCase = async (
   services: Services,
-  { endpoints, deliveries, silent }: Case,
+  { endpoints, deliveries, silent }: WebhookSizes,
   report: (line: string) => void,
 ): Promise<Result> => {
   const databaseUrl = await services.createDatabase("webhooks");
@@ -186,7 +180,7 @@ export const measureWebhooks = async (
   { endpoints, deliveries, silent }: WebhookSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  const cases: readonly Case[] = [
+  const cases: readonly WebhookSizes[] = [
     { endpoints: 1, deliveries: endpoints * deliveries, silent: 0 },
     { endpoints, deliveries, silent: 0 },
     { endpoints, deliveries, silent },
