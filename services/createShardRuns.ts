@@ -11,6 +11,8 @@ const SECOND_MS = 1000;
 
 /** What does the work of a shard. */
 export type ShardSender = {
+  /** Forgets what another worker may have done since the last run. The next scan finds what remains. */
+  readonly startRun?: () => void;
   /** Makes the sender look for all work of its shard, unless it is looking. */
   readonly startScan: () => void;
   /** Begins what is ready, as far as there is room. Does not wait for it to end. */
@@ -88,6 +90,7 @@ export const createShardRuns = (
     { sender, calls }: ActiveSender,
     stop: AbortSignal,
   ): Promise<void> => {
+    sender.startRun?.();
     const startedAtMs = performance.now();
     const offsetMs = offsetMsOf(shard);
     const nowMs = (): number => clock.now().getTime() - offsetMs;
@@ -112,10 +115,16 @@ export const createShardRuns = (
       const each = activate(shard);
       const abort = (): void => each.calls.abort();
       signal.addEventListener("abort", abort, { once: true });
+      if (signal.aborted) {
+        abort();
+      }
       try {
         await work(shard, each, stop);
         if (stop.aborted || each.calls.signal.aborted) {
           await deactivate(shard, each);
+        } else if (active.get(shard) !== each) {
+          // Another run with this sender has failed meanwhile.
+          void deactivate(shard, each);
         }
       } catch (error) {
         void deactivate(shard, each);

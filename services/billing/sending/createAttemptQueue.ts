@@ -8,6 +8,8 @@ export type AttemptQueue = {
   readonly add: (event: StoredMeterEvent) => void;
   /** Commits the next attempts with their lease and starts them. Calls to Stripe wait for their share of the rate. */
   readonly begin: () => Promise<void>;
+  /** Forgets the events. The next scan finds those that still wait. */
+  readonly clear: () => void;
   readonly isEmpty: () => boolean;
 };
 
@@ -50,6 +52,9 @@ export const createAttemptQueue = (
         waiting = calls.slice(reserved.calls);
         await begin(calls.slice(0, reserved.calls), reserved.startsAtMs);
       }
+    },
+    clear: () => {
+      waiting = [];
     },
     isEmpty: () => waiting.length === 0,
   };

@@ -167,7 +167,13 @@ export const createShardSender = (
     }
   };
 
+  signal.addEventListener("abort", () => wake.resolve(), { once: true });
+
   return {
+    startRun: () => {
+      attempts.clear();
+      streams.clear();
+    },
     startScan: streams.startScan,
     step: async () => {
       wake = Promise.withResolvers<void>();
@@ -183,7 +189,7 @@ export const createShardSender = (
       if (!attempts.isEmpty() || !isReady()) {
         const timer = new AbortController();
         const pauseMs = attempts.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
-        await Promise.race([wake.promise, pause(pauseMs, AbortSignal.any([timer.signal, signal]))]);
+        await Promise.race([wake.promise, pause(pauseMs, timer.signal)]);
         timer.abort();
       }
       if (!streams.isScanning() && !streams.isEmpty() && pool.size() > 0) {

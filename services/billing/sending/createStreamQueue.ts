@@ -44,10 +44,12 @@ export const createStreamQueue = (
 
   const isResting = (stream: UsageStream, nowMs: number): boolean => {
     const until = resting.get(streamKey(stream));
-    if (until !== undefined && until <= nowMs) {
+    // A rest that would last longer began before the clock was set back.
+    const isOver = until === undefined || until <= nowMs || until > nowMs + REST_MS;
+    if (isOver) {
       resting.delete(streamKey(stream));
     }
-    return until !== undefined && until > nowMs;
+    return !isOver;
   };
 
   const takeNext = async (limit: number): Promise<QueuedStreams> => {

@@ -10,8 +10,9 @@ import type { DeliveryDependencies } from "./makeAttempt.ts";
 
 const PART_SIZE = 500;
 
-/** Scans take a tenth of the time at most. */
+/** Scans take a tenth of the time, unless one takes longer than a second. */
 const SCAN_INTERVAL_PER_SCAN = 10;
+const MAXIMUM_SCAN_INTERVAL_MS = 10_000;
 
 /**
  * How long endpoints that have a free place again are gathered, so that one statement claims for them all: the longer, the
@@ -70,7 +71,8 @@ export const createDeliverySender = (
       wake.resolve();
       after = part.next;
     } while (after !== null);
-    nextScanAtMs = startedAtMs + SCAN_INTERVAL_PER_SCAN * (performance.now() - startedAtMs);
+    const intervalMs = SCAN_INTERVAL_PER_SCAN * (performance.now() - startedAtMs);
+    nextScanAtMs = startedAtMs + Math.min(intervalMs, MAXIMUM_SCAN_INTERVAL_MS);
   };
 
   const begin = (delivery: ClaimedDelivery): void => {
@@ -105,6 +107,8 @@ export const createDeliverySender = (
     }
   };
 
+  signal.addEventListener("abort", () => wake.resolve(), { once: true });
+
   return {
     startScan: () => {
       if (!isScanning && performance.now() >= nextScanAtMs) {
@@ -129,7 +133,7 @@ export const createDeliverySender = (
     },
     waitForWork: async (atMostMs) => {
       const timer = new AbortController();
-      const pause = sleep(atMostMs, undefined, { signal: AbortSignal.any([timer.signal, signal]) });
+      const pause = sleep(atMostMs, undefined, { signal: timer.signal });
       await Promise.race([wake.promise, pause.catch(() => undefined)]);
       timer.abort();
       await sleep(Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, atMostMs));

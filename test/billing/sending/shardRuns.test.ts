@@ -1,10 +1,12 @@
 import type { DatabasePool } from "slonik";
+import { recordMaximumCallRate } from "../../../db/billing/sending/callRate.ts";
+import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
 import { createShardRuns } from "../../../services/createShardRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { setUpShards } from "./shardSetup.ts";
+import { runSender, setUpShards } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
@@ -54,6 +56,33 @@ test.serial(
       organizations.map(({ billed }) => billed()),
       [6, 6, 6],
     );
+  },
+);
+
+test.serial(
+  "a run makes no attempts that were waiting in an earlier one, because another worker may have made them",
+  async (t) => {
+    const { organizations, pass, sender, reportAll, sends, double, deps } = await setUpShards(t, 6);
+    const { db } = deps;
+    await recordMaximumCallRate(db, 4);
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    const own = sender(shardOf(organizations[0]?.stream.accountId ?? ""));
+    own.startScan();
+    await own.step();
+    await own.settled();
+    t.true(sends() < 6);
+    t.false(own.isIdle());
+
+    await db.query(sql.typeAlias("void")`
+    UPDATE call_rate SET calls_per_second = 1000, maximum_calls_per_second = 1000
+  `);
+    await reportAll();
+    own.startRun?.();
+    t.true(own.isIdle());
+    await runSender(own);
+    t.is(sends(), 6);
+    t.is(double.control.overlaps(), 0);
   },
 );
 
@@ -111,4 +140,12 @@ test("a canceled run ends with its calls, and the next one has a new sender", as
   t.deepEqual(created, [{ isAborted: true }]);
   await runs.run(0, { stop, signal: new AbortController().signal });
   t.deepEqual(created, [{ isAborted: true }, { isAborted: false }]);
+});
+
+test("a run that was canceled before it began does no work", async (t) => {
+  const { runs, created } = createFakeRuns(t.context.db, () => t.fail("it stepped"));
+  const cancel = new AbortController();
+  cancel.abort();
+  await runs.run(0, { stop: new AbortController().signal, signal: cancel.signal });
+  t.deepEqual(created, [{ isAborted: true }]);
 });

@@ -125,3 +125,20 @@ test("a scan that fails is not shared", async (t) => {
   await t.throwsAsync(scan(0), { message: "unreachable" });
   t.deepEqual(await scan(1), { items: [], next: null });
 });
+
+test("a stream does not rest for longer because the clock was set back", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+  const stream = newStream();
+  const queue = createStreamQueue({ db, clock }, 0, () =>
+    Promise.resolve({ items: [], next: null }),
+  );
+  const take = async () => {
+    queue.add(stream);
+    return (await queue.take(10)).streams;
+  };
+  queue.rest(stream);
+  t.deepEqual(await take(), []);
+  clock.set("2026-03-10T11:00:00.000Z");
+  t.deepEqual(await take(), [stream]);
+});
