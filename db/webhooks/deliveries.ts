@@ -260,6 +260,15 @@ export const recordAttempts = async (
       WHERE webhook_delivery.endpoint_id = ended.endpoint_id
         AND webhook_delivery.event_id = ended.event_id
         AND (webhook_delivery.leased_until = ended.leased_until OR ended.state = 'delivered')
+        -- A record that seemed to fail is repeated.
+        AND NOT EXISTS (
+          SELECT
+          FROM webhook_attempt
+          WHERE webhook_attempt.endpoint_id = ended.endpoint_id
+            AND webhook_attempt.event_id = ended.event_id
+            AND webhook_attempt.started_at = ended.started_at
+          OFFSET 0
+        )
       RETURNING
         webhook_delivery.endpoint_id,
         webhook_delivery.event_id,
