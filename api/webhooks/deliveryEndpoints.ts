@@ -50,7 +50,11 @@ const deliveryFields = {
     description: "The id of the event, which the feed of an organization has, too.",
     examples: [EVENT_ID],
   }),
-  type: z.enum(DELIVERED_TYPES),
+  // Not an enumeration, because a newer release of the service may have recorded it.
+  type: z.string().meta({
+    description: `A type of events that an endpoint can choose, or \`ping\`: ${DELIVERED_TYPES.map((type) => `\`${type}\``).join(", ")}. Later releases may add others.`,
+    examples: ["registration.refunded"],
+  }),
   timestamp: z.iso.datetime().meta({ description: "When it happened." }),
   state: z.enum(DELIVERY_STATES).meta({
     description:

@@ -234,6 +234,26 @@ test("deliveries and their attempts can be read, and one can be made again, over
   t.is((await call("GET", `${path}?starting_after=evt_x`, { key })).status, 400);
 });
 
+test("a delivery of a type that this release does not know is listed, and is made again", async (t) => {
+  const { deps, accountId, endpoint, record } = await setUp(t);
+  const { db } = deps;
+  const { call } = await startStandaloneApi(t, { db, clock: deps.clock });
+  const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
+  await record("first");
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET type = 'later.type' WHERE endpoint_id = ${endpoint.id}
+  `);
+  const path = `/webhook_endpoints/${endpoint.id}/deliveries`;
+  const list = await call("GET", path, { key });
+  t.like(list, { status: 200, body: { deliveries: [{ type: "later.type" }] } });
+  const rows = z.object({ deliveries: z.array(z.looseObject({ id: z.string() })) });
+  const id = rows.parse(list.body).deliveries[0]?.id;
+  t.like(await call("POST", `${path}/${id}/retry`, { key }), {
+    status: 200,
+    body: { type: "later.type", state: "pending" },
+  });
+});
+
 test("a retry begins the schedule again", async (t) => {
   const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
   receiver.respond(answer(500));

@@ -481,8 +481,11 @@ export interface components {
              * @description When it happened.
              */
             readonly timestamp: string;
-            /** @enum {string} */
-            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
+            /**
+             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
+             * @example registration.refunded
+             */
+            readonly type: string;
         };
         readonly WebhookDeliveryList: {
             readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
@@ -511,8 +514,11 @@ export interface components {
              * @description When it happened.
              */
             readonly timestamp: string;
-            /** @enum {string} */
-            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
+            /**
+             * @description A type of events that an endpoint can choose, or `ping`: `registration.refunded`, `donation.created`, `donation.refunded`, `usage.failed`, `usage.recovered`, `evidence.milestone_reached`, `balance.low`, `balance.depleted`, `ping`. Later releases may add others.
+             * @example registration.refunded
+             */
+            readonly type: string;
         };
         readonly WebhookEndpoint: {
             /** Format: date-time */
