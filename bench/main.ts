@@ -56,6 +56,7 @@ table of results to stdout.
                   --accounts 1000  --events 20  --targets ledger,stripe  --workers 1
   traffic         usage of many accounts that the API receives at the same time: whether reporting keeps up
                   --accounts 1000  --every-seconds 1  --traffic-seconds 60  --targets ledger,stripe
+                  --open-snapshot  beside a transaction that reads an old snapshot, as pg_dump does
   retries         usage of one account while 15 % of Stripe's responses are a 500
                   --failing-seconds 120
   processes       POST of many accounts with several APIs, and a backlog with several workers, on one database
@@ -140,6 +141,7 @@ const readArguments = () => {
       "every-seconds": { type: "string", default: "1" },
       targets: { type: "string", default: TARGETS.join(",") },
       "traffic-seconds": { type: "string", default: "60" },
+      "open-snapshot": { type: "boolean", default: false },
       donations: { type: "string", default: "40" },
       reported: { type: "string", default: "200" },
       "failing-seconds": { type: "string", default: "120" },
@@ -218,6 +220,7 @@ const readArguments = () => {
       accounts,
       everySeconds: parseInteger("every-seconds", values["every-seconds"]),
       seconds: parseInteger("traffic-seconds", values["traffic-seconds"]),
+      hasOpenSnapshot: values["open-snapshot"],
       targets,
     },
     donations: {

@@ -31,6 +31,8 @@ export type TrafficSizes = {
   /** The interval of an account's registrations. */
   readonly everySeconds: number;
   readonly seconds: number;
+  /** Whether a transaction has a snapshot of the beginning. */
+  readonly hasOpenSnapshot: boolean;
   readonly targets: readonly Target[];
 };
 
@@ -169,10 +171,19 @@ const measureBacklogTo = async (
   };
 };
 
+/** Begins a transaction that keeps PostgreSQL from removing old versions of rows, as pg_dump does. */
+const openSnapshot = async (databaseUrl: string): Promise<Client> => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+  await client.query("SELECT FROM deployment");
+  return client;
+};
+
 /** Measures whether reporting keeps up with registrations that the API receives at the same time. */
 const measureTrafficTo = async (
   services: Services,
-  { accounts: count, everySeconds, seconds }: TrafficSizes,
+  { accounts: count, everySeconds, seconds, hasOpenSnapshot }: TrafficSizes,
   target: Target,
   report: (line: string) => void,
 ): Promise<Result> => {
@@ -194,6 +205,7 @@ const measureTrafficTo = async (
     double: [process.pid],
   });
   const readOtherShare = await watchMachine();
+  const snapshot = hasOpenSnapshot ? await openSnapshot(databaseUrl) : null;
   const load = await runLoad({
     url: `${api.url}/plant/trees`,
     keys,
@@ -207,6 +219,7 @@ const measureTrafficTo = async (
   const { API: apiMs, double: doubleMs, ...reporting } = await readCpu();
   const cpu = perEvent(reporting, drained.events);
   const others = await readOtherShare();
+  await snapshot?.end();
   await worker.stop();
   await api.stop();
   await double?.close();
@@ -216,7 +229,7 @@ const measureTrafficTo = async (
   const ascending = drained.lagsSeconds.toSorted((left, right) => left - right);
   const p99Seconds = percentile(ascending, 0.99);
   const lags = `last event ${afterSeconds.toFixed(1)} s after the end; lag p50 ${percentile(ascending, 0.5).toFixed(1)} s, p99 ${p99Seconds.toFixed(1)} s`;
-  const what = `traffic: ${count} accounts × 1 every ${everySeconds} s, ${seconds} s through the API, ${targetName(target)}`;
+  const what = `traffic: ${count} accounts × 1 every ${everySeconds} s, ${seconds} s through the API, ${targetName(target)}${hasOpenSnapshot ? ", open snapshot" : ""}`;
   report(
     `${what}: ${load.requestsPerSecond.toFixed(0)} registrations/s, ${lags}; ${cpu.text}, with the writes; ` +
       `API ${(apiMs / drained.events).toFixed(2)} ms${double ? `, double ${(doubleMs / drained.events).toFixed(2)} ms` : ""}; ${drained.attempts} calls for ${drained.events} events; ` +

@@ -1,22 +1,20 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { SHARDS } from "../domain/shards.ts";
 import type { ShardKind } from "../domain/shards.ts";
 import { sql } from "./sql.ts";
 
-/** The condition that an id belongs to a shard. `shardOf` is the same rule. */
-export const isInShard = (id: FragmentSqlToken, shard: number): FragmentSqlToken =>
-  sql.fragment`get_byte(uuid_send(${id}), 15) % ${SHARDS} = ${shard}`;
-
-/** Records that a shard's sender has looked for work. */
-export const recordShardPass = async (
+/** Records that the senders of shards look for work. */
+export const recordShardPasses = async (
   db: CommonQueryMethods,
   kind: ShardKind,
-  shard: number,
+  shards: readonly number[],
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO shard (kind, number, last_pass_at)
-    VALUES (${kind}, ${shard}, now())
+    SELECT DISTINCT ${kind}, number, now()
+    FROM unnest(${sql.array([...shards], "int4")}) AS number
+    ORDER BY number
     ON CONFLICT (kind, number) DO UPDATE SET last_pass_at = excluded.last_pass_at
   `);
 };

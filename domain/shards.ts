@@ -8,7 +8,7 @@ export type ShardKind = (typeof SHARD_KINDS)[number];
  */
 export const SHARDS = 4;
 
-/** Returns the shard of an id. The database's `isInShard` is the same rule. */
+/** Returns the shard of an id. */
 export const shardOf = (id: string): number => Number.parseInt(id.slice(-2), 16) % SHARDS;
 
 /** The shards, by number. */

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { recordShardPass } from "../db/shards.ts";
+import { joinCalls } from "../db/joinCalls.ts";
+import { recordShardPasses } from "../db/shards.ts";
 import type { Clock } from "../domain/clock.ts";
 import { SHARDS } from "../domain/shards.ts";
 import type { ShardKind } from "../domain/shards.ts";
@@ -9,12 +10,15 @@ const RUN_MS = 60_000;
 
 const SECOND_MS = 1000;
 
+/** The passes of a worker's shards are recorded together, because each commit waits for the disk. */
+const COLLECT_PASSES_MS = 900;
+
 /** What does the work of a shard. */
 export type ShardSender = {
-  /** Forgets what another worker may have done since the last run. The next scan finds what remains. */
+  /** Forgets what another worker may have done since the last run. The next scans find what remains. */
   readonly startRun?: () => void;
-  /** Makes the sender look for all work of its shard, unless it is looking. */
-  readonly startScan: () => void;
+  /** Looks for all work of its shard that is ready. Steps go on meanwhile. */
+  readonly scan: () => Promise<void>;
   /** Begins what is ready, as far as there is room. Does not wait for it to end. */
   readonly step: () => Promise<void>;
   /** Waits until another step has something to do, but no longer than this. */
@@ -51,7 +55,13 @@ export type ShardOptions = {
   readonly runMs?: number | undefined;
 };
 
-type ActiveSender = { readonly sender: ShardSender; readonly calls: AbortController };
+type ActiveSender = {
+  readonly sender: ShardSender;
+  readonly calls: AbortController;
+  isScanning: boolean;
+  /** An error of what is done beside the steps. */
+  failure: { readonly error: unknown } | null;
+};
 
 /**
  * Creates the runs of a worker's shards. A shard's sender outlasts a run: the next one continues with its calls in flight, so a
@@ -61,6 +71,10 @@ export const createShardRuns = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   { kind, offsetMsOf = () => 0, createSender, runMs = RUN_MS }: ShardOptions,
 ): ShardRuns => {
+  const recordPass = joinCalls(async (shards: readonly number[]) => {
+    await recordShardPasses(db, kind, shards);
+    return shards;
+  }, COLLECT_PASSES_MS);
   const active = new Map<number, ActiveSender>();
   /** Those that are no longer active and have calls in flight. */
   const leaving = new Set<ActiveSender>();
@@ -71,7 +85,12 @@ export const createShardRuns = (
       return existing;
     }
     const calls = new AbortController();
-    const created = { sender: createSender(shard, calls.signal), calls };
+    const created: ActiveSender = {
+      sender: createSender(shard, calls.signal),
+      calls,
+      isScanning: false,
+      failure: null,
+    };
     active.set(shard, created);
     return created;
   };
@@ -85,11 +104,25 @@ export const createShardRuns = (
     leaving.delete(each);
   };
 
-  const work = async (
-    shard: number,
-    { sender, calls }: ActiveSender,
-    stop: AbortSignal,
-  ): Promise<void> => {
+  /** Does something beside the steps. If it fails, so does the next step. */
+  const doBeside = async (each: ActiveSender, task: () => Promise<unknown>): Promise<void> => {
+    try {
+      await task();
+    } catch (error) {
+      each.failure = { error };
+    }
+  };
+
+  const scan = async (each: ActiveSender): Promise<void> => {
+    if (!each.isScanning) {
+      each.isScanning = true;
+      await doBeside(each, each.sender.scan);
+      each.isScanning = false;
+    }
+  };
+
+  const work = async (shard: number, each: ActiveSender, stop: AbortSignal): Promise<void> => {
+    const { sender, calls } = each;
     sender.startRun?.();
     const startedAtMs = performance.now();
     const offsetMs = offsetMsOf(shard);
@@ -100,11 +133,14 @@ export const createShardRuns = (
       const isNewSecond = second !== scannedSecond;
       if (isNewSecond) {
         scannedSecond = second;
-        sender.startScan();
+        void scan(each);
+      }
+      if (each.failure !== null) {
+        throw each.failure.error;
       }
       await sender.step();
       if (isNewSecond) {
-        await recordShardPass(db, kind, shard);
+        void doBeside(each, () => recordPass(shard));
       }
       await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
     }

@@ -89,7 +89,7 @@ export const createYearReads = async (
             limit: SEARCHED_STREAMS,
           });
           await listResumableStreams(db, {
-            shard: 0,
+            after: null,
             lease: { now, until },
             limit: SEARCHED_STREAMS,
           });

@@ -58,7 +58,9 @@ export const waitUntilDrained = async (
       units: rows.reduce((sum, row) => sum + Number(row.quantity), 0),
       events: rows.length,
       attempts: rows.reduce((sum, row) => sum + row.attempts, 0),
-      lastSettledAt: new Date(Math.max(...rows.map((row) => row.settled_at.getTime()))),
+      lastSettledAt: new Date(
+        rows.reduce((last, row) => Math.max(last, row.settled_at.getTime()), 0),
+      ),
       lagsSeconds: rows.map((row) => row.settled_at.getTime() / 1000 - Number(row.second) - 1),
     };
   } finally {

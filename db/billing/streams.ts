@@ -48,10 +48,10 @@ const placeRow = z.strictObject({ place: safeInteger });
  * part of a deadlock, and an operator's work on one stream does not delay the others.
  * @returns the streams that were locked
  */
-export const tryLockStreams = async (
+export const tryLockStreams = async <Stream extends UsageStream>(
   transaction: DatabaseTransactionConnection,
-  streams: readonly UsageStream[],
-): Promise<ReadonlySet<UsageStream>> => {
+  streams: readonly Stream[],
+): Promise<ReadonlySet<Stream>> => {
   const key = lockKey(
     sql.fragment`stream.account_id`,
     sql.fragment`stream.mode`,

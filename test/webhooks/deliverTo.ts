@@ -16,7 +16,7 @@ export const createDeliveriesTo = (deps: DeliveryDependencies, endpointId: strin
   };
   const createSender = (signal: AbortSignal) =>
     createDeliverySender(deps, shardOf(endpointId), {
-      scanEndpoints: async () => ({ items: await listDue(), next: null }),
+      scanEndpoints: listDue,
       onFailure: (_delivery, error) => {
         throw error;
       },
@@ -28,8 +28,7 @@ export const createDeliveriesTo = (deps: DeliveryDependencies, endpointId: strin
     const sender = signal === undefined ? own : createSender(signal);
     const isStopped = (): boolean => signal?.aborted === true;
     while (!isStopped() && (await listDue()).length > 0) {
-      sender.startScan();
-      await sender.waitForWork(10);
+      await sender.scan();
       await sender.step();
       await sender.settled();
     }

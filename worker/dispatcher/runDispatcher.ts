@@ -23,6 +23,7 @@ import type { ShardKind } from "../../domain/shards.ts";
 import { shardSenderId, startShardSender } from "../../program/temporal/shardSenders.ts";
 import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
 import { findSender, terminateSender, wakeSender } from "../../program/temporal/usageSenders.ts";
+import { createScanPace } from "../../services/createScanPace.ts";
 import { processorEvents, processorEventsId } from "../../workflows/processorEvents.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../../workflows/refund.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
@@ -120,6 +121,7 @@ const createPasses = ({
     await markRefundDispatched(db, waiting.id, clock.now(), lease);
   };
 
+  const troublePace = createScanPace();
   // They survive a failed pass, so that the failure does not wake every sender again.
   const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
   const shardBackoff = createWakeBackoff<SilentShard>(
@@ -194,12 +196,17 @@ const createPasses = ({
   };
 
   /** Starts or wakes the senders of streams whose events fail again and again. */
-  const wakeSenders = async ({ signal }: Leadership): Promise<void> =>
-    wakeDue(await listTroubledStreams(db), troubleBackoff, {
+  const wakeSenders = async ({ signal }: Leadership): Promise<void> => {
+    if (!troublePace.isDue()) {
+      return;
+    }
+    const troubled = await troublePace.scan(() => listTroubledStreams(db));
+    await wakeDue(troubled, troubleBackoff, {
       signal,
       workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
       wake: (stream) => wakeSender(temporal, deployment, stream),
     });
+  };
 
   const startRefunds = async (leadership: Leadership): Promise<void> => {
     const waiting = await listWaitingRefunds(db, REFUNDS_PER_PASS);

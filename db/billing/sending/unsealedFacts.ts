@@ -28,14 +28,18 @@ export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">
  * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
  * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a
  * group's quantity. A group takes only as many facts as fit into one event.
- * @param streams the streams with the current targets of their usage
- * @param seconds the first and the last second; others are skipped
+ * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
+ *   a sealed fact may remain for long, so each earlier second would have to be read again.
+ * @param lastSecond the last second that is looked at
  * @returns the groups of each stream in the given order
  */
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
-  streams: readonly (UsageStream & { readonly current: BillingTarget })[],
-  seconds: { readonly first: number; readonly last: number },
+  streams: readonly (UsageStream & {
+    readonly current: BillingTarget;
+    readonly firstSecond: number;
+  })[],
+  lastSecond: number,
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
@@ -54,16 +58,17 @@ export const listOldestUnsealedFacts = async (
           ELSE stream.customer_id
         END AS customer_id
       FROM ${sql.unnest(
-        streams.map(({ accountId, mode, meter, current }, place) => [
+        streams.map(({ accountId, mode, meter, current, firstSecond }, place) => [
           place,
           accountId,
           mode,
           meter,
+          firstSecond,
           current.processor,
           current.customerId,
         ]),
-        ["int8", "uuid", "text", "text", "text", "text"],
-      )} AS stream (place, account_id, mode, meter, processor, customer_id)
+        ["int8", "uuid", "text", "text", "int8", "text", "text"],
+      )} AS stream (place, account_id, mode, meter, first_second, processor, customer_id)
       -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
       CROSS JOIN LATERAL (
         SELECT second
@@ -72,8 +77,8 @@ export const listOldestUnsealedFacts = async (
           AND mode = stream.mode
           AND meter = stream.meter
           AND meter_event_id IS NULL
-          AND second >= ${seconds.first}
-          AND second <= ${seconds.last}
+          AND second >= stream.first_second
+          AND second <= ${lastSecond}
         ORDER BY second
         LIMIT 1
       ) AS oldest

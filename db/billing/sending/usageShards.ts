@@ -1,19 +1,27 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import { safeInteger, streamColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
-import { isInShard } from "../../shards.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
 
-const streamRow = z.strictObject(streamColumns);
+/** The condition of the streams that follow one in the order of their keys; null: of all. */
+const isAfter = (stream: UsageStream | null): FragmentSqlToken =>
+  stream === null
+    ? sql.fragment`true`
+    : sql.fragment`(account_id, mode, meter) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.meter})`;
+
+const readyRow = z.strictObject({ ...streamColumns, second: safeInteger });
+
+/** A stream with usage that may be sealed, and the oldest second of it. */
+export type ReadyStream = Readonly<z.output<typeof readyRow>>;
 
 /**
- * Lists the streams with facts that may be sealed and no unfinished event, in the order of a scan. The query steps
+ * Lists the streams with facts that may be sealed and no unfinished event, in the order of their keys. The query steps
  * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
  * @param after the last stream of the page before; null for the first page
  * @param lastSecond the last second that may be sealed
@@ -29,14 +37,10 @@ export const listReadyStreams = (
     readonly lastSecond: number;
     readonly limit: number;
   },
-): Promise<readonly UsageStream[]> =>
-  db.any(sql.type(streamRow)`
-    WITH RECURSIVE ${unsealedStreams(
-      after === null
-        ? sql.fragment`true`
-        : sql.fragment`(account_id, mode, meter) > (${after.accountId}::uuid, ${after.mode}, ${after.meter})`,
-    )}
-    SELECT account_id AS "accountId", mode, meter
+): Promise<readonly ReadyStream[]> =>
+  db.any(sql.type(readyRow)`
+    WITH RECURSIVE ${unsealedStreams(isAfter(after))}
+    SELECT account_id AS "accountId", mode, meter, second
     FROM unsealed
     WHERE second <= ${lastSecond}
       AND NOT EXISTS (
@@ -52,32 +56,35 @@ export const listReadyStreams = (
     LIMIT ${limit}
   `);
 
+const streamRow = z.strictObject(streamColumns);
+
 /**
- * Lists a shard's streams whose unfinished event its sender continues with: one that was never attempted, one whose
- * attempt ended with its process, and one whose retry is due. A retry that is due later than any delay lasts was recorded
- * before the clock was set back.
+ * Lists the streams whose unfinished event a shard's sender continues with, in the order of their keys: one that was never
+ * attempted, one whose attempt ended with its process, and one whose retry is due. A retry that is due later than any delay
+ * lasts was recorded before the clock was set back.
+ * @param after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
   db: CommonQueryMethods,
   {
-    shard,
+    after,
     lease,
     limit,
-  }: { readonly shard: number; readonly lease: Lease; readonly limit: number },
+  }: { readonly after: UsageStream | null; readonly lease: Lease; readonly limit: number },
 ): Promise<readonly UsageStream[]> => {
   const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS);
   return db.any(sql.type(streamRow)`
     SELECT account_id AS "accountId", mode, meter
     FROM meter_event
     WHERE state IN (${UNFINISHED})
-      AND ${isInShard(sql.fragment`account_id`, shard)}
+      AND ${isAfter(after)}
       AND (
         state = 'sealed'
         OR (leased_until IS NOT NULL AND ${isLeaseFree(sql.fragment`leased_until`, lease)})
         OR retry_at <= ${timestamp(lease.now)}
         OR retry_at > ${timestamp(longestDelay)}
       )
-    ORDER BY id
+    ORDER BY account_id, mode, meter
     LIMIT ${limit}
   `);
 };

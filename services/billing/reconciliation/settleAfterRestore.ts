@@ -150,9 +150,13 @@ const blockStream = async (
   }
   const account = await findAccount(transaction, stream.accountId);
   const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
-  const span = { first: firstSecond, last: secondOf(heldAt) };
+  const lastSecond = secondOf(heldAt);
   for (;;) {
-    const [parts = []] = await listOldestUnsealedFacts(transaction, [{ ...stream, current }], span);
+    const [parts = []] = await listOldestUnsealedFacts(
+      transaction,
+      [{ ...stream, current, firstSecond }],
+      lastSecond,
+    );
     if (parts.length === 0) {
       return;
     }

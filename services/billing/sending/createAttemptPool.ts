@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
@@ -29,6 +30,8 @@ export type AttemptPool = {
   /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
   readonly start: (attempt: BegunAttempt) => void;
   readonly size: () => number;
+  /** The keys of the streams whose events are sent. */
+  readonly streamKeys: () => Iterable<string>;
   /** Resolves when the pool is empty. */
   readonly settled: () => Promise<void>;
 };
@@ -38,7 +41,8 @@ export const createAttemptPool = (
   deps: SendingDependencies,
   { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
 ): AttemptPool => {
-  const running = new Set<Promise<void>>();
+  /** The attempts in progress, with the keys of their streams. */
+  const running = new Map<Promise<void>, string>();
   const records = createAttemptRecords(deps.db, COLLECT_OUTCOMES_MS);
   /** Many rejections at about the same time are one reason. */
   const lowerRate = joinCalls(async (rejections: readonly null[]) => {
@@ -85,12 +89,13 @@ export const createAttemptPool = (
         running.delete(made);
         onEnd();
       });
-      running.add(made);
+      running.set(made, streamKey(attempt.event));
     },
     size: () => running.size,
+    streamKeys: () => running.values(),
     settled: async () => {
       while (running.size > 0) {
-        await Promise.all(running);
+        await Promise.all(running.keys());
       }
     },
   };

@@ -1,4 +1,5 @@
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
 import type { BegunAttempt } from "./createAttemptPool.ts";
 import { beginSending } from "./sendMeterEvent.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
@@ -10,6 +11,8 @@ export type AttemptQueue = {
   readonly begin: () => Promise<void>;
   /** Forgets the events. The next scan finds those that still wait. */
   readonly clear: () => void;
+  /** The keys of the events' streams. */
+  readonly streamKeys: () => readonly string[];
   readonly isEmpty: () => boolean;
 };
 
@@ -56,6 +59,7 @@ export const createAttemptQueue = (
     clear: () => {
       waiting = [];
     },
+    streamKeys: () => waiting.map(streamKey),
     isEmpty: () => waiting.length === 0,
   };
 };

@@ -13,14 +13,14 @@ export const createReportingRuns = (
   deps: SendingDependencies,
   { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
-  const scanStreams = createStreamScans(deps.db);
+  const scans = createStreamScans(deps);
   return createShardRuns(deps, {
     kind: "usage",
     // At the same time, the shards would compete for the calls to Stripe of the near future, and those that get none would
     // have to begin their attempts later, each with another change of its row.
     offsetMsOf: spreadOverSecond,
     createSender: (shard, signal) =>
-      createShardSender(deps, shard, { ...observers, scanStreams, signal }),
+      createShardSender(deps, shard, { ...observers, scans, signal }),
     runMs,
   });
 };

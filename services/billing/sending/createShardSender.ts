@@ -10,8 +10,8 @@ import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
 import { createAttemptQueue } from "./createAttemptQueue.ts";
 import { createStreamQueue } from "./createStreamQueue.ts";
-import type { QueuedStreams } from "./createStreamQueue.ts";
-import type { ScanStreams } from "./createStreamScans.ts";
+import type { QueuedStream } from "./createStreamQueue.ts";
+import type { StreamScans } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
@@ -75,18 +75,18 @@ export const createShardSender = (
   shard: number,
   {
     signal,
-    scanStreams,
+    scans,
     onResult,
     onFailure,
-  }: ShardObservers & { readonly signal: AbortSignal; readonly scanStreams: ScanStreams },
+  }: ShardObservers & { readonly signal: AbortSignal; readonly scans: StreamScans },
 ): UsageSender => {
-  const streams = createStreamQueue(deps, shard, scanStreams);
+  const streams = createStreamQueue(deps.clock, shard, scans);
   const pool = createAttemptPool(deps, {
     signal,
     onResult: (event, result) => {
       onResult(streamOf(event), result, event.id);
       if (result.kind === "settled" && event.second < lastSealableSecond(deps.clock.now())) {
-        streams.add(streamOf(event));
+        streams.add(streamOf(event), event.second);
       }
     },
     onFailure: (event, error) => onFailure(streamOf(event), error),
@@ -98,6 +98,10 @@ export const createShardSender = (
   });
   const attempts = createAttemptQueue(deps, pool.start);
   let wake = Promise.withResolvers<void>();
+  /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
+  let hasFound = false;
+
+  const listSentKeys = (): readonly string[] => [...pool.streamKeys(), ...attempts.streamKeys()];
 
   const room = (): number => MAXIMUM_RUNNING - pool.size();
 
@@ -106,16 +110,16 @@ export const createShardSender = (
 
   /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
   const proceed = (
-    stream: UsageStream,
+    stream: QueuedStream,
     sealing: Sealing | undefined,
-    { started, isResumed }: { readonly started: LeaseStart; readonly isResumed: boolean },
+    started: LeaseStart,
   ): void => {
     switch (sealing?.kind) {
       case "event": {
         const { event, startsAtMs } = sealing;
         if (startsAtMs !== null) {
           pool.start({ event, started, startsAtMs });
-        } else if (event.state === "sealed" || isResumed) {
+        } else if (event.state === "sealed" || stream.isResumed) {
           // Another sender's event that waits for its next attempt is left to it.
           attempts.add(event);
         }
@@ -143,18 +147,18 @@ export const createShardSender = (
    * Seals streams together. If some of them cannot be sealed, each is sealed by itself, so that only those at fault wait.
    * Then each attempt is made while its lease is new, and even if a later stream cannot be sealed.
    */
-  const seal = async (queued: QueuedStreams): Promise<void> => {
+  const seal = async (queued: readonly QueuedStream[]): Promise<void> => {
     const started = startLease(deps);
     let sealings: readonly Sealing[];
     try {
-      sealings = await sealMeterEvents(deps, queued.streams, started);
+      sealings = await sealMeterEvents(deps, queued, started);
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
       }
-      for (const stream of queued.streams) {
-        if (queued.streams.length > 1) {
-          await seal({ ...queued, streams: [stream] });
+      for (const stream of queued) {
+        if (queued.length > 1) {
+          await seal([stream]);
         } else {
           onFailure(stream, error);
           streams.rest(stream);
@@ -162,8 +166,8 @@ export const createShardSender = (
       }
       return;
     }
-    for (const [index, stream] of queued.streams.entries()) {
-      proceed(stream, sealings[index], { started, isResumed: queued.resumed.has(stream) });
+    for (const [index, stream] of queued.entries()) {
+      proceed(stream, sealings[index], started);
     }
   };
 
@@ -172,14 +176,20 @@ export const createShardSender = (
   return {
     startRun: () => {
       attempts.clear();
-      streams.clear();
+      streams.forgetResumed();
     },
-    startScan: streams.startScan,
+    scan: async () => {
+      if ((await streams.scan(listSentKeys)) && isReady()) {
+        hasFound = true;
+        wake.resolve();
+      }
+    },
     step: async () => {
       wake = Promise.withResolvers<void>();
+      hasFound = false;
       if (attempts.isEmpty() && isReady()) {
-        const queued = await streams.take(room());
-        if (queued.streams.length > 0) {
+        const queued = streams.take(room());
+        if (queued.length > 0) {
           await seal(queued);
         }
       }
@@ -192,7 +202,7 @@ export const createShardSender = (
         await Promise.race([wake.promise, pause(pauseMs, timer.signal)]);
         timer.abort();
       }
-      if (!streams.isScanning() && !streams.isEmpty() && pool.size() > 0) {
+      if (!hasFound && !streams.isEmpty() && pool.size() > 0) {
         const gatherMs = Math.max(MINIMUM_GATHER_MS, pool.size() * GATHER_MS_PER_ATTEMPT);
         await pause(Math.min(gatherMs, MAXIMUM_GATHER_MS, atMostMs), signal);
       }

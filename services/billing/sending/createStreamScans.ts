@@ -1,17 +1,49 @@
 import type { CommonQueryMethods } from "slonik";
-import { listReadyStreams } from "../../../db/billing/sending/usageShards.ts";
+import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
+import type { ReadyStream } from "../../../db/billing/sending/usageShards.ts";
+import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { createScanPace } from "../../createScanPace.ts";
+import type { ScanPace } from "../../createScanPace.ts";
 import { createShardScans } from "../../createShardScans.ts";
 import type { ScanShard } from "../../createShardScans.ts";
+import { leaseOf } from "./attemptLease.ts";
 
-/** Scans for streams with usage that is ready; `second` is the last one that may be sealed. */
-export type ScanStreams = ScanShard<UsageStream>;
+export type StreamScans = {
+  /** Scans for streams with usage that may be sealed. */
+  readonly ready: ScanShard<ReadyStream>;
+  /** Scans for streams whose unfinished event a shard's sender continues with. */
+  readonly resumable: ScanShard<UsageStream>;
+};
 
-/** Creates the scans of a worker's shards for usage that is ready. */
-export const createStreamScans = (db: CommonQueryMethods): ScanStreams =>
-  createShardScans({
-    list: ({ after, second, limit }) => listReadyStreams(db, { after, lastSecond: second, limit }),
-    keyOf: streamKey,
-    idOf: ({ accountId }) => accountId,
-  });
+const idOf = ({ accountId }: UsageStream): string => accountId;
+
+/** Usage that is found later uses less of Stripe's rate, so this scan may take more of the time than others. */
+const READY_SHARE = 0.25;
+
+/**
+ * Creates the scans of a worker's shards for usage to send.
+ * @param createPace called for each kind of scan, with the share of the time if it has one of its own
+ */
+export const createStreamScans = (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  createPace: (share?: number) => ScanPace = createScanPace,
+): StreamScans => {
+  return {
+    ready: createShardScans<ReadyStream>({
+      clock,
+      pace: createPace(READY_SHARE),
+      list: ({ after, now, limit }) =>
+        listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
+      idOf,
+    }),
+    resumable: createShardScans<UsageStream>({
+      clock,
+      pace: createPace(),
+      list: ({ after, now, limit }) =>
+        listResumableStreams(db, { after, lease: leaseOf({ at: now }), limit }),
+      idOf,
+    }),
+  };
+};

@@ -44,9 +44,12 @@ type Dependencies = {
 
 const NONE: Sealing = { kind: "none" };
 
+/** A stream, and the first second that may have usage to seal. Usage of earlier seconds is left for later. */
+export type UnsealedStream = UsageStream & { readonly firstSecond: number };
+
 /** A stream, and what decides where its usage is billed. */
 type BilledStream = {
-  readonly stream: UsageStream;
+  readonly stream: UnsealedStream;
   readonly stripeCustomerId: string | null;
 };
 
@@ -125,7 +128,7 @@ const sealNewEvents = async (
         ...stream,
         current: currentTarget(billing, stripeCustomerId, stream.mode),
       })),
-      { first: 0, last: lastSealableSecond(sealedAt) },
+      lastSealableSecond(sealedAt),
     );
     const events = open
       .flatMap((billed, index) => decide(billed, partsOfStreams[index] ?? []))
@@ -170,7 +173,7 @@ const sealLocked = async (
   deps: Dependencies,
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
-  streams: readonly UsageStream[],
+  streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<ReadonlyMap<UsageStream, Sealing>> => {
   const { billing } = deps;
@@ -211,8 +214,8 @@ const sealLocked = async (
 };
 
 /**
- * Returns each stream's event to send next: the unfinished one, or else the oldest second's facts, sealed now. Void and
- * held events are sealed along the way. A stream that another transaction has locked is skipped.
+ * Returns each stream's event to send next: the unfinished one, or else the facts of the oldest second from its first one on,
+ * sealed now. Void and held events are sealed along the way. A stream that another transaction has locked is skipped.
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
@@ -222,9 +225,9 @@ const sealLocked = async (
  */
 const seal = (
   deps: Dependencies,
-  streams: readonly UsageStream[],
+  streams: readonly UnsealedStream[],
   started: LeaseStart | null,
-  lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UsageStream>>,
+  lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UnsealedStream>>,
 ): Promise<readonly Sealing[]> =>
   deps.db.transaction(async (transaction) => {
     const locked = await lock(transaction);
@@ -243,16 +246,17 @@ const seal = (
  */
 export const sealMeterEvents = (
   deps: Dependencies,
-  streams: readonly UsageStream[],
+  streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<readonly Sealing[]> =>
   seal(deps, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
-/** Seals the usage of one stream. Waits while another transaction has locked it. */
+/** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
 export const sealMeterEvent = async (deps: Dependencies, stream: UsageStream): Promise<Sealing> => {
-  const [sealing = NONE] = await seal(deps, [stream], null, async (transaction) => {
-    await lockStream(transaction, stream);
-    return new Set([stream]);
+  const whole = { ...stream, firstSecond: 0 };
+  const [sealing = NONE] = await seal(deps, [whole], null, async (transaction) => {
+    await lockStream(transaction, whole);
+    return new Set([whole]);
   });
   return sealing;
 };

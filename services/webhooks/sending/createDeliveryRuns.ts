@@ -3,6 +3,7 @@ import { listDueEndpoints } from "../../../db/webhooks/deliveries.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { createShardRuns } from "../../createShardRuns.ts";
 import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";
+import { createScanPace } from "../../createScanPace.ts";
 import { createShardScans } from "../../createShardScans.ts";
 import { createDeliverySender } from "./createDeliverySender.ts";
 import type { DeliverySenderOptions, ScanEndpoints } from "./createDeliverySender.ts";
@@ -17,9 +18,9 @@ export const createEndpointScans = ({
   readonly clock: Clock;
 }): ScanEndpoints =>
   createShardScans({
-    list: ({ after, limit }) =>
-      listDueEndpoints(db, { after: after?.id ?? null, now: clock.now(), limit }),
-    keyOf: ({ id }) => id,
+    clock,
+    pace: createScanPace(),
+    list: ({ after, now, limit }) => listDueEndpoints(db, { after: after?.id ?? null, now, limit }),
     idOf: ({ id }) => id,
   });
 

@@ -8,12 +8,6 @@ import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { makeAttempt } from "./makeAttempt.ts";
 import type { DeliveryDependencies } from "./makeAttempt.ts";
 
-const PART_SIZE = 500;
-
-/** Scans take a tenth of the time, unless one takes longer than a second. */
-const SCAN_INTERVAL_PER_SCAN = 10;
-const MAXIMUM_SCAN_INTERVAL_MS = 10_000;
-
 /**
  * How long endpoints that have a free place again are gathered, so that one statement claims for them all: the longer, the
  * more requests are in progress. An endpoint that is alone hardly waits.
@@ -50,30 +44,6 @@ export const createDeliverySender = (
   const record = createAttemptRecords(db);
   const attempts = new Set<Promise<void>>();
   let wake = Promise.withResolvers<void>();
-  let isScanning = false;
-  let nextScanAtMs = 0;
-  let scanFailure: { readonly error: unknown } | null = null;
-
-  const scan = async (): Promise<void> => {
-    const startedAtMs = performance.now();
-    const second = Math.floor(clock.now().getTime() / 1000);
-    let after: DueEndpoint | null = null;
-    do {
-      const part: Awaited<ReturnType<ScanEndpoints>> = await scanEndpoints({
-        shard,
-        after,
-        second,
-        limit: PART_SIZE,
-      });
-      for (const endpoint of part.items) {
-        queue.add(endpoint);
-      }
-      wake.resolve();
-      after = part.next;
-    } while (after !== null);
-    const intervalMs = SCAN_INTERVAL_PER_SCAN * (performance.now() - startedAtMs);
-    nextScanAtMs = startedAtMs + Math.min(intervalMs, MAXIMUM_SCAN_INTERVAL_MS);
-  };
 
   const begin = (delivery: ClaimedDelivery): void => {
     const end = queue.begin(delivery.endpointId);
@@ -110,25 +80,14 @@ export const createDeliverySender = (
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
   return {
-    startScan: () => {
-      if (!isScanning && performance.now() >= nextScanAtMs) {
-        isScanning = true;
-        void scan()
-          .catch((error: unknown) => {
-            scanFailure = { error };
-          })
-          .finally(() => {
-            isScanning = false;
-          });
+    scan: async () => {
+      for (const endpoint of (await scanEndpoints(shard)) ?? []) {
+        queue.add(endpoint);
       }
+      wake.resolve();
     },
     step: async () => {
       wake = Promise.withResolvers<void>();
-      if (scanFailure !== null) {
-        const { error } = scanFailure;
-        scanFailure = null;
-        throw error;
-      }
       await claim();
     },
     waitForWork: async (atMostMs) => {

@@ -214,7 +214,7 @@ test("a comparison waits for an attempt that begins in a transaction from before
     );
   });
   await isLocked.promise;
-  const sealings = sealMeterEvents(deps, [stream], startLease(deps));
+  const sealings = sealMeterEvents(deps, [{ ...stream, firstSecond: 0 }], startLease(deps));
   await isSealing.promise;
   await holdUsage(deps, UPGRADE);
   const early = await settle();
@@ -233,7 +233,7 @@ test("a comparison waits for an attempt that begins in a transaction from before
 test("an attempt that goes on after its lease has ended bills nothing to the ledger that a comparison has settled", async (t) => {
   const { deps, stream, pass, settle, drain, listLedgerUnits } = await setUpLedger(t);
   const started = startLease(deps);
-  const [sealing] = await sealMeterEvents(deps, [stream], started);
+  const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond: 0 }], started);
   if (sealing?.kind !== "event") {
     throw new Error("There is usage to seal.");
   }

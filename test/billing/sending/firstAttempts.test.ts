@@ -5,10 +5,10 @@ import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempt
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";
 import { decideNextStep } from "../../../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import type { UnsealedStream } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { beginSending } from "../../../services/billing/sending/sendMeterEvent.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -18,8 +18,8 @@ import type { ShardSetup } from "./shardSetup.ts";
 // Serial, because a shard's sender serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
-const streamsOf = ({ organizations }: ShardSetup): readonly UsageStream[] =>
-  organizations.map(({ stream }) => stream);
+const streamsOf = ({ organizations }: ShardSetup): readonly UnsealedStream[] =>
+  organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 }));
 
 /** Seals and begins what is ready of every organization, as a shard's sender does before it calls the processor. */
 const sealAndBegin = (setup: ShardSetup) =>
@@ -198,7 +198,7 @@ test.serial(
       }
     });
     const shardSender = sender(shardOf(organizations[0]?.stream.accountId ?? ""), { ...deps, db });
-    shardSender.startScan();
+    await shardSender.scan();
 
     await t.throwsAsync(shardSender.step(), { message: "no connection" });
     await shardSender.settled();

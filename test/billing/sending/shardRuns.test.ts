@@ -68,7 +68,7 @@ test.serial(
     await Promise.all(organizations.map(({ register }) => register(2)));
     pass(5);
     const own = sender(shardOf(organizations[0]?.stream.accountId ?? ""));
-    own.startScan();
+    await own.scan();
     await own.step();
     await own.settled();
     t.true(sends() < 6);
@@ -79,6 +79,7 @@ test.serial(
   `);
     await reportAll();
     own.startRun?.();
+    await own.step();
     t.true(own.isIdle());
     await runSender(own);
     t.is(sends(), 6);
@@ -103,7 +104,7 @@ const createFakeRuns = (db: DatabasePool, fails: () => boolean) => {
           aborted.resolve();
         });
         return {
-          startScan: () => undefined,
+          scan: () => Promise.resolve(),
           step: () => (fails() ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
           waitForWork: () => Promise.resolve(),
           settled: () => aborted.promise,

@@ -14,6 +14,7 @@ import type { UsageSender } from "../../../services/billing/sending/createShardS
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import type { SendingDependencies } from "../../../services/billing/sending/sendMeterEvent.ts";
+import type { ScanPace } from "../../../services/createScanPace.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -44,9 +45,12 @@ export type ShardSetup = BillingSetup & {
   readonly reportAll: () => Promise<void>;
 };
 
+/** Creates a pace at which a scan is always due. */
+export const createRestlessPace = (): ScanPace => ({ isDue: () => true, scan: (work) => work() });
+
 /** Runs a shard's sender until it has nothing to do. */
 export const runSender = async (sender: UsageSender): Promise<void> => {
-  sender.startScan();
+  await sender.scan();
   do {
     await sender.step();
     await sender.waitForWork(20);
@@ -94,11 +98,11 @@ export const setUpShards = async (
     }
   }
 
-  // Of one worker that has all shards.
-  const scanStreams = createStreamScans(db);
+  // Of one worker that has all shards. Scans are always due, also if they take long on a busy machine.
+  const scans = createStreamScans(deps, createRestlessPace);
   const sender = (shard: number, dependencies: SendingDependencies = deps): UsageSender =>
     createShardSender(dependencies, shard, {
-      scanStreams,
+      scans,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: streamKey(stream), result }),
       onFailure: (stream, error) => failures.push({ key: streamKey(stream), error }),
@@ -143,7 +147,7 @@ export const isResumable = async (
   const now = clock.now();
   const lease = { now, until: new Date(now.getTime() + 15_000) };
   const streams = await listResumableStreams(db, {
-    shard: shardOf(accountId),
+    after: null,
     lease,
     limit: 100,
   });
@@ -155,7 +159,7 @@ export const sealAll = async ({ deps, organizations }: ShardSetup) =>
   (
     await sealMeterEvents(
       deps,
-      organizations.map(({ stream }) => stream),
+      organizations.map(({ stream }) => ({ ...stream, firstSecond: 0 })),
       null,
     )
   ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));

@@ -136,7 +136,7 @@ test.serial("a call that takes long delays only its own stream", async (t) => {
   }
   pass(5);
   const shardSender = sender(shardOf(slow.stream.accountId));
-  shardSender.startScan();
+  await shardSender.scan();
   const others = organizations.slice(1);
   while (others.some(({ billed }) => billed() < 6)) {
     await shardSender.step();

@@ -1,19 +1,21 @@
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { systemClock } from "../../../domain/clock.ts";
-import { secondOf, streamKey } from "../../../domain/billing/usage.ts";
+import { lastSealableSecond, secondOf, streamKey } from "../../../domain/billing/usage.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createStreamQueue } from "../../../services/billing/sending/createStreamQueue.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
-import type { ScanStreams } from "../../../services/billing/sending/createStreamScans.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createScanPace } from "../../../services/createScanPace.ts";
+import { createShardScans } from "../../../services/createShardScans.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
+import { createRestlessPace } from "./shardSetup.ts";
 
 const test = testWithDatabase();
 
-const ACCOUNTS = 24;
+/** Three pages of a scan. */
+const STREAMS = 1001;
 
 /** Returns the pool, and how often it was asked for rows. */
 const countQueries = (
@@ -31,82 +33,105 @@ const countQueries = (
   };
 };
 
+const newClock = () => createMovableClock("2026-03-10T12:00:00.000Z");
+
 const newStream = (): UsageStream => ({
   accountId: crypto.randomUUID(),
   mode: "live",
   meter: "tree",
 });
 
-/** Returns all streams of a shard, in parts of a size. */
-const scanAll = async (
-  scanStreams: ScanStreams,
-  shard: number,
-  lastSecond: number,
-  limit: number,
-): Promise<readonly UsageStream[]> => {
-  const found: UsageStream[] = [];
-  let after: UsageStream | null = null;
-  do {
-    const part: Awaited<ReturnType<ScanStreams>> = await scanStreams({
-      shard,
-      after,
-      second: lastSecond,
-      limit,
-    });
-    found.push(...part.items);
-    after = part.next;
-  } while (after !== null);
-  return found;
-};
+const from = ({ accountId }: UsageStream, firstSecond: number) => ({ accountId, firstSecond });
 
-test("the shards of a worker share the query of a scan, and each stream is found by its shard only, in parts of any size", async (t) => {
-  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const writer = createRegistrationWriter({ db: t.context.db, clock });
-  const accountIds: string[] = [];
-  const register = async (): Promise<void> => {
-    const { id } = await createTestOrganization(t.context.db, { clock });
-    await writer.register(registrationOf(id, { count: 1 }));
-    accountIds.push(id);
-  };
-  while (accountIds.length < ACCOUNTS) {
-    await register();
-  }
-  const lastSecond = secondOf(clock.now());
+const readyAt = (stream: UsageStream, second: number) => ({ ...stream, second });
+
+/** Records a unit of each of new accounts in a second, and returns the accounts. */
+const recordUsage = (db: DatabasePool, count: number, second: number): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    WITH created AS (
+      INSERT INTO account (id, type, name, created_at)
+      SELECT gen_random_uuid(), 'organization', number::text, now()
+      FROM generate_series(1, ${count}::integer) AS number
+      RETURNING id
+    )
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    SELECT id, 'live', 'tree', nextval('usage_batch'), 1, ${second}
+    FROM created
+    RETURNING account_id AS id
+  `);
+
+test("the shards of a worker share a scan of all pages, and each stream is found by its shard only", async (t) => {
+  const clock = newClock();
+  const second = lastSealableSecond(clock.now());
   const { db, count } = countQueries(t.context.db);
-  const scanStreams = createStreamScans(db);
-  const scanShards = (limit: number) =>
+  const { ready } = createStreamScans({ db, clock }, createRestlessPace);
+  const scanShards = () =>
     Promise.all(
       SHARD_NUMBERS.map(async (shard) => {
-        const streams = await scanAll(scanStreams, shard, lastSecond, limit);
+        const streams = (await ready(shard)) ?? [];
         t.true(streams.every(({ accountId }) => shardOf(accountId) === shard));
-        return streams.map(streamKey);
+        return streams.map(({ accountId }) => accountId);
       }),
     );
-  const expected = (): readonly string[] =>
-    accountIds.map((accountId) => streamKey({ accountId, mode: "live", meter: "tree" })).toSorted();
+  const accountIds = [...(await recordUsage(t.context.db, 24, second))];
+  const sorted = async () => (await scanShards()).flat().toSorted();
 
-  t.deepEqual((await scanShards(1000)).flat().toSorted(), expected());
+  t.deepEqual(await sorted(), accountIds.toSorted());
   t.is(count(), 1);
   // Only a new query can find it.
-  await register();
-  t.deepEqual((await scanShards(1000)).flat().toSorted(), expected());
+  accountIds.push(...(await recordUsage(t.context.db, 1, second)));
+  t.deepEqual(await sorted(), accountIds.toSorted());
   t.is(count(), 2);
-  t.deepEqual((await scanShards(2)).flat().toSorted(), expected());
-  t.is(count(), 3);
+  accountIds.push(...(await recordUsage(t.context.db, STREAMS - accountIds.length, second)));
+  t.deepEqual(await sorted(), accountIds.toSorted());
+  t.is(count(), 5);
 });
 
-test("a stream that has more to send stays queued if an older scan does not have it", async (t) => {
-  const { db } = t.context;
-  const [scanned, behind] = [newStream(), newStream()];
-  const queue = createStreamQueue({ db, clock: systemClock }, 0, () =>
-    Promise.resolve({ items: [scanned], next: null }),
+test("a scan is not shared with a shard that looks a second later, unless the next one is not due", async (t) => {
+  const clock = newClock();
+  let scanned = 0;
+  let isDue = true;
+  const scan = createShardScans({
+    clock,
+    pace: { isDue: () => isDue, scan: (work) => work() },
+    list: () => Promise.resolve([(scanned += 1)]),
+    idOf: () => "00",
+  });
+  t.deepEqual(await scan(0), [1]);
+  t.deepEqual(await scan(1), []);
+  clock.set("2026-03-10T12:00:01.000Z");
+  t.deepEqual(await scan(0), [2]);
+  isDue = false;
+  t.is(await scan(0), null);
+  clock.set("2026-03-10T12:00:02.000Z");
+  t.is(await scan(0), null);
+  t.deepEqual(await scan(1), []);
+  t.is(scanned, 2);
+});
+
+test("scans that take long are made in their share of the time, or every ten seconds", async (t) => {
+  let nowMs = 0;
+  const pace = createScanPace(0.25, () => nowMs);
+  const isDueAfter = (restMs: number): boolean => {
+    nowMs += restMs;
+    return pace.isDue();
+  };
+  const take = (durationMs: number) => async (): Promise<void> => {
+    t.false(pace.isDue());
+    nowMs += durationMs;
+  };
+  t.true(pace.isDue());
+  await pace.scan(take(200));
+  t.false(isDueAfter(599));
+  t.true(isDueAfter(1));
+  await pace.scan(take(3000));
+  t.false(isDueAfter(6999));
+  t.true(isDueAfter(1));
+  await t.throwsAsync(
+    pace.scan(() => take(10)().then(() => Promise.reject(new Error("unreachable")))),
   );
-  queue.add(behind);
-  queue.add(scanned);
-  queue.startScan();
-  t.deepEqual((await queue.take(10)).streams, [scanned]);
-  t.deepEqual((await queue.take(10)).streams, [behind]);
-  t.true(queue.isEmpty());
+  t.false(isDueAfter(29));
+  t.true(isDueAfter(1));
 });
 
 test("a scan that fails is not shared", async (t) => {
@@ -120,25 +145,66 @@ test("a scan that fails is not shared", async (t) => {
       return Reflect.get(target, name) as unknown;
     },
   });
-  const scanStreams = createStreamScans(db);
-  const scan = (shard: number) => scanStreams({ shard, after: null, second: 0, limit: 10 });
-  await t.throwsAsync(scan(0), { message: "unreachable" });
-  t.deepEqual(await scan(1), { items: [], next: null });
+  const { ready } = createStreamScans({ db, clock: newClock() }, createRestlessPace);
+  await t.throwsAsync(ready(0), { message: "unreachable" });
+  t.not(await ready(1), null);
 });
 
-test("a stream does not rest for longer because the clock was set back", async (t) => {
-  const { db } = t.context;
-  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+test("streams are taken in the order in which they were added, whether a scan has them or not", async (t) => {
+  const [scanned, behind, last, sent] = [newStream(), newStream(), newStream(), newStream()];
+  const queue = createStreamQueue(newClock(), 0, {
+    ready: () => Promise.resolve([readyAt(scanned, 5), readyAt(behind, 5), readyAt(sent, 5)]),
+    resumable: () => Promise.resolve([last, sent]),
+  });
+  queue.add(behind, 4);
+  // The scan may have begun before the event of a stream was sealed.
+  await queue.scan(() => [streamKey(sent)]);
+  queue.add(scanned, 6);
+  const taken = [...queue.take(2), ...queue.take(2)];
+  t.deepEqual(taken.map(streamKey).toSorted(), [scanned, behind, last].map(streamKey).toSorted());
+  t.is(taken.map(streamKey)[0], streamKey(behind));
+  t.true(queue.isEmpty());
+});
+
+test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", async (t) => {
+  const [scanned, behind] = [newStream(), newStream()];
+  let streams = [readyAt(scanned, 5)];
+  const queue = createStreamQueue(newClock(), 0, {
+    ready: () => Promise.resolve(streams),
+    resumable: () => Promise.resolve([]),
+  });
+  const take = () =>
+    queue.take(10).map(({ accountId, firstSecond }) => ({ accountId, firstSecond }));
+  queue.add(behind, 3);
+  t.deepEqual(take(), [from(behind, 0)]);
+  queue.add(behind, 3);
+  t.deepEqual(take(), [from(behind, 3)]);
+  queue.add(behind, 4);
+  // A refund of older usage may have come.
+  await queue.scan(() => []);
+  t.deepEqual(take(), [from(behind, 0), from(scanned, 5)]);
+  queue.add(behind, 4);
+  queue.add(scanned, 6);
+  t.deepEqual(take(), [from(behind, 4), from(scanned, 6)]);
+  streams = [];
+  await queue.scan(() => []);
+  queue.add(scanned, 7);
+  t.deepEqual(take(), [from(scanned, 0)]);
+});
+
+test("a stream does not rest for longer because the clock was set back", (t) => {
+  const clock = newClock();
   const stream = newStream();
-  const queue = createStreamQueue({ db, clock }, 0, () =>
-    Promise.resolve({ items: [], next: null }),
-  );
-  const take = async () => {
-    queue.add(stream);
-    return (await queue.take(10)).streams;
+  const queue = createStreamQueue(clock, 0, {
+    ready: () => Promise.resolve([]),
+    resumable: () => Promise.resolve([]),
+  });
+  const take = () => {
+    queue.add(stream, secondOf(clock.now()));
+    return queue.take(10).map(streamKey);
   };
   queue.rest(stream);
-  t.deepEqual(await take(), []);
+  t.deepEqual(take(), []);
   clock.set("2026-03-10T11:00:00.000Z");
-  t.deepEqual(await take(), [stream]);
+  t.deepEqual(take(), [streamKey(stream)]);
 });
