@@ -8,14 +8,17 @@ const MINIMUM_CALLS_PER_SECOND = 1;
 /** The share of the rate that is left after Stripe has rejected calls because there were too many. */
 const LOWERED_SHARE = 0.7;
 
-/** One burst of rejections lowers the rate once. */
-const LOWERING_INTERVAL_SECONDS = 1;
+/** One burst of rejections lowers the rate once. It includes calls that were reserved at the old rate. */
+const LOWERING_INTERVAL_SECONDS = 1.5;
 
 /** How much a lowered rate rises again. */
 const RISE_PER_SECOND = 1.1;
 
-/** How far ahead calls are reserved. The lease of an event includes this time, so it must be short. */
-const RESERVED_AHEAD_SECONDS = 0.5;
+/**
+ * How far ahead calls are reserved: the events of a second become ready together, and what gets no call with its sealing is
+ * changed once more. The lease of an event includes this time, so it must be short.
+ */
+const RESERVED_AHEAD_SECONDS = 1;
 
 /** The last call begins within that time, and its interval ends after it. */
 const LONGEST_RESERVATION_SECONDS = RESERVED_AHEAD_SECONDS + 1 / MINIMUM_CALLS_PER_SECOND;

@@ -12,31 +12,31 @@ const FULL = {
   reservedSeconds: -60,
 };
 
-test("calls are reserved half a second ahead at most, after those that others have reserved", (t) => {
+test("calls are reserved a second ahead at most, after those that others have reserved", (t) => {
   t.deepEqual(reserveCalls(FULL, 2000), {
-    calls: 500,
+    calls: 1000,
     startsInSeconds: 0,
     intervalSeconds: 0.001,
   });
-  t.deepEqual(reserveCalls({ ...FULL, reservedSeconds: 0.4 }, 2000), {
+  t.deepEqual(reserveCalls({ ...FULL, reservedSeconds: 0.9 }, 2000), {
     calls: 100,
-    startsInSeconds: 0.4,
+    startsInSeconds: 0.9,
     intervalSeconds: 0.001,
   });
-  t.is(reserveCalls({ ...FULL, reservedSeconds: 0.5 }, 1).calls, 0);
+  t.is(reserveCalls({ ...FULL, reservedSeconds: 1 }, 1).calls, 0);
 });
 
 test("the longest reservation, of a call at the lowest rate, is respected whatever the rate is now", (t) => {
-  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0, reservedSeconds: 0.49 };
+  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0, reservedSeconds: 0.99 };
   const { calls, startsInSeconds, intervalSeconds } = reserveCalls(slow, 10);
   const reservedSeconds = startsInSeconds + calls * intervalSeconds;
 
-  t.is(reservedSeconds, 1.49);
+  t.is(reservedSeconds, 1.99);
   t.is(reserveCalls({ ...FULL, reservedSeconds }, 1).calls, 0);
 });
 
 test("a reservation that no worker can have made is from before the clock was set back, and is ignored", (t) => {
-  for (const reservedSeconds of [1.6, 9, 3600]) {
+  for (const reservedSeconds of [2.1, 9, 3600]) {
     t.deepEqual(reserveCalls({ ...FULL, reservedSeconds }, 2000), reserveCalls(FULL, 2000));
   }
 });
@@ -50,10 +50,10 @@ test("one call is reserved even at the lowest rate", (t) => {
   t.deepEqual(reserveCalls(slow, 10), { calls: 1, startsInSeconds: 0, intervalSeconds: 1 });
 });
 
-test("a rejected call lowers the rate once a second, and never below one call", (t) => {
+test("a rejected call lowers the rate every 1.5 seconds at most, and never below one call", (t) => {
   t.is(lowerCallRate(FULL), 700);
-  t.is(lowerCallRate({ ...FULL, callsPerSecond: 700, secondsSinceChange: 0.9 }), null);
-  t.is(lowerCallRate({ ...FULL, callsPerSecond: 1, secondsSinceChange: 1 }), 1);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 700, secondsSinceChange: 1.4 }), null);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 1, secondsSinceChange: 1.5 }), 1);
 });
 
 test("a lowered rate rises by a tenth a second up to the maximum, whatever the clock does", (t) => {

@@ -110,10 +110,10 @@ test.serial("usage for which no call to Stripe is free is sealed and not attempt
   const { organizations, deps, pass, reportAll } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));
   pass(5);
-  // Half a second of calls can be reserved.
+  // A second of calls can be reserved.
   await deps.db.query(sql.typeAlias("void")`
     UPDATE call_rate
-    SET calls_per_second = 3, changed_at = clock_timestamp(), reserved_until = clock_timestamp()
+    SET calls_per_second = 1.2, changed_at = clock_timestamp(), reserved_until = clock_timestamp()
   `);
 
   const sealings = await sealAndBegin(setup);
@@ -227,7 +227,7 @@ test.serial(
       await lockCallRate(transaction);
       isLocked.resolve();
       await awaitBlocked(transaction);
-      await recordReservation(transaction, 0.6);
+      await recordReservation(transaction, 1.1);
     });
     await isLocked.promise;
     const sealings = await sealAndBegin(setup);

@@ -238,7 +238,7 @@ test.serial("no more calls are reserved than the setting allows", async (t) => {
   const { db } = t.context;
   await recordMaximumCallRate(db, 4);
 
-  t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 100))).calls, 2);
+  t.is((await db.transaction((transaction) => reserveStripeCalls(transaction, 100))).calls, 4);
 
   await recordMaximumCallRate(db, 1000);
 });
