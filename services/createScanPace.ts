@@ -12,7 +12,8 @@ export type ScanPace = {
 /**
  * Creates the pace of scans that are repeated. As long as a transaction is open, PostgreSQL keeps the index entries of what
  * was done meanwhile, and each scan reads more of them. Without a pace, scans would then take all of the time.
- * @param share the part of the time that scans take at most, unless one takes longer than that part of ten seconds
+ * @param share the part of the time that scans take at most. One that takes longer than this part of ten seconds is repeated
+ *   after ten seconds, or after resting for as long as it took.
  * @param monotonicMs milliseconds of the monotonic clock
  */
 export const createScanPace = (
@@ -28,8 +29,9 @@ export const createScanPace = (
       try {
         return await work();
       } finally {
-        const intervalMs = (monotonicMs() - startedAtMs) / share;
-        dueAtMs = startedAtMs + Math.min(intervalMs, MAXIMUM_INTERVAL_MS);
+        const durationMs = monotonicMs() - startedAtMs;
+        const intervalMs = Math.min(durationMs / share, MAXIMUM_INTERVAL_MS);
+        dueAtMs = startedAtMs + Math.max(intervalMs, 2 * durationMs);
       }
     },
   };

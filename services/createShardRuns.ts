@@ -36,7 +36,7 @@ type RunSignals = {
 };
 
 export type ShardRuns = {
-  /** Does the work of a shard for a minute. It looks for work every second. */
+  /** Does the work of a shard for a minute. It looks for work every second, unless that takes longer. */
   readonly run: (shard: number, signals: RunSignals) => Promise<void>;
   /** Aborts the calls in flight that no run has continued, and waits until that is recorded. */
   readonly end: () => Promise<void>;
@@ -59,7 +59,7 @@ type ActiveSender = {
   readonly sender: ShardSender;
   readonly calls: AbortController;
   isScanning: boolean;
-  /** An error of what is done beside the steps. */
+  /** The error of a scan. Scans go on beside the steps. */
   failure: { readonly error: unknown } | null;
 };
 
@@ -104,20 +104,19 @@ export const createShardRuns = (
     leaving.delete(each);
   };
 
-  /** Does something beside the steps. If it fails, so does the next step. */
-  const doBeside = async (each: ActiveSender, task: () => Promise<unknown>): Promise<void> => {
-    try {
-      await task();
-    } catch (error) {
-      each.failure = { error };
+  /** Makes the sender look for work. A pass is recorded only if it could. */
+  const scan = async (shard: number, each: ActiveSender): Promise<void> => {
+    if (each.isScanning) {
+      return;
     }
-  };
-
-  const scan = async (each: ActiveSender): Promise<void> => {
-    if (!each.isScanning) {
-      each.isScanning = true;
-      await doBeside(each, each.sender.scan);
+    each.isScanning = true;
+    try {
+      await each.sender.scan();
       each.isScanning = false;
+      await recordPass(shard);
+    } catch (error) {
+      each.isScanning = false;
+      each.failure = { error };
     }
   };
 
@@ -129,19 +128,15 @@ export const createShardRuns = (
     const nowMs = (): number => clock.now().getTime() - offsetMs;
     let scannedSecond: number | null = null;
     while (!stop.aborted && !calls.signal.aborted && performance.now() - startedAtMs < runMs) {
-      const second = Math.floor(nowMs() / SECOND_MS);
-      const isNewSecond = second !== scannedSecond;
-      if (isNewSecond) {
-        scannedSecond = second;
-        void scan(each);
-      }
       if (each.failure !== null) {
         throw each.failure.error;
       }
-      await sender.step();
-      if (isNewSecond) {
-        void doBeside(each, () => recordPass(shard));
+      const second = Math.floor(nowMs() / SECOND_MS);
+      if (second !== scannedSecond) {
+        scannedSecond = second;
+        void scan(shard, each);
       }
+      await sender.step();
       await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
     }
   };

@@ -3,7 +3,7 @@ import type { Clock } from "../domain/clock.ts";
 import { shardOf } from "../domain/shards.ts";
 import type { ScanPace } from "./createScanPace.ts";
 
-/** A page stays well below the statement timeout, also if each item is behind thousands of old index entries. */
+/** A page is a statement, which must end before its timeout. */
 const PAGE_SIZE = 500;
 
 type Scan<Item> = {

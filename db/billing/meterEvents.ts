@@ -3,10 +3,13 @@ import { z } from "zod";
 import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { SETTLEMENT_KINDS } from "../../domain/billing/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
 import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
+import { isLeaseFree } from "../leases.ts";
+import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
 import { lastSequenceOf } from "./folding/foldedUsage.ts";
 import { streamsTable } from "./streams.ts";
@@ -110,13 +113,36 @@ export const listMeterEventsByIdentifier = (
     ORDER BY id
   `);
 
-/** Returns the unfinished events of the streams that have one. */
+/**
+ * The condition of an unfinished event that a shard's sender continues with: one that was never attempted, one whose attempt
+ * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
+ * clock was set back.
+ */
+export const isResumable = (lease: Lease): FragmentSqlToken => {
+  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS);
+  return sql.fragment`(
+    meter_event.state = 'sealed'
+    OR (
+      meter_event.leased_until IS NOT NULL
+      AND ${isLeaseFree(sql.fragment`meter_event.leased_until`, lease)}
+    )
+    OR coalesce(
+      meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
+      false
+    )
+  )`;
+};
+
+const unfinishedRow = meterEventRow.extend({ isResumable: z.boolean() });
+
+/** Returns the unfinished events of the streams that have one, and whether a shard's sender continues with them. */
 export const listUnfinishedMeterEvents = (
   db: CommonQueryMethods,
   streams: readonly UsageStream[],
-): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
+  lease: Lease,
+): Promise<readonly Readonly<z.output<typeof unfinishedRow>>[]> =>
+  db.any(sql.type(unfinishedRow)`
+    SELECT ${meterEventColumns}, ${isResumable(lease)} AS "isResumable"
     FROM ${streamsTable(streams)}
     CROSS JOIN LATERAL (
       SELECT *

@@ -47,8 +47,8 @@ const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
 
-/** A shard's sender looks for work every second, and pauses for three seconds after an error. */
-const SILENT_AFTER_SECONDS = 5;
+/** A shard's sender looks for work every second or, if that takes long, in ten. It pauses for three seconds after an error. */
+const SILENT_AFTER_SECONDS = 10;
 
 /** Stands for the last pass of a shard that never had one. */
 const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
@@ -122,6 +122,7 @@ const createPasses = ({
   };
 
   const troublePace = createScanPace();
+  let troubled: readonly TroubledStream[] = [];
   // They survive a failed pass, so that the failure does not wake every sender again.
   const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
   const shardBackoff = createWakeBackoff<SilentShard>(
@@ -197,10 +198,9 @@ const createPasses = ({
 
   /** Starts or wakes the senders of streams whose events fail again and again. */
   const wakeSenders = async ({ signal }: Leadership): Promise<void> => {
-    if (!troublePace.isDue()) {
-      return;
+    if (troublePace.isDue()) {
+      troubled = await troublePace.scan(() => listTroubledStreams(db));
     }
-    const troubled = await troublePace.scan(() => listTroubledStreams(db));
     await wakeDue(troubled, troubleBackoff, {
       signal,
       workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),

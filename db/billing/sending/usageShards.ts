@@ -1,12 +1,10 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import { safeInteger, streamColumns } from "../../columns.ts";
-import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
-import { sql, timestamp } from "../../sql.ts";
-import { UNFINISHED } from "../meterEvents.ts";
+import { sql } from "../../sql.ts";
+import { isResumable, UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
 
 /** The condition of the streams that follow one in the order of their keys; null: of all. */
@@ -59,9 +57,7 @@ export const listReadyStreams = (
 const streamRow = z.strictObject(streamColumns);
 
 /**
- * Lists the streams whose unfinished event a shard's sender continues with, in the order of their keys: one that was never
- * attempted, one whose attempt ended with its process, and one whose retry is due. A retry that is due later than any delay
- * lasts was recorded before the clock was set back.
+ * Lists the streams whose unfinished event a shard's sender continues with, in the order of their keys.
  * @param after the last stream of the page before; null for the first page
  */
 export const listResumableStreams = (
@@ -71,23 +67,16 @@ export const listResumableStreams = (
     lease,
     limit,
   }: { readonly after: UsageStream | null; readonly lease: Lease; readonly limit: number },
-): Promise<readonly UsageStream[]> => {
-  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS);
-  return db.any(sql.type(streamRow)`
+): Promise<readonly UsageStream[]> =>
+  db.any(sql.type(streamRow)`
     SELECT account_id AS "accountId", mode, meter
     FROM meter_event
     WHERE state IN (${UNFINISHED})
       AND ${isAfter(after)}
-      AND (
-        state = 'sealed'
-        OR (leased_until IS NOT NULL AND ${isLeaseFree(sql.fragment`leased_until`, lease)})
-        OR retry_at <= ${timestamp(lease.now)}
-        OR retry_at > ${timestamp(longestDelay)}
-      )
+      AND ${isResumable(lease)}
     ORDER BY account_id, mode, meter
     LIMIT ${limit}
   `);
-};
 
 const troubledRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
 

@@ -10,10 +10,9 @@ import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
 import { createAttemptQueue } from "./createAttemptQueue.ts";
 import { createStreamQueue } from "./createStreamQueue.ts";
-import type { QueuedStream } from "./createStreamQueue.ts";
 import type { StreamScans } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
-import type { Sealing } from "./sealMeterEvents.ts";
+import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
 
 /** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
@@ -110,17 +109,16 @@ export const createShardSender = (
 
   /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
   const proceed = (
-    stream: QueuedStream,
+    stream: UsageStream,
     sealing: Sealing | undefined,
     started: LeaseStart,
   ): void => {
     switch (sealing?.kind) {
       case "event": {
-        const { event, startsAtMs } = sealing;
+        const { event, startsAtMs, isResumable } = sealing;
         if (startsAtMs !== null) {
           pool.start({ event, started, startsAtMs });
-        } else if (event.state === "sealed" || stream.isResumed) {
-          // Another sender's event that waits for its next attempt is left to it.
+        } else if (isResumable) {
           attempts.add(event);
         }
         break;
@@ -147,7 +145,7 @@ export const createShardSender = (
    * Seals streams together. If some of them cannot be sealed, each is sealed by itself, so that only those at fault wait.
    * Then each attempt is made while its lease is new, and even if a later stream cannot be sealed.
    */
-  const seal = async (queued: readonly QueuedStream[]): Promise<void> => {
+  const seal = async (queued: readonly UnsealedStream[]): Promise<void> => {
     const started = startLease(deps);
     let sealings: readonly Sealing[];
     try {
@@ -174,10 +172,7 @@ export const createShardSender = (
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
   return {
-    startRun: () => {
-      attempts.clear();
-      streams.forgetResumed();
-    },
+    startRun: attempts.clear,
     scan: async () => {
       if ((await streams.scan(listSentKeys)) && isReady()) {
         hasFound = true;

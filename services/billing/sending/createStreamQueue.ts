@@ -7,9 +7,6 @@ import type { UnsealedStream } from "./sealMeterEvents.ts";
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const REST_MS = 60_000;
 
-/** A stream to seal, or whose unfinished event is to be continued with. */
-export type QueuedStream = UnsealedStream & { readonly isResumed: boolean };
-
 export type StreamQueue = {
   /**
    * Adds the shard's streams that have something to send.
@@ -17,23 +14,29 @@ export type StreamQueue = {
    * @returns whether a scan has found any
    */
   readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;
-  /** Adds a stream that has more to send as soon as its event of a second is settled. */
+  /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
   readonly add: (stream: UsageStream, second: number) => void;
   /** Leaves a stream alone for a minute. */
   readonly rest: (stream: UsageStream) => void;
-  /** Forgets streams whose unfinished event another worker may have continued with. */
-  readonly forgetResumed: () => void;
   /** Forgets all streams until the next scan. */
   readonly clear: () => void;
   /** Removes the streams that were added first. */
-  readonly take: (limit: number) => readonly QueuedStream[];
+  readonly take: (limit: number) => readonly UnsealedStream[];
   readonly isEmpty: () => boolean;
+};
+
+const omit = <Stream extends UsageStream>(
+  streams: readonly Stream[],
+  keys: Iterable<string>,
+): readonly Stream[] => {
+  const omitted = new Set(keys);
+  return streams.filter((stream) => !omitted.has(streamKey(stream)));
 };
 
 /** Creates the queue of a shard's streams that have usage to send, in the order in which that was found. */
 export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScans): StreamQueue => {
-  const waiting = new Map<string, QueuedStream>();
-  /** Streams that were taken since the last scan. Their older usage has been looked for. */
+  const waiting = new Map<string, UnsealedStream>();
+  /** Streams that were taken since the last scan of ready ones. Older usage of theirs can wait for the next one. */
   const searched = new Set<string>();
   /** Streams that are left alone, with the time until when. */
   const resting = new Map<string, number>();
@@ -48,21 +51,17 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
     return !isOver;
   };
 
-  /** Adds a stream. One that waits already keeps its place. */
-  const put = (stream: UsageStream, queued: Omit<QueuedStream, keyof UsageStream>): void => {
-    const { accountId, mode, meter } = stream;
-    waiting.set(streamKey(stream), { accountId, mode, meter, ...queued });
+  /** Adds a stream, to be searched from a second on. One that waits already keeps its place. */
+  const put = ({ accountId, mode, meter }: UsageStream, firstSecond: number): void => {
+    const stream = { accountId, mode, meter };
+    waiting.set(streamKey(stream), { ...stream, firstSecond });
   };
-
-  const isResumed = (stream: UsageStream): boolean =>
-    waiting.get(streamKey(stream))?.isResumed === true;
 
   const scanResumable = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
     const found = (await scans.resumable(shard)) ?? [];
-    const sent = new Set(listSentKeys());
-    const streams = found.filter((stream) => !sent.has(streamKey(stream)));
+    const streams = omit(found, listSentKeys());
     for (const stream of streams) {
-      put(stream, { firstSecond: 0, isResumed: true });
+      put(stream, 0);
     }
     return streams.length > 0;
   };
@@ -72,15 +71,14 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
     if (found === null) {
       return false;
     }
-    const sent = new Set(listSentKeys());
-    const streams = found.filter((stream) => !sent.has(streamKey(stream)));
+    const streams = omit(found, listSentKeys());
     // Older usage may have come since it was looked for.
     searched.clear();
     for (const stream of waiting.values()) {
-      put(stream, { ...stream, firstSecond: 0 });
+      put(stream, 0);
     }
     for (const stream of streams) {
-      put(stream, { firstSecond: stream.second, isResumed: isResumed(stream) });
+      put(stream, stream.second);
     }
     return streams.length > 0;
   };
@@ -93,25 +91,14 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
       ]);
       return hasResumable || hasReady;
     },
-    add: (stream, second) =>
-      put(stream, {
-        firstSecond: searched.has(streamKey(stream)) ? second : 0,
-        isResumed: isResumed(stream),
-      }),
+    add: (stream, second) => put(stream, searched.has(streamKey(stream)) ? second : 0),
     rest: (stream) => {
       resting.set(streamKey(stream), clock.now().getTime() + REST_MS);
-    },
-    forgetResumed: () => {
-      for (const [key, stream] of waiting) {
-        if (stream.isResumed) {
-          waiting.delete(key);
-        }
-      }
     },
     clear: () => waiting.clear(),
     take: (limit) => {
       const nowMs = clock.now().getTime();
-      const taken: QueuedStream[] = [];
+      const taken: UnsealedStream[] = [];
       for (const [key, stream] of waiting) {
         if (taken.length === limit) {
           break;

@@ -19,7 +19,7 @@ export type StreamScans = {
 
 const idOf = ({ accountId }: UsageStream): string => accountId;
 
-/** Usage that is found later uses less of Stripe's rate, so this scan may take more of the time than others. */
+/** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
 const READY_SHARE = 0.25;
 
 /**

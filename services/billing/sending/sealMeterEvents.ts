@@ -21,7 +21,8 @@ import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
 
 /**
  * `event`: the event to send next. Its first attempt may have begun with the sealing; it may then call the processor from
- * `startsAtMs` on, by the monotonic clock. `none`: nothing is ready, or another transaction has locked the stream.
+ * `startsAtMs` on, by the monotonic clock. Otherwise it may be `isResumable`: a shard's sender may begin the next attempt. If
+ * it is not, an attempt is in progress, or the sender of its stream makes the next one. `none`: nothing is ready, or another transaction has locked the stream.
  * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
  * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */
@@ -30,6 +31,7 @@ export type Sealing =
       readonly kind: "event";
       readonly event: StoredMeterEvent;
       readonly startsAtMs: number | null;
+      readonly isResumable: boolean;
     }
   | { readonly kind: "none" }
   | { readonly kind: "stripe_missing" }
@@ -146,7 +148,12 @@ const sealNewEvents = async (
       const stream = events[index]?.stream;
       if (stream && isUnfinished(event.state)) {
         const isBegun = event.state === "sending";
-        results.set(stream, { kind: "event", event, startsAtMs: isBegun ? 0 : null });
+        results.set(stream, {
+          kind: "event",
+          event,
+          startsAtMs: isBegun ? 0 : null,
+          isResumable: !isBegun,
+        });
         if (isBegun && event.processor === "stripe") {
           calls.set(stream, event);
         }
@@ -164,6 +171,7 @@ const sealNewEvents = async (
       kind: "event",
       event: startMs === null ? { ...event, state: "sealed" } : event,
       startsAtMs: startMs,
+      isResumable: startMs === null,
     });
   }
   return results;
@@ -176,15 +184,15 @@ const sealLocked = async (
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<ReadonlyMap<UsageStream, Sealing>> => {
-  const { billing } = deps;
+  const { billing, clock } = deps;
   const customerIds = await listStripeCustomerIds(transaction, [
     ...new Set(streams.map(({ accountId }) => accountId)),
   ]);
+  const lease = leaseOf(started ?? { at: clock.now() });
   const unfinished = new Map(
-    (await listUnfinishedMeterEvents(transaction, streams)).map((event) => [
-      streamKey(event),
-      event,
-    ]),
+    (await listUnfinishedMeterEvents(transaction, streams, lease)).map(
+      ({ isResumable, ...event }) => [streamKey(event), { event, isResumable }],
+    ),
   );
   const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
   const mustWait = ({ stream, stripeCustomerId }: BilledStream, processor: ProcessorName) =>
@@ -193,13 +201,13 @@ const sealLocked = async (
   const fresh: BilledStream[] = [];
   for (const stream of streams) {
     const billed = { stream, stripeCustomerId: customerIds.get(stream.accountId) ?? null };
-    const event = unfinished.get(streamKey(stream));
-    if (event) {
+    const current = unfinished.get(streamKey(stream));
+    if (current) {
       results.set(
         stream,
-        mustWait(billed, event.processor)
+        mustWait(billed, current.event.processor)
           ? { kind: "stripe_missing" }
-          : { kind: "event", event, startsAtMs: null },
+          : { kind: "event", ...current, startsAtMs: null },
       );
     } else if (stream.mode === "live" && problem !== null && billed.stripeCustomerId === null) {
       results.set(stream, { kind: "wrong_processor", problem });

@@ -1,11 +1,14 @@
 import type { DatabasePool } from "slonik";
 import { recordMaximumCallRate } from "../../../db/billing/sending/callRate.ts";
+import { listShardStatuses } from "../../../db/shards.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { shardOf } from "../../../domain/shards.ts";
+import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
 import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
 import { createShardRuns } from "../../../services/createShardRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/programs.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
 
 // Serial, because a shard's sender serves everything that waits in the database of the file.
@@ -87,8 +90,45 @@ test.serial(
   },
 );
 
+test.serial(
+  "an event whose retry is not due is left alone, although a scan from before its attempt has its stream",
+  async (t) => {
+    const { organizations, pass, reportOnce, reportAll, sends, double, deps } = await setUpShards(
+      t,
+      1,
+    );
+    const [organization] = organizations;
+    if (!organization) {
+      throw new Error("There is no organization.");
+    }
+    const { stream, register } = organization;
+    double.control.addFault({ kind: "server_error" });
+    await register(2);
+    pass(5);
+    await reportOnce();
+    t.is(sends(), 1);
+    const own = createShardSender(deps, shardOf(stream.accountId), {
+      scans: { ready: () => Promise.resolve(null), resumable: () => Promise.resolve([stream]) },
+      signal: new AbortController().signal,
+      onResult: () => undefined,
+      onFailure: (_stream, error) => t.fail(String(error)),
+    });
+    await runSender(own);
+    t.is(sends(), 1);
+    pass(30);
+    await runSender(own);
+    t.is(sends(), 2);
+    await reportAll();
+    t.is(organization.billed(), 2);
+  },
+);
+
 /** Creates runs whose senders have a call in flight until it is aborted. A sender fails if `fails` says so. */
-const createFakeRuns = (db: DatabasePool, fails: () => boolean) => {
+const createFakeRuns = (
+  db: DatabasePool,
+  fails: () => boolean,
+  scan: () => Promise<void> = () => Promise.resolve(),
+) => {
   const created: { isAborted: boolean }[] = [];
   const runs = createShardRuns(
     { db, clock: systemClock },
@@ -104,7 +144,7 @@ const createFakeRuns = (db: DatabasePool, fails: () => boolean) => {
           aborted.resolve();
         });
         return {
-          scan: () => Promise.resolve(),
+          scan,
           step: () => (fails() ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
           waitForWork: () => Promise.resolve(),
           settled: () => aborted.promise,
@@ -129,6 +169,32 @@ test("a run continues with the sender of the last one, unless that has failed; t
   t.deepEqual(created, [{ isAborted: false }, { isAborted: false }]);
   await runs.end();
   t.deepEqual(created, [{ isAborted: true }, { isAborted: true }]);
+});
+
+test("a run fails with its scan, and then it records no pass", async (t) => {
+  const { db } = t.context;
+  let isFailing = true;
+  const { runs } = createFakeRuns(
+    db,
+    () => false,
+    () => (isFailing ? Promise.reject(new Error("unreachable")) : Promise.resolve()),
+  );
+  const signals = { stop: new AbortController().signal, signal: new AbortController().signal };
+  const passed = async (): Promise<readonly number[]> =>
+    (await listShardStatuses(db, "webhooks")).map(({ number }) => number);
+  await t.throwsAsync(
+    async () => {
+      for (;;) {
+        await runs.run(3, signals);
+      }
+    },
+    { message: "unreachable" },
+  );
+  isFailing = false;
+  await runs.run(2, signals);
+  // The passes of both would be recorded together.
+  await eventually(async () => (await passed()).includes(2));
+  t.false((await passed()).includes(3));
 });
 
 test("a canceled run ends with its calls, and the next one has a new sender", async (t) => {

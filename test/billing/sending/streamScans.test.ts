@@ -168,7 +168,7 @@ test("streams are taken in the order in which they were added, whether a scan ha
 
 test("a stream is searched from the second of a scan or of its last event on, and after each scan from its beginning", async (t) => {
   const [scanned, behind] = [newStream(), newStream()];
-  let streams = [readyAt(scanned, 5)];
+  let streams: ReturnType<typeof readyAt>[] | null = [readyAt(scanned, 5)];
   const queue = createStreamQueue(newClock(), 0, {
     ready: () => Promise.resolve(streams),
     resumable: () => Promise.resolve([]),
@@ -186,6 +186,11 @@ test("a stream is searched from the second of a scan or of its last event on, an
   queue.add(behind, 4);
   queue.add(scanned, 6);
   t.deepEqual(take(), [from(behind, 4), from(scanned, 6)]);
+  queue.add(scanned, 6);
+  // No scan was due.
+  streams = null;
+  await queue.scan(() => []);
+  t.deepEqual(take(), [from(scanned, 6)]);
   streams = [];
   await queue.scan(() => []);
   queue.add(scanned, 7);
