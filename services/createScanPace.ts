@@ -1,11 +1,14 @@
 const DEFAULT_SHARE = 0.1;
 
-/** What the next scan will find should not wait for longer. */
+/** What the next scan will find should not wait for longer, if scans take less than half of it. */
 const MAXIMUM_INTERVAL_MS = 10_000;
+
+/** The shortest interval of scans that take longer, in durations of a scan. */
+const LEAST_INTERVAL_PER_SCAN = 2;
 
 export type ScanPace = {
   readonly isDue: () => boolean;
-  /** Makes a scan. The next one is due when this one has taken its share of the time since its beginning. */
+  /** Makes a scan. The next one is due when this one has taken its share of the time since its beginning; at once if it fails. */
   readonly scan: <Result>(work: () => Promise<Result>) => Promise<Result>;
 };
 
@@ -25,13 +28,18 @@ export const createScanPace = (
     isDue: () => monotonicMs() >= dueAtMs,
     scan: async (work) => {
       const startedAtMs = monotonicMs();
+      let intervalMs = 0;
       dueAtMs = Number.POSITIVE_INFINITY;
       try {
-        return await work();
-      } finally {
+        const result = await work();
         const durationMs = monotonicMs() - startedAtMs;
-        const intervalMs = Math.min(durationMs / share, MAXIMUM_INTERVAL_MS);
-        dueAtMs = startedAtMs + Math.max(intervalMs, 2 * durationMs);
+        intervalMs = Math.max(
+          Math.min(durationMs / share, MAXIMUM_INTERVAL_MS),
+          LEAST_INTERVAL_PER_SCAN * durationMs,
+        );
+        return result;
+      } finally {
+        dueAtMs = startedAtMs + intervalMs;
       }
     },
   };

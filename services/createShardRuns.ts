@@ -15,7 +15,7 @@ const COLLECT_PASSES_MS = 900;
 
 /** What does the work of a shard. */
 export type ShardSender = {
-  /** Forgets what another worker may have done since the last run. The next scans find what remains. */
+  /** Forgets attempts that another worker may have made since the last run. The next scans find what remains. */
   readonly startRun?: () => void;
   /** Looks for all work of its shard that is ready. Steps go on meanwhile. */
   readonly scan: () => Promise<void>;
@@ -59,7 +59,9 @@ type ActiveSender = {
   readonly sender: ShardSender;
   readonly calls: AbortController;
   isScanning: boolean;
-  /** The error of a scan. Scans go on beside the steps. */
+  /** Whether a scan has ended since the last pass was recorded. */
+  hasScanned: boolean;
+  /** The error of what is done beside the steps. */
   failure: { readonly error: unknown } | null;
 };
 
@@ -89,6 +91,7 @@ export const createShardRuns = (
       sender: createSender(shard, calls.signal),
       calls,
       isScanning: false,
+      hasScanned: false,
       failure: null,
     };
     active.set(shard, created);
@@ -104,19 +107,23 @@ export const createShardRuns = (
     leaving.delete(each);
   };
 
-  /** Makes the sender look for work. A pass is recorded only if it could. */
-  const scan = async (shard: number, each: ActiveSender): Promise<void> => {
-    if (each.isScanning) {
-      return;
-    }
-    each.isScanning = true;
+  /** Does something beside the steps. If it fails, so does the next step. */
+  const doBeside = async (each: ActiveSender, task: () => Promise<unknown>): Promise<void> => {
     try {
-      await each.sender.scan();
-      each.isScanning = false;
-      await recordPass(shard);
+      await task();
     } catch (error) {
-      each.isScanning = false;
       each.failure = { error };
+    }
+  };
+
+  const scan = async (each: ActiveSender): Promise<void> => {
+    if (!each.isScanning) {
+      each.isScanning = true;
+      await doBeside(each, async () => {
+        await each.sender.scan();
+        each.hasScanned = true;
+      });
+      each.isScanning = false;
     }
   };
 
@@ -134,9 +141,15 @@ export const createShardRuns = (
       const second = Math.floor(nowMs() / SECOND_MS);
       if (second !== scannedSecond) {
         scannedSecond = second;
-        void scan(shard, each);
+        void scan(each);
       }
+      // The step has begun what the scan found.
+      const isPass = each.hasScanned;
       await sender.step();
+      if (isPass) {
+        each.hasScanned = false;
+        void doBeside(each, () => recordPass(shard));
+      }
       await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
     }
   };

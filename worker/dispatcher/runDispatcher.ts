@@ -47,7 +47,10 @@ const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
 
-/** A shard's sender looks for work every second or, if that takes long, in ten. It pauses for three seconds after an error. */
+/**
+ * A shard's sender looks for work every second, or less often if that takes long, and pauses for three seconds after an error.
+ * Starting one that is not silent does nothing.
+ */
 const SILENT_AFTER_SECONDS = 10;
 
 /** Stands for the last pass of a shard that never had one. */

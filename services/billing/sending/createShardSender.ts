@@ -3,7 +3,7 @@ import { isContentError } from "../../../db/isContentError.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { lastSealableSecond } from "../../../domain/billing/usage.ts";
+import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { ShardSender } from "../../createShardRuns.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
@@ -100,7 +100,14 @@ export const createShardSender = (
   /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
   let hasFound = false;
 
-  const listSentKeys = (): readonly string[] => [...pool.streamKeys(), ...attempts.streamKeys()];
+  /** Streams that are sealed in this step. */
+  let sealed: readonly UnsealedStream[] = [];
+
+  const listSentKeys = (): readonly string[] => [
+    ...sealed.map(streamKey),
+    ...pool.streamKeys(),
+    ...attempts.streamKeys(),
+  ];
 
   const room = (): number => MAXIMUM_RUNNING - pool.size();
 
@@ -183,9 +190,10 @@ export const createShardSender = (
       wake = Promise.withResolvers<void>();
       hasFound = false;
       if (attempts.isEmpty() && isReady()) {
-        const queued = streams.take(room());
-        if (queued.length > 0) {
-          await seal(queued);
+        sealed = streams.take(room());
+        if (sealed.length > 0) {
+          await seal(sealed);
+          sealed = [];
         }
       }
       await attempts.begin();

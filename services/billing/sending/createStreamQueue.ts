@@ -10,7 +10,8 @@ const REST_MS = 60_000;
 export type StreamQueue = {
   /**
    * Adds the shard's streams that have something to send.
-   * @param listSentKeys returns the keys of streams whose events are sent. They are left out, because a scan may be older.
+   * @param listSentKeys returns the keys of streams that are sealed and whose events are sent. They are left out, because a scan may
+   *   be older.
    * @returns whether a scan has found any
    */
   readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;

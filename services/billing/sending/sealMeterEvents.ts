@@ -22,7 +22,7 @@ import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
 /**
  * `event`: the event to send next. Its first attempt may have begun with the sealing; it may then call the processor from
  * `startsAtMs` on, by the monotonic clock. Otherwise it may be `isResumable`: a shard's sender may begin the next attempt. If
- * it is not, an attempt is in progress, or the sender of its stream makes the next one. `none`: nothing is ready, or another transaction has locked the stream.
+ * it is not, an attempt is in progress, its retry is not due, or the sender of its stream makes the next one. `none`: nothing is ready, or another transaction has locked the stream.
  * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
  * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */

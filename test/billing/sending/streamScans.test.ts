@@ -130,8 +130,7 @@ test("scans that take long are made in their share of the time, or every ten sec
   await t.throwsAsync(
     pace.scan(() => take(10)().then(() => Promise.reject(new Error("unreachable")))),
   );
-  t.false(isDueAfter(29));
-  t.true(isDueAfter(1));
+  t.true(isDueAfter(0));
 });
 
 test("a scan that fails is not shared", async (t) => {
