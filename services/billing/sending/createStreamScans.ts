@@ -24,7 +24,7 @@ const READY_SHARE = 0.25;
 
 /**
  * Creates the scans of a worker's shards for usage to send.
- * @param createPace called for each kind of scan, with the share of the time if it has one of its own
+ * @param createPace creates the pace of a kind of scan. Without a share, the pace has its default.
  */
 export const createStreamScans = (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
