@@ -2,6 +2,7 @@ import { createBigintTypeParser, createPool, SchemaValidationError } from "sloni
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "./connections/databaseServers.ts";
 import { createDriver } from "./connections/driver.ts";
+import { keepConnections } from "./connections/keepConnections.ts";
 import {
   createConnectionShares,
   sharesOfMixedPool,
@@ -43,6 +44,12 @@ const reportTimeouts = (advice: string): Interceptor => ({
   },
 });
 
+/**
+ * How long a connection waits for its next use. Opening one takes longer than most requests. Firewalls in clouds forget
+ * connections that are idle for four minutes.
+ */
+const IDLE_TIMEOUT_MS = 120_000;
+
 type PoolOptions = {
   readonly maximumConnections: number;
   /** After it the database cancels a statement. */
@@ -55,7 +62,7 @@ type PoolOptions = {
 };
 
 /** `timestamptz` is read as a Date, `int8` as a bigint. */
-const createUnsharedPool = (
+const createUnsharedPool = async (
   url: string,
   {
     maximumConnections,
@@ -66,25 +73,28 @@ const createUnsharedPool = (
   }: PoolOptions,
 ): Promise<DatabasePool> =>
   // The driver reads the servers' URLs itself, because the pool's own parser supports fewer parameters.
-  createPool("postgres://", {
-    driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
-    interceptors: [parseRows, ...interceptors],
-    maximumPoolSize: maximumConnections,
-    connectionTimeout: connectTimeoutMs,
-    // Without a pause between them, further attempts would fail as well.
-    connectionRetryLimit: 0,
-    statementTimeout: statementTimeoutMs,
-    idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
-    // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
-    // changes a session, as an import does with its temporary table, must clean up itself.
-    resetConnection: () => Promise.resolve(),
-    // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
-    typeParsers: [
-      createBigintTypeParser(),
-      asIs("numeric"),
-      { name: "timestamptz", parse: (value) => new Date(value) },
-    ],
-  });
+  keepConnections(
+    await createPool("postgres://", {
+      driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
+      interceptors: [parseRows, ...interceptors],
+      maximumPoolSize: maximumConnections,
+      connectionTimeout: connectTimeoutMs,
+      // Without a pause between them, further attempts would fail as well.
+      connectionRetryLimit: 0,
+      idleTimeout: IDLE_TIMEOUT_MS,
+      statementTimeout: statementTimeoutMs,
+      idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
+      // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
+      // changes a session, as an import does with its temporary table, must clean up itself.
+      resetConnection: () => Promise.resolve(),
+      // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
+      typeParsers: [
+        createBigintTypeParser(),
+        asIs("numeric"),
+        { name: "timestamptz", parse: (value) => new Date(value) },
+      ],
+    }),
+  );
 
 /** Opens a pool of connections, of which accounts have shares. */
 export const openPool = async (

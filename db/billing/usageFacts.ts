@@ -11,7 +11,10 @@ import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts"
 /** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
 
-/** Records the usage that a refund takes back, at the registration's second. */
+/**
+ * Records the usage that a refund takes back, at the registration's second. The planner does not see the number of parts:
+ * if it did, it would plan the prepared statement for each of them again.
+ */
 export const insertRefundFacts = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
@@ -29,7 +32,7 @@ export const insertRefundFacts = async (
       -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
       ${refund.second}
     FROM registration
-    CROSS JOIN generate_series(0, (${refund.count}::bigint - 1) / ${maximumQuantity}) AS part
+    CROSS JOIN generate_series(0, (SELECT (${refund.count}::bigint - 1) / ${maximumQuantity})) AS part
     WHERE registration.id = ${refund.registrationId}
   `);
 };

@@ -90,8 +90,8 @@ export const behindPooler = (
         await client.query("COMMIT");
         return result;
       } catch (error) {
-        // The first error says why; a connection that cannot roll back is destroyed with it.
-        await client.query("ROLLBACK").catch(() => undefined);
+        // The first error says why. A connection that cannot roll back is not used again, whatever its error was.
+        await client.query("ROLLBACK").catch(() => client.destroy().catch(() => undefined));
         throw error;
       }
     };
