@@ -85,7 +85,7 @@ const createUnsharedPool = async (
       statementTimeout: statementTimeoutMs,
       idleInTransactionSessionTimeout: DEFAULT_LIMITS.idleInTransactionTimeoutMs,
       // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
-      // changes a session, as an import does with its temporary table, must clean up itself.
+      // changes a session must clean up itself.
       resetConnection: () => Promise.resolve(),
       // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
       typeParsers: [

@@ -306,7 +306,7 @@ export const pagedListEndpoint = <
     { rows, readHead, wholeJson }: PagedList,
   ): AsyncIterable<string | Buffer> => {
     if (format === null && limit === null && wholeJson) {
-      return wholeJson();
+      return inChunks(wholeJson());
     }
     const pages = limitPages(ctx, rows(), { limit, idField, baseUrl: publicBaseUrl() });
     return format === null

@@ -3,6 +3,7 @@ import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
 import { behindPooler } from "./behindPooler.ts";
 import { inspectPooler } from "./inspectPooler.ts";
+import { createPreparedOnceGrown } from "./preparedOnceGrown.ts";
 import { connectTimeoutOf, requireWritable } from "./databaseServers.ts";
 import type { DatabaseServers, Server } from "./databaseServers.ts";
 
@@ -117,6 +118,7 @@ export const createDriver =
       return opened;
     };
     await servers.open(openDriver);
+    const preparedOnceGrown = createPreparedOnceGrown();
     return {
       createClient: () =>
         servers.open(async (server) => {
@@ -125,7 +127,7 @@ export const createDriver =
           if (servers.mustAcceptWrites) {
             await requireWritableConnection(client);
           }
-          return adapt(withResponseTimeout(client, responseTimeoutMs));
+          return preparedOnceGrown(adapt(withResponseTimeout(client, responseTimeoutMs)));
         }),
     };
   };

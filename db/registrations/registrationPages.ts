@@ -6,6 +6,7 @@ import { COLUMN_END } from "../copyPool.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
@@ -58,7 +59,7 @@ export const findListPosition = async (
   owner: Owner,
   id: string,
 ): Promise<ListPosition | null> => {
-  const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
+  const row = await db.maybeOne(sql.prepared(onceGrown("find_list_position"), positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
@@ -108,10 +109,54 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
   };
 };
 
+/** Selects what a list shows of the registrations that the clauses leave. */
+export const listedOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT
+    registration.id,
+    registration.imported_id,
+    registration.count,
+    registration.fractional_count,
+    registration.created_at,
+    registration.idempotency_key,
+    registration.metadata,
+    registration.attribution,
+    registration.refunded_count,
+    registration.json_bytes
+  ${clauses}
+`;
+
+/** The JSON of the registration `scanned`; null if it does not match. `format` takes half the time of `json_build_object`. */
+export const jsonOf = (filter: RegistrationFilter): FragmentSqlToken => sql.fragment`
+  CASE WHEN ${metadataCondition(filter)} THEN format(
+    '{"id":%s,"count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
+    to_json(coalesce(scanned.imported_id, scanned.id::text)),
+    scanned.count,
+    scanned.fractional_count,
+    to_char(scanned.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+    to_json(coalesce(scanned.idempotency_key, '')),
+    scanned.metadata,
+    to_json(scanned.attribution),
+    to_json(scanned.refunded_count > 0),
+    scanned.refunded_count
+  ) END
+`;
+
+/** The clauses of an owner's registrations that match, apart from metadata, and follow a position. */
+export const following = (
+  owner: Owner,
+  filter: RegistrationFilter,
+  after: ListPosition | null,
+): FragmentSqlToken => sql.fragment`
+  FROM registration
+  WHERE ${conditions(owner, filter)} AND ${olderThan("registration", after)}
+`;
+
+export const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
+
 /**
- * Reads one page of a list, newest first. PostgreSQL writes the JSON, which is not parsed here; `format` takes half the
- * time of `json_build_object`. The aggregates rely on the subquery's order, which PostgreSQL's documentation of aggregate
- * functions allows; an ORDER BY in each would sort the page twice more.
+ * Reads one page of a list, newest first. PostgreSQL writes the JSON, which is not parsed here. The aggregates rely on the
+ * subquery's order, which PostgreSQL's documentation of aggregate functions allows; an ORDER BY in each would sort the page
+ * twice more.
  *
  * The limit of rows comes before the filter of metadata, which no index serves (ADR 52): a page takes milliseconds
  * however few registrations match. Adding up the bytes of a whole page is cheap; only if they are too many, a running sum
@@ -135,11 +180,7 @@ export const readPage = async (
     readonly isBulk: boolean;
   },
 ): Promise<ListPage | null> => {
-  const following = sql.fragment`
-    FROM registration
-    WHERE ${conditions(owner, filter)} AND ${olderThan("registration", after)}
-  `;
-  const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
+  const clauses = following(owner, filter, after);
   const pieces = await copies.copy(
     owner.accountId,
     sql.fragment`
@@ -148,12 +189,12 @@ export const readPage = async (
           SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
           FROM (
             SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
-            ${following}
+            ${clauses}
             ${newestFirst}
             LIMIT ${limits.rows}
           ) AS part
         ) END AS rows
-        FROM (SELECT registration.json_bytes ${following} ${newestFirst} LIMIT ${limits.rows}) AS whole
+        FROM (SELECT registration.json_bytes ${clauses} ${newestFirst} LIMIT ${limits.rows}) AS whole
       )
       SELECT
         min(page.created_at),
@@ -164,30 +205,9 @@ export const readPage = async (
         SELECT
           scanned.id,
           scanned.created_at,
-          CASE WHEN ${metadataCondition(filter)} THEN format(
-            '{"id":%s,"count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
-            to_json(coalesce(scanned.imported_id, scanned.id::text)),
-            scanned.count,
-            scanned.fractional_count,
-            to_char(scanned.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-            to_json(coalesce(scanned.idempotency_key, '')),
-            scanned.metadata,
-            to_json(scanned.attribution),
-            to_json(scanned.refunded_count > 0),
-            scanned.refunded_count
-          ) END AS json
+          ${jsonOf(filter)} AS json
         FROM (
-          SELECT
-            registration.id,
-            registration.imported_id,
-            registration.count,
-            registration.fractional_count,
-            registration.created_at,
-            registration.idempotency_key,
-            registration.metadata,
-            registration.attribution,
-            registration.refunded_count
-          ${following}
+          ${listedOf(clauses)}
           ${newestFirst}
           LIMIT (SELECT rows FROM page_limit)
         ) AS scanned

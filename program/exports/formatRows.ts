@@ -61,3 +61,14 @@ export const formatRow = (
   const fields = fieldsOf(row);
   return formatCsvLine(columns.map((column) => csvValue(fields, column)));
 };
+
+/** Yields the rows of a page, formatted like `formatRow` does. */
+export function* formatRows(
+  format: ExportFormat,
+  columns: readonly string[],
+  rows: readonly ListRow[],
+): Generator<string | Buffer, void, void> {
+  for (const row of rows) {
+    yield formatRow(format, columns, row);
+  }
+}

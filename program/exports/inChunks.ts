@@ -3,30 +3,68 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 /** How much of a list is written at a time; its client must accept that within the write timeout. */
 const CHUNK_BYTES = 64 * 1024;
 
+/** So many bytes are passed on at once, and are not copied to be joined with more. */
+const ENOUGH_BYTES = CHUNK_BYTES / 2;
+
+/** So that proxies do not take a list that takes long for a connection that is idle. */
+const LONGEST_PAUSE_MS = 1000;
+
 /**
- * Joins the pieces of a response to chunks of at most 64 KiB. Other requests of the process have their turn after each
- * 64 KiB.
+ * Joins the pieces of a page to larger ones, of at most a chunk each. An asynchronous generator takes longer to pass a piece
+ * on than most pieces take to be written.
+ */
+export function* joinPieces(pieces: Iterable<Buffer | string>): Generator<Buffer, void, void> {
+  let waiting: Buffer[] = [];
+  let bytes = 0;
+  for (const piece of pieces) {
+    const buffer = Buffer.isBuffer(piece) ? piece : Buffer.from(piece);
+    if (bytes > 0 && bytes + buffer.length > CHUNK_BYTES) {
+      yield Buffer.concat(waiting);
+      waiting = [];
+      bytes = 0;
+    }
+    waiting.push(buffer);
+    bytes += buffer.length;
+  }
+  if (bytes > 0) {
+    yield Buffer.concat(waiting);
+  }
+}
+
+/**
+ * Joins the pieces of a response to chunks of at most 64 KiB. Other requests of the process have their turn after each of
+ * them. A chunk is smaller if there is enough, if pieces come slowly, or if it is the last one.
  */
 export async function* inChunks(
   pieces: AsyncIterable<Buffer | string>,
 ): AsyncGenerator<Buffer, void, void> {
   let waiting: Buffer[] = [];
   let bytes = 0;
+  let takenAtMs = performance.now();
+  const take = (): Buffer => {
+    const [first, ...others] = waiting;
+    const joined = first && others.length === 0 ? first : Buffer.concat(waiting);
+    waiting = [];
+    bytes = 0;
+    takenAtMs = performance.now();
+    return joined;
+  };
   for await (const piece of pieces) {
     const buffer = Buffer.isBuffer(piece) ? piece : Buffer.from(piece);
+    if (bytes > 0 && bytes + buffer.length > CHUNK_BYTES) {
+      yield take();
+    }
     waiting.push(buffer);
     bytes += buffer.length;
-    if (bytes >= CHUNK_BYTES) {
-      const joined = Buffer.concat(waiting);
+    if (bytes >= ENOUGH_BYTES || performance.now() - takenAtMs > LONGEST_PAUSE_MS) {
+      const joined = take();
       for (let start = 0; start < joined.length; start += CHUNK_BYTES) {
         yield joined.subarray(start, start + CHUNK_BYTES);
       }
-      waiting = [];
-      bytes = 0;
       await nextTurn();
     }
   }
   if (bytes > 0) {
-    yield Buffer.concat(waiting);
+    yield take();
   }
 }

@@ -3,6 +3,11 @@ import type { CopyPool } from "../../db/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
 import type { ListPage, RowSeparator } from "../../db/registrations/registrationPages.ts";
 import { findListPosition, readPage, ROW_END } from "../../db/registrations/registrationPages.ts";
+import {
+  hasShortPages,
+  readShortPage,
+  SHORT_PAGE_ROWS,
+} from "../../db/registrations/shortPages.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -23,6 +28,14 @@ const YIELDING_PAGE_ROWS = 250;
 
 export const STARTING_AFTER_UNKNOWN =
   "starting_after: is not the id of a registration in this list";
+
+type ListDependencies = {
+  readonly db: CommonQueryMethods;
+  /** Connections for reads that may be slow. */
+  readonly reads: CommonQueryMethods;
+  readonly copies: CopyPool;
+  readonly clock: Clock;
+};
 
 /** Which part of a list to read. */
 export type ListPart = {
@@ -52,53 +65,61 @@ const getListPosition = async (
   return position;
 };
 
-async function* readPages(
-  copies: CopyPool,
-  owner: Owner,
-  filter: RegistrationFilter,
-  start: ListPosition | null,
-  rows: number,
-  separator: RowSeparator,
-): AsyncGenerator<readonly Buffer[], void, void> {
-  let after = start;
-  let page: ListPage | null;
-  do {
-    const limits = {
-      rows: copies.isYielding() ? Math.min(rows, YIELDING_PAGE_ROWS) : rows,
-      bytes: PAGE_BYTES,
-    };
-    // The first page does not wait, since most lists have one.
-    const isBulk = after !== start;
-    page = await readPage(copies, owner, filter, { after, limits, separator, isBulk });
-    after = page?.last ?? null;
-    if (page) {
-      yield page.json;
-    }
-  } while (page && !page.isLast);
-}
+/** A part of a list. */
+export type RegistrationList<Page> = {
+  /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
+  readonly pages: AsyncGenerator<Page, void, void>;
+  /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
+  readonly readTotals: () => Promise<Totals>;
+};
 
 /**
- * Lists an owner's registrations, newest first, with the owner's totals, which ignore the filter. Each page is the JSON of
- * its objects, separated by commas; a page in which the filter matches nothing is empty. Memory use is constant, and no
- * connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
- * registrations, also with a filter that few of them match.
- * @param startingAfter the id of the registration that the list follows; null for all
- * @throws DomainError request_invalid if the owner has no such registration
+ * Lists an owner's registrations, newest first. Each page is the JSON of its objects, with separators between them; a page in
+ * which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
+ * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
+ *
+ * A part of few registrations is a short page, unless their JSON is long. In all others, the bytes of pages are passed on as
+ * they arrive.
  */
-export const listRegistrations = async (
-  {
-    db,
-    copies,
-    clock,
-  }: { readonly db: CommonQueryMethods; readonly copies: CopyPool; readonly clock: Clock },
+export const listRegistrations = (
+  { db, reads, copies, clock }: ListDependencies,
   owner: Owner,
   filter: RegistrationFilter,
-  startingAfter: string | null,
-): Promise<{ readonly totals: Totals; readonly pages: AsyncIterable<readonly Buffer[]> }> => {
-  const start = await getListPosition(db, owner, startingAfter);
+  { startingAfter, limit }: ListPart,
+  separator: RowSeparator = ",",
+): RegistrationList<readonly Buffer[]> => {
+  let totals: Totals | null = null;
+  const readShort = async (after: ListPosition | null, rows: number): Promise<ListPage | null> => {
+    const limits = { rows, bytes: PAGE_BYTES };
+    const now = clock.now();
+    const read = await readShortPage(reads, owner, filter, { after, limits, separator, now });
+    ({ totals } = read);
+    return read.page;
+  };
+  const copy = (after: ListPosition | null, isBulk: boolean): Promise<ListPage | null> => {
+    // A filter of metadata is applied after the limit of rows, so it needs whole pages.
+    const most =
+      limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
+    const rows = copies.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
+    const limits = { rows, bytes: PAGE_BYTES };
+    return readPage(copies, owner, filter, { after, limits, separator, isBulk });
+  };
+  async function* readPages(): AsyncGenerator<readonly Buffer[], void, void> {
+    const start = await getListPosition(db, owner, startingAfter);
+    const rowsOfId = filter.id === undefined ? null : SHORT_PAGE_ROWS;
+    const rows = limit === null ? rowsOfId : limit + 1;
+    // The first page does not wait for its turn, since most lists have one.
+    let page = await (rows !== null && rows <= SHORT_PAGE_ROWS && hasShortPages(filter, start)
+      ? readShort(start, rows)
+      : copy(start, false));
+    while (page) {
+      yield page.json;
+      page = page.isLast ? null : await copy(page.last, true);
+    }
+  }
   return {
-    totals: await readTotals(db, owner, clock.now()),
-    pages: readPages(copies, owner, filter, start, PAGE_ROWS, ","),
+    pages: readPages(),
+    readTotals: async () => totals ?? (await readTotals(db, owner, clock.now())),
   };
 };
 
@@ -114,23 +135,23 @@ const splitRows = (chunks: readonly Buffer[]): readonly Buffer[] => {
   return [...rows, page.subarray(start)];
 };
 
-/**
- * Lists an owner's registrations like `listRegistrations`, as pages of rows: the JSON of one registration each.
- * @throws DomainError request_invalid if the owner has no registration `startingAfter`
- */
-export async function* listRegistrationRows(
-  { db, copies }: { readonly db: CommonQueryMethods; readonly copies: CopyPool },
-  owner: Owner,
-  filter: RegistrationFilter,
-  { startingAfter, limit }: ListPart,
+async function* splitPages(
+  pages: AsyncIterable<readonly Buffer[]>,
 ): AsyncGenerator<readonly Buffer[], void, void> {
-  const start = await getListPosition(db, owner, startingAfter);
-  // A filter of metadata is applied after the limit of rows, so it needs whole pages.
-  const rows =
-    limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
-  for await (const page of readPages(copies, owner, filter, start, rows, ROW_END)) {
+  for await (const page of pages) {
     if (page.length > 0) {
       yield splitRows(page);
     }
   }
 }
+
+/** Lists an owner's registrations like `listRegistrations`, as pages of rows: the JSON of one registration each. */
+export const listRegistrationRows = (
+  deps: ListDependencies,
+  owner: Owner,
+  filter: RegistrationFilter,
+  part: ListPart,
+): RegistrationList<readonly Buffer[]> => {
+  const list = listRegistrations(deps, owner, filter, part, ROW_END);
+  return { ...list, pages: splitPages(list.pages) };
+};

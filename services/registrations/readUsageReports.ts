@@ -23,6 +23,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import { STARTING_AFTER_UNKNOWN } from "./listRegistrations.ts";
+import type { ListPart } from "./listRegistrations.ts";
 
 /** Registrations that one query reads, whatever their state. */
 const SCANNED_ROWS = 1000;
@@ -169,22 +170,22 @@ async function* readPages(
   owner: Owner,
   range: Range,
   start: ListPosition | null,
+  rows: number,
 ): AsyncGenerator<readonly RegistrationUsage[], void, void> {
   let page: readonly RegistrationUsage[];
   let after = start;
   do {
-    page = await listRegistrationUsage(db, owner, { ...range, after, limit: SCANNED_ROWS });
+    page = await listRegistrationUsage(db, owner, { ...range, after, limit: rows });
     yield page;
     after = positionOf(page.at(-1));
-  } while (page.length === SCANNED_ROWS);
+  } while (page.length === rows);
 }
 
 /**
  * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
  * a bounded number of registrations, in whatever state they are. Usage that is pending or has failed is searched for only
  * between the seconds that have some.
- * @param startingAfter the id of the registration that the list follows; null for all
- * @throws DomainError request_invalid if the account has no such registration
+ * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
   { db, billing }: Dependencies,
@@ -193,13 +194,16 @@ export async function* listUsageReports(
     kinds,
     state,
     startingAfter,
+    limit,
     ...range
-  }: Range & {
-    readonly kinds: readonly Kind[];
-    readonly state: UsageReportState | null;
-    readonly startingAfter: string | null;
-  },
+  }: Range &
+    ListPart & {
+      readonly kinds: readonly Kind[];
+      readonly state: UsageReportState | null;
+    },
 ): AsyncGenerator<readonly UsageReport[], void, void> {
+  // In a state, there may be few of those that are read.
+  const rows = limit === null || state !== null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
   const accountBilling = await readAccountBilling(db, accountMode.accountId);
   const start = await findStart(db, accountMode, kinds, startingAfter);
   for (const kind of kinds.slice(start.kindIndex)) {
@@ -213,6 +217,7 @@ export async function* listUsageReports(
       owner,
       narrowed,
       kind === kinds[start.kindIndex] ? start.position : null,
+      rows,
     )) {
       const reports = page
         .map((usage) => presentUsage(billing, accountBilling, owner, usage))

@@ -23,6 +23,7 @@ import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { openPool } from "../../db/pool.ts";
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
+import { readShortPage } from "../../db/registrations/shortPages.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
@@ -185,6 +186,16 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const customer = { ids: ["customer-10000"], emails, orderIds: ["10000"] };
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
+  const shortPage = {
+    after: null,
+    limits: { rows: 21, bytes: 1_000_000 },
+    separator: ",",
+    now: new Date(),
+  } as const;
+  const [rangeStart, rangeEnd] = [
+    new Date("2026-10-31T20:00:00Z"),
+    new Date("2026-10-31T21:00:00Z"),
+  ];
   const start = { transactionId: 0n, id: "00000000-0000-0000-0000-000000000000" };
   const limits = { events: 20, bytes: 1_000_000 };
   const order = {
@@ -200,6 +211,15 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
       findByIdempotencyKey(single, trees, "key-10000", new Date()),
+    "a short page": (single) => readShortPage(single, trees, {}, shortPage),
+    "a short page of an attribution": (single) =>
+      readShortPage(single, trees, { attribution: "campaign-10000" }, shortPage),
+    "a short page of a range": (single) =>
+      readShortPage(single, trees, { from: rangeStart, until: rangeEnd }, shortPage),
+    "a registration of the list": (single) =>
+      readShortPage(single, trees, { id: registrationId }, shortPage),
+    "a registration of the list, by its imported id": (single) =>
+      readShortPage(single, trees, { id: "old-10000" }, shortPage),
     "keys of registrations": (single) => listKnownKeys(single, trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),

@@ -1,7 +1,7 @@
 import type { ExportFormat, ListRow } from "../../../program/exports/formatRows.ts";
-import { EXPORT_FORMATS, formatHead, formatRow } from "../../../program/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRows } from "../../../program/exports/formatRows.ts";
 import type { ApiContext } from "../apiContext.ts";
-import { inChunks } from "../../../program/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
 import { parseQueryString } from "../parseQueryString.ts";
 
 /** A list as a file. */
@@ -69,9 +69,7 @@ async function* formatPages(
     if (isFirst) {
       yield start();
     }
-    for (const row of page) {
-      yield formatRow(format, columns, row);
-    }
+    yield* joinPieces(formatRows(format, columns, page));
   }
   if (isFirst) {
     yield start();

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ListRow } from "../../../program/exports/formatRows.ts";
 import { rowJson } from "../../../program/exports/formatRows.ts";
+import { joinPieces } from "../../../program/exports/inChunks.ts";
 import type { ApiContext } from "../apiContext.ts";
 
 /*
@@ -70,8 +71,10 @@ const readRows = async (
   return { rows, hasMore: false };
 };
 
+const rowFields = z.record(z.string(), z.unknown());
+
 const idOf = (row: Buffer | undefined, idField: string): string =>
-  z.looseObject({ [idField]: z.string() }).parse(JSON.parse(String(row)))[idField] ?? "";
+  z.string().parse(rowFields.parse(JSON.parse(String(row)))[idField]);
 
 /** Sets the link to the next page: this request's URL with another value of a parameter. */
 export const setNextLink = (
@@ -110,6 +113,16 @@ export async function* limitPages(
   yield rows;
 }
 
+/** Yields the JSON of rows, separated by commas. */
+function* rowsJson(rows: readonly ListRow[]): Generator<string | Buffer, void, void> {
+  for (const [index, row] of rows.entries()) {
+    if (index > 0) {
+      yield ",";
+    }
+    yield rowJson(row);
+  }
+}
+
 /**
  * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response.
  * @param readHead returns the JSON before the rows, which opens the array that they are in
@@ -120,9 +133,9 @@ export async function* listJson(
 ): AsyncGenerator<string | Buffer, void, void> {
   let isEmpty = true;
   for await (const page of pages) {
-    for (const row of page) {
+    if (page.length > 0) {
       yield isEmpty ? await readHead() : ",";
-      yield rowJson(row);
+      yield* joinPieces(rowsJson(page));
       isEmpty = false;
     }
   }

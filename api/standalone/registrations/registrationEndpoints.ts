@@ -23,7 +23,6 @@ import {
   refundRegistration,
 } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { readTotals } from "../../../db/registrations/totals.ts";
 import { keyEndpoint, pagedListEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
@@ -48,6 +47,8 @@ import { listQuery, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
+  /** Connections for reads that may be slow. */
+  readonly reads: DatabasePool;
   readonly copies: CopyPool;
   readonly clock: Clock;
   readonly billing: Billing;
@@ -117,7 +118,7 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
 
 /**
  * Yields the JSON of a whole list. It starts with the first page, so that an error on that page is an error response. A page
- * without a match is a space, so that proxies do not take a long search for a connection that is idle.
+ * without a match is a space, so that something is sent while a search takes long.
  */
 async function* wholeJson(
   dependencies: Dependencies,
@@ -125,13 +126,14 @@ async function* wholeJson(
   filter: RegistrationFilter,
   startingAfter: string | null,
 ): AsyncGenerator<string | Buffer, void, void> {
-  const { totals, pages } = await listRegistrations(dependencies, owner, filter, startingAfter);
-  const head = headOf(owner.kind, totals);
+  const part = { startingAfter, limit: null };
+  const { pages, readTotals } = listRegistrations(dependencies, owner, filter, part);
+  const readHead = async (): Promise<string> => headOf(owner.kind, await readTotals());
   let isFirst = true;
   let isEmpty = true;
   for await (const page of pages) {
     if (isFirst) {
-      yield head;
+      yield await readHead();
       isFirst = false;
     }
     if (page.length === 0) {
@@ -144,7 +146,7 @@ async function* wholeJson(
     yield* page;
     isEmpty = false;
   }
-  yield isFirst ? `${head}]}` : "]}";
+  yield isFirst ? `${await readHead()}]}` : "]}";
 }
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
@@ -175,10 +177,13 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { starting_after: startingAfter = null, limit = null } = query;
-        const { db, clock } = dependencies;
+        const { pages, readTotals } = listRegistrationRows(dependencies, owner, filter, {
+          startingAfter,
+          limit,
+        });
         return {
-          rows: () => listRegistrationRows(dependencies, owner, filter, { startingAfter, limit }),
-          readHead: async () => headOf(kind, await readTotals(db, owner, clock.now())),
+          rows: () => pages,
+          readHead: async () => headOf(kind, await readTotals()),
           wholeJson: () => wholeJson(dependencies, owner, filter, startingAfter),
         };
       },

@@ -171,6 +171,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
                   from,
                   until,
                   startingAfter: query.starting_after ?? null,
+                  limit: query.limit ?? null,
                 },
               ),
               presentUsage,

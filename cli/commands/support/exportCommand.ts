@@ -13,9 +13,9 @@ import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind, Mode } from "../../../domain/accounts/accounts.ts";
 import { counted } from "../../../domain/counted.ts";
-import { formatHead, formatRow } from "../../../program/exports/formatRows.ts";
+import { formatHead, formatRows } from "../../../program/exports/formatRows.ts";
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
-import { inChunks } from "../../../program/exports/inChunks.ts";
+import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import {
   BALANCE_COLUMNS,
@@ -30,6 +30,7 @@ import {
   STORE_RECORD_COLUMNS,
   USAGE_COLUMNS,
 } from "../../../program/exports/presentRows.ts";
+import { systemClock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
@@ -104,10 +105,12 @@ const readOfOrganization = (
     case "bottles":
       return {
         columns: REGISTRATION_COLUMNS,
-        pages: listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
-          startingAfter: null,
-          limit: null,
-        }),
+        pages: listRegistrationRows(
+          { ...deps, reads: deps.db, clock: systemClock },
+          { ...owner, kind: kindOf(list) },
+          range,
+          { startingAfter: null, limit: null },
+        ).pages,
       };
     case "donations":
       return {
@@ -122,6 +125,7 @@ const readOfOrganization = (
             kinds: KINDS,
             state: null,
             startingAfter: null,
+            limit: null,
             from: range.from ?? null,
             until: range.until ?? null,
           }),
@@ -180,9 +184,7 @@ async function* formatPages(
   yield formatHead(format, columns);
   let rows = 0;
   for await (const page of pages) {
-    for (const row of page) {
-      yield formatRow(format, columns, row);
-    }
+    yield* joinPieces(formatRows(format, columns, page));
     rows += page.length;
     onRows(rows);
   }

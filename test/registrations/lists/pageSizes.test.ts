@@ -98,11 +98,11 @@ test("a list has the same content in small pages, of which the first does not yi
     FROM generate_series(1, ${REGISTRATIONS}) AS number
   `);
   const list = async (copies: Awaited<ReturnType<typeof openTestCopies>>) => {
-    const { pages } = await listRegistrations(
-      { db, copies, clock: systemClock },
+    const { pages } = listRegistrations(
+      { db, reads: db, copies, clock: systemClock },
       { accountId, mode: "live", kind: "tree" },
       {},
-      null,
+      { startingAfter: null, limit: null },
     );
     const texts: string[] = [];
     for await (const page of pages) {

@@ -1,0 +1,167 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type {
+  Owner,
+  RegistrationFilter,
+  Totals,
+} from "../../domain/registrations/registrations.ts";
+import type { ListPosition } from "../listPositions.ts";
+import { onceGrown } from "../connections/preparedOnceGrown.ts";
+import { ownedBy } from "../ownedRecords.ts";
+import { sql, timestamp } from "../sql.ts";
+import { following, jsonOf, listedOf, newestFirst } from "./registrationPages.ts";
+import type { ListPage, PageLimits, RowSeparator } from "./registrationPages.ts";
+import { totalColumns, totalsOf } from "./totals.ts";
+
+/** The most registrations that a short page reads. */
+export const SHORT_PAGE_ROWS = 101;
+
+/** Not greater than any other id. */
+const FIRST_ID = "00000000-0000-0000-0000-000000000000";
+
+/** Returns the position before which a page begins: that of the previous page's end, or the end of the range. */
+const upperBound = (
+  { until }: RegistrationFilter,
+  after: ListPosition | null,
+): { readonly createdAt: Date | string; readonly id: string } =>
+  after !== null && (until === undefined || new Date(after.createdAt) < until)
+    ? { createdAt: after.createdAt, id: after.id ?? FIRST_ID }
+    : { createdAt: until ?? "infinity", id: FIRST_ID };
+
+/**
+ * The clauses of a page that is read from the listing, or from that of an attribution. The planner sees no value and
+ * expects a third of the table, of which the literal limit leaves little. So it reads the index in its order, whatever it
+ * knows about the account, and needs to plan that only once. What the index has after the owner's registrations is left out
+ * afterwards.
+ */
+const inOrderOfIndex = (
+  owner: Owner,
+  filter: RegistrationFilter,
+  after: ListPosition | null,
+): FragmentSqlToken => {
+  const { createdAt, id } = upperBound(filter, after);
+  const { attribution } = filter;
+  const of =
+    attribution === undefined
+      ? {
+          column: sql.fragment``,
+          value: sql.fragment``,
+          order: sql.fragment``,
+          condition: sql.fragment``,
+        }
+      : {
+          column: sql.fragment`attribution,`,
+          value: sql.fragment`(SELECT ${attribution}::text),`,
+          order: sql.fragment`attribution DESC,`,
+          condition: sql.fragment`AND registration.attribution = ${attribution}`,
+        };
+  return sql.fragment`
+    FROM (
+      SELECT *
+      FROM registration
+      WHERE (account_id, mode, kind, ${of.column} created_at, id) < (
+          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text), ${of.value}
+          (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
+        )
+        AND account_id >= (SELECT ${owner.accountId}::uuid)
+        ${attribution === undefined ? sql.fragment`` : sql.fragment`AND attribution <> ''`}
+      ORDER BY account_id DESC, mode DESC, kind DESC, ${of.order} created_at DESC, id DESC
+      LIMIT ${sql.literalValue(String(SHORT_PAGE_ROWS))}
+    ) AS registration
+    WHERE ${ownedBy("registration", owner)} ${of.condition}
+      AND registration.created_at >= ${timestamp(filter.from ?? "-infinity")}
+  `;
+};
+
+/** Returns whether short pages exist for a filter: by id alone, or for what is read in the order of an index. */
+export const hasShortPages = (
+  { id, attribution, from, until, metadata }: RegistrationFilter,
+  after: ListPosition | null,
+): boolean =>
+  id === undefined
+    ? attribution !== "" && metadata === undefined
+    : [attribution, from, until, metadata, after ?? undefined].every((each) => each === undefined);
+
+const statementName = ({ id, attribution }: RegistrationFilter): string => {
+  if (id !== undefined) {
+    return onceGrown("list_registration");
+  }
+  return onceGrown(
+    attribution === undefined ? "list_short_page" : "list_short_page_of_attribution",
+  );
+};
+
+const pageRow = z.strictObject({
+  ...totalColumns,
+  /** Null, like the columns after it, if nothing follows. */
+  createdAt: z.string().nullable(),
+  id: z.uuid().nullable(),
+  isLast: z.boolean().nullable(),
+  json: z.string().nullable(),
+});
+
+/**
+ * Reads a short page of a list, newest first, and the owner's totals at a time, by an ordinary query: it is prepared, but
+ * its JSON becomes a string.
+ * @param filter one that has short pages
+ * @param limits at most `SHORT_PAGE_ROWS` rows
+ * @returns the page null if nothing follows
+ */
+export const readShortPage = async (
+  db: CommonQueryMethods,
+  owner: Owner,
+  filter: RegistrationFilter,
+  {
+    after,
+    limits,
+    separator,
+    now,
+  }: {
+    readonly after: ListPosition | null;
+    readonly limits: PageLimits;
+    readonly separator: RowSeparator;
+    readonly now: Date;
+  },
+): Promise<{ readonly totals: Totals; readonly page: ListPage | null }> => {
+  const clauses =
+    filter.id === undefined
+      ? inOrderOfIndex(owner, filter, after)
+      : following(owner, filter, after);
+  const statement = sql.prepared(statementName(filter), pageRow);
+  const { all, month, createdAt, id, isLast, json } = await db.one(statement`
+    SELECT totals."all", totals.month, page.*
+    FROM ${totalsOf(owner, now)}
+    LEFT JOIN (
+      SELECT
+        min(page.created_at)::text AS "createdAt",
+        (array_agg(page.id))[count(*)] AS id,
+        count(*) = max(page.rows_read) AND count(*) < ${limits.rows} AS "isLast",
+        string_agg(page.json, ${separator}) AS json
+      FROM (
+        SELECT scanned.id, scanned.created_at, scanned.rows_read, ${jsonOf(filter)} AS json
+        FROM (
+          SELECT
+            registration.*,
+            count(*) OVER () AS rows_read,
+            sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+          -- In the order of the clauses. With an ORDER BY, all that they have would be read and sorted.
+        FROM (${listedOf(clauses)} LIMIT ${limits.rows}) AS registration
+        ) AS scanned
+        -- The first one, however long it is, has only its own bytes.
+        WHERE scanned.bytes <= ${limits.bytes} OR scanned.bytes = scanned.json_bytes
+      ) AS page
+      HAVING count(*) > 0
+    ) AS page ON TRUE
+  `);
+  return {
+    totals: { all, month },
+    page:
+      createdAt === null || id === null
+        ? null
+        : {
+            json: json === null ? [] : [Buffer.from(json)],
+            last: { createdAt, id },
+            isLast: isLast === true,
+          },
+  };
+};
