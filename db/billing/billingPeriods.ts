@@ -49,7 +49,7 @@ export const listBillingPeriods = (
   db: CommonQueryMethods,
   accountId: string,
 ): Promise<readonly AccountPeriod[]> =>
-  db.any(sql.type(accountPeriodRow)`
+  db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
     SELECT meter, starts_at AS start, ends_at AS "end"
     FROM billing_period
     WHERE account_id = ${accountId}

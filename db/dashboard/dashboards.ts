@@ -8,7 +8,7 @@ export const findDashboardSlug = (
   db: CommonQueryMethods,
   accountId: string,
 ): Promise<string | null> =>
-  db.maybeOneFirst(sql.type(slugRow)`
+  db.maybeOneFirst(sql.prepared("find_dashboard_slug", slugRow)`
     SELECT slug
     FROM dashboard
     WHERE account_id = ${accountId}

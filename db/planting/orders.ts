@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
+import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 // This file reads and assigns registrations itself, because each query combines them with their planting order.
@@ -284,13 +285,20 @@ export const lockPlantingOrdersOf = (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
 ): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
-  transaction.any(sql.prepared("lock_planting_orders_of", refundedOrderRow)`
+  transaction.any(sql.prepared(onceGrown("lock_planting_orders_of"), refundedOrderRow)`
     WITH refunded AS MATERIALIZED (
-      SELECT registration.planting_order_id AS order_id, sum((value ->> 1)::bigint)::bigint AS count
-      FROM json_array_elements(${JSON.stringify(
-        refunded.map(({ registrationId, count }) => [registrationId, count]),
-      )}) AS value
-      JOIN registration ON registration.id = (value ->> 0)::uuid
+      SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
+      FROM unnest(
+        ${sql.array(
+          refunded.map(({ registrationId }) => registrationId),
+          "uuid",
+        )},
+        ${sql.array(
+          refunded.map(({ count }) => count),
+          "int8",
+        )}
+      ) AS given (id, count)
+      JOIN registration ON registration.id = given.id
       WHERE registration.planting_order_id IS NOT NULL
       GROUP BY registration.planting_order_id
     )

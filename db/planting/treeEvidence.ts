@@ -10,6 +10,7 @@ import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
 import { ownedWithId } from "../ownedRecords.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
+import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const treeRow = z
@@ -63,7 +64,7 @@ export const findEvidenceTree = (
   baseUrl: string,
   now: Date,
 ): Promise<EvidenceTree | null> =>
-  db.maybeOne(sql.type(treeRow)`
+  db.maybeOne(sql.prepared(onceGrown("find_tree"), treeRow)`
     SELECT
       registration.id,
       registration.imported_id AS "importedId",

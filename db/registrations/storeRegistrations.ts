@@ -7,6 +7,7 @@ import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts
 import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { customerConditions, isLookup } from "../stores/customerConditions.ts";
@@ -163,12 +164,23 @@ export const insertReversals = async (
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
   const now = timestamp(reversedAt);
-  await transaction.query(sql.prepared("insert_reversals", nothing)`
+  await transaction.query(sql.prepared(onceGrown("insert_reversals"), nothing)`
     WITH reversed AS MATERIALIZED (
-      SELECT (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::bigint AS count
-      FROM json_array_elements(${JSON.stringify(
-        reversals.map(({ refundId, registrationId, count }) => [refundId, registrationId, count]),
-      )}) AS value
+      SELECT *
+      FROM unnest(
+        ${sql.array(
+          reversals.map(({ refundId }) => refundId),
+          "uuid",
+        )},
+        ${sql.array(
+          reversals.map(({ registrationId }) => registrationId),
+          "uuid",
+        )},
+        ${sql.array(
+          reversals.map(({ count }) => count),
+          "int8",
+        )}
+      ) AS given (refund_id, registration_id, count)
     ),
     updated AS (
       UPDATE registration

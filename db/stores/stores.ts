@@ -45,7 +45,7 @@ const selectStore = sql.fragment`
 `;
 
 export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | null> =>
-  db.maybeOne(sql.type(storeRow)`
+  db.maybeOne(sql.prepared("find_store", storeRow)`
     ${selectStore}
     WHERE store.account_id = ${id}
   `);
