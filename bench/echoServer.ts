@@ -61,7 +61,6 @@ await runProgram(
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({
         db,
-        reads: db,
         copies,
         clock: systemClock,
         billing: createBilling({ db, stripe: null }),

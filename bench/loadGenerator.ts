@@ -59,6 +59,7 @@ const openConnection = async (host: string, port: number): Promise<Connection> =
 
 const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
   const { hostname, port, pathname } = new URL(options.url);
+  const expectedStatus = options.posted?.status ?? 200;
   const runId = crypto.randomUUID();
   const latenciesMs: number[] = [];
   let sent = 0;
@@ -70,15 +71,18 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
     const number = String(sent).padStart(10, "0");
     const key = options.keys[sent % options.keys.length] ?? "";
     const shopName = options.shopNames?.[sent % options.keys.length];
+    const posted = options.posted?.bodies[sent % options.keys.length];
     if (options.method === "GET") {
+      const path = options.paths?.[sent % options.keys.length] ?? pathname;
       sent += 1;
       const authorization = key === "" ? "" : `Authorization: ${key}\r\n`;
-      return `GET ${pathname} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${authorization}\r\n`;
+      return `GET ${path} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${authorization}\r\n`;
     }
     const [body, headers] =
       shopName === undefined
         ? [
-            `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${runId}-${number}"}`,
+            posted ??
+              `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${runId}-${number}"}`,
             `Authorization: ${key}\r\n`,
           ]
         : [
@@ -128,7 +132,7 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
         if (!response) {
           return;
         }
-        if (response.status !== 200) {
+        if (response.status !== expectedStatus) {
           failures += 1;
           sampleFailure ??= received;
         } else if (phase === "measuring") {

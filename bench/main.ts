@@ -16,6 +16,7 @@ import { measureMixed, NEIGHBORS } from "./measureMixed.ts";
 import type { Neighbor } from "./measureMixed.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureProcesses } from "./measureProcesses.ts";
+import { measureReads } from "./measureReads.ts";
 import { measureRecords } from "./measureRecords.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRestarts } from "./measureRestarts.ts";
@@ -83,6 +84,8 @@ table of results to stdout.
                   --find-accounts 5000  --listed 1000000  --rounds 3
   records         single records of a large account and of a small one, both newer than the statistics
                   --rounds 3
+  reads           reads of few records, and refused refunds, of many accounts, compared with a bare Koa app that reads them
+                  --rounds 3  --seconds 4  --connections 64
   webhooks        deliveries to webhook endpoints, also beside some that never respond, compared with bare requests
                   --endpoints 1000  --deliveries 5  --silent 200
   growth          POST with few and with many existing registrations
@@ -298,6 +301,7 @@ const createBenchmarks = ({
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
     ["records", (services, report) => measureRecords(services, repeated.rounds, report)],
+    ["reads", (services, report) => measureReads(services, repeated, report)],
     ["webhooks", (services, report) => measureWebhooks(services, webhooks, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
     ["years", (services, report) => measureYears(services, years, report)],

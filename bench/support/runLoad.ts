@@ -3,11 +3,15 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 
 export type LoadOptions = {
-  /** `GET` reads; absent registers. */
+  /** `GET` reads; absent registers, or posts the body. */
   readonly method?: "GET";
   readonly url: string;
   /** Used in rotation. */
   readonly keys: readonly string[];
+  /** The path and query that each key reads, instead of the URL's. */
+  readonly paths?: readonly string[];
+  /** The body that each key posts, and the status that it gets. If absent, registrations are posted. */
+  readonly posted?: { readonly bodies: readonly string[]; readonly status: number };
   /** The domain of each key's store. If absent, the requests are for the standalone interface. */
   readonly shopNames?: readonly string[];
   readonly connections: number;
@@ -32,7 +36,7 @@ export type LoadReport = z.output<typeof loadReport>;
 const GENERATOR = fileURLToPath(new URL("../loadGenerator.ts", import.meta.url));
 
 /**
- * Sends registrations, or reads one URL, from a separate process.
+ * Sends registrations, or other requests, from a separate process.
  * @throws Error when a request failed, because error responses say nothing about speed
  */
 export const runLoad = async (options: LoadOptions): Promise<LoadReport> => {

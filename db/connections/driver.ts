@@ -3,7 +3,7 @@ import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
 import { behindPooler } from "./behindPooler.ts";
 import { inspectPooler } from "./inspectPooler.ts";
-import { createPreparedOnceGrown } from "./preparedOnceGrown.ts";
+import { createPlanRenewal } from "./renewPlans.ts";
 import { connectTimeoutOf, requireWritable } from "./databaseServers.ts";
 import type { DatabaseServers, Server } from "./databaseServers.ts";
 
@@ -118,7 +118,7 @@ export const createDriver =
       return opened;
     };
     await servers.open(openDriver);
-    const preparedOnceGrown = createPreparedOnceGrown();
+    const renewPlans = createPlanRenewal();
     return {
       createClient: () =>
         servers.open(async (server) => {
@@ -127,7 +127,7 @@ export const createDriver =
           if (servers.mustAcceptWrites) {
             await requireWritableConnection(client);
           }
-          return preparedOnceGrown(adapt(withResponseTimeout(client, responseTimeoutMs)));
+          return renewPlans(adapt(withResponseTimeout(client, responseTimeoutMs)));
         }),
     };
   };

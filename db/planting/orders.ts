@@ -4,7 +4,6 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 // This file reads and assigns registrations itself, because each query combines them with their planting order.
@@ -285,7 +284,7 @@ export const lockPlantingOrdersOf = (
   transaction: DatabaseTransactionConnection,
   refunded: readonly RefundedTrees[],
 ): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
-  transaction.any(sql.prepared(onceGrown("lock_planting_orders_of"), refundedOrderRow)`
+  transaction.any(sql.prepared("lock_planting_orders_of", refundedOrderRow)`
     WITH refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
       FROM unnest(

@@ -10,7 +10,6 @@ import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
 import { ownedWithId } from "../ownedRecords.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const treeRow = z
@@ -64,7 +63,7 @@ export const findEvidenceTree = (
   baseUrl: string,
   now: Date,
 ): Promise<EvidenceTree | null> =>
-  db.maybeOne(sql.prepared(onceGrown("find_tree"), treeRow)`
+  db.maybeOne(sql.prepared("find_tree", treeRow)`
     SELECT
       registration.id,
       registration.imported_id AS "importedId",

@@ -6,7 +6,6 @@ import { COLUMN_END } from "../copyPool.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
@@ -59,7 +58,7 @@ export const findListPosition = async (
   owner: Owner,
   id: string,
 ): Promise<ListPosition | null> => {
-  const row = await db.maybeOne(sql.prepared(onceGrown("find_list_position"), positionRow)`
+  const row = await db.maybeOne(sql.prepared("find_list_position", positionRow)`
     SELECT ${positionColumn("registration")}, registration.id
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}

@@ -8,7 +8,6 @@ import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
 import { factsOfRegistration } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { sql, timestamp } from "../sql.ts";
 import { coreColumns, coreRow } from "./registrations.ts";
 
@@ -63,7 +62,7 @@ export const findRegistrationUsage = (
   owner: Owner,
   id: string,
 ): Promise<RegistrationUsage | null> =>
-  db.maybeOne(sql.prepared(onceGrown("find_registration_usage"), usageRow)`
+  db.maybeOne(sql.prepared("find_registration_usage", usageRow)`
     ${usageOf(sql.fragment`WHERE ${ownedWithId("registration", owner, id)}`)}
   `);
 

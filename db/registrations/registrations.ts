@@ -10,7 +10,6 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { isOwn, ownedWithId, ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
@@ -285,7 +284,7 @@ export const findOwnRegistration = (
   owner: Owner,
   id: string,
 ): Promise<Registration | null> =>
-  db.maybeOne(sql.prepared(onceGrown("find_own_registration"), registrationRow)`
+  db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
@@ -299,7 +298,7 @@ export const lockRegistration = async (
   owner: Owner,
   id: string,
 ): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
-  const row = await transaction.maybeOne(sql.prepared(onceGrown("lock_registration"), lockedRow)`
+  const row = await transaction.maybeOne(sql.prepared("lock_registration", lockedRow)`
     SELECT
       ${registrationColumns},
       ${hasUsage} AS "hasUsage"

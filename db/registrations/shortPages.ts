@@ -6,7 +6,6 @@ import type {
   Totals,
 } from "../../domain/registrations/registrations.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { ownedBy } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { following, jsonOf, listedOf, newestFirst } from "./registrationPages.ts";
@@ -30,9 +29,9 @@ const upperBound = (
 
 /**
  * The clauses of a page that is read from the listing, or from that of an attribution. The planner sees no value and
- * expects a third of the table, of which the literal limit leaves little. So it reads the index in its order, whatever it
- * knows about the account, and needs to plan that only once. What the index has after the owner's registrations is left out
- * afterwards.
+ * expects a large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever
+ * it knows about the account, and needs to plan that only once. What the index has after the owner's registrations is left
+ * out afterwards.
  */
 const inOrderOfIndex = (
   owner: Owner,
@@ -84,11 +83,9 @@ export const hasShortPages = (
 
 const statementName = ({ id, attribution }: RegistrationFilter): string => {
   if (id !== undefined) {
-    return onceGrown("list_registration");
+    return "list_registration";
   }
-  return onceGrown(
-    attribution === undefined ? "list_short_page" : "list_short_page_of_attribution",
-  );
+  return attribution === undefined ? "list_short_page" : "list_short_page_of_attribution";
 };
 
 const pageRow = z.strictObject({
@@ -101,7 +98,7 @@ const pageRow = z.strictObject({
 });
 
 /**
- * Reads a short page of a list, newest first, and the owner's totals at a time, by an ordinary query: it is prepared, but
+ * Reads a short page of a list, newest first, and the owner's totals as of a time, by an ordinary query: it is prepared, but
  * its JSON becomes a string.
  * @param filter one that has short pages
  * @param limits at most `SHORT_PAGE_ROWS` rows

@@ -7,7 +7,6 @@ import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts
 import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { onceGrown } from "../connections/preparedOnceGrown.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { customerConditions, isLookup } from "../stores/customerConditions.ts";
@@ -164,7 +163,7 @@ export const insertReversals = async (
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
   const now = timestamp(reversedAt);
-  await transaction.query(sql.prepared(onceGrown("insert_reversals"), nothing)`
+  await transaction.query(sql.prepared("insert_reversals", nothing)`
     WITH reversed AS MATERIALIZED (
       SELECT *
       FROM unnest(

@@ -6,9 +6,6 @@ const CHUNK_BYTES = 64 * 1024;
 /** So many bytes are passed on at once, and are not copied to be joined with more. */
 const ENOUGH_BYTES = CHUNK_BYTES / 2;
 
-/** So that proxies do not take a list that takes long for a connection that is idle. */
-const LONGEST_PAUSE_MS = 1000;
-
 /**
  * Joins the pieces of a page to larger ones, of at most a chunk each. An asynchronous generator takes longer to pass a piece
  * on than most pieces take to be written.
@@ -32,39 +29,50 @@ export function* joinPieces(pieces: Iterable<Buffer | string>): Generator<Buffer
 }
 
 /**
- * Joins the pieces of a response to chunks of at most 64 KiB. Other requests of the process have their turn after each of
- * them. A chunk is smaller if there is enough, if pieces come slowly, or if it is the last one.
+ * Joins the pieces of a response to chunks of at most 64 KiB. A chunk is smaller if there is enough, if the source has to wait
+ * for its next piece, or if it is the last one. Other requests of the process have their turn after each large chunk.
  */
 export async function* inChunks(
   pieces: AsyncIterable<Buffer | string>,
 ): AsyncGenerator<Buffer, void, void> {
+  const iterator = pieces[Symbol.asyncIterator]();
   let waiting: Buffer[] = [];
   let bytes = 0;
-  let takenAtMs = performance.now();
   const take = (): Buffer => {
     const [first, ...others] = waiting;
     const joined = first && others.length === 0 ? first : Buffer.concat(waiting);
     waiting = [];
     bytes = 0;
-    takenAtMs = performance.now();
     return joined;
   };
-  for await (const piece of pieces) {
-    const buffer = Buffer.isBuffer(piece) ? piece : Buffer.from(piece);
-    if (bytes > 0 && bytes + buffer.length > CHUNK_BYTES) {
+  try {
+    for (;;) {
+      const following = iterator.next();
+      if (bytes > 0 && (await Promise.race([following, nextTurn()])) === undefined) {
+        yield take();
+      }
+      const next = await following;
+      if (next.done === true) {
+        break;
+      }
+      const buffer = Buffer.isBuffer(next.value) ? next.value : Buffer.from(next.value);
+      if (bytes > 0 && bytes + buffer.length > CHUNK_BYTES) {
+        yield take();
+      }
+      waiting.push(buffer);
+      bytes += buffer.length;
+      if (bytes >= ENOUGH_BYTES) {
+        const joined = take();
+        for (let start = 0; start < joined.length; start += CHUNK_BYTES) {
+          yield joined.subarray(start, start + CHUNK_BYTES);
+          await nextTurn();
+        }
+      }
+    }
+    if (bytes > 0) {
       yield take();
     }
-    waiting.push(buffer);
-    bytes += buffer.length;
-    if (bytes >= ENOUGH_BYTES || performance.now() - takenAtMs > LONGEST_PAUSE_MS) {
-      const joined = take();
-      for (let start = 0; start < joined.length; start += CHUNK_BYTES) {
-        yield joined.subarray(start, start + CHUNK_BYTES);
-      }
-      await nextTurn();
-    }
-  }
-  if (bytes > 0) {
-    yield take();
+  } finally {
+    await iterator.return?.();
   }
 }

@@ -31,8 +31,6 @@ export const STARTING_AFTER_UNKNOWN =
 
 type ListDependencies = {
   readonly db: CommonQueryMethods;
-  /** Connections for reads that may be slow. */
-  readonly reads: CommonQueryMethods;
   readonly copies: CopyPool;
   readonly clock: Clock;
 };
@@ -82,7 +80,7 @@ export type RegistrationList<Page> = {
  * they arrive.
  */
 export const listRegistrations = (
-  { db, reads, copies, clock }: ListDependencies,
+  { db, copies, clock }: ListDependencies,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
@@ -92,7 +90,7 @@ export const listRegistrations = (
   const readShort = async (after: ListPosition | null, rows: number): Promise<ListPage | null> => {
     const limits = { rows, bytes: PAGE_BYTES };
     const now = clock.now();
-    const read = await readShortPage(reads, owner, filter, { after, limits, separator, now });
+    const read = await readShortPage(db, owner, filter, { after, limits, separator, now });
     ({ totals } = read);
     return read.page;
   };

@@ -77,13 +77,15 @@ export const streamText = async (
   if (ctx.type === "") {
     ctx.type = "application/json";
   }
+  ctx.respond = false;
   if (second?.done === true && next.done !== true) {
     // Most lists have one chunk. With its length, it is sent by one system call.
     countGarbage(next.value.length);
-    ctx.body = next.value;
+    ctx.length = Buffer.byteLength(next.value);
+    response.end(next.value);
+    await waitForClient(response, "finish", writeTimeoutMs);
     return;
   }
-  ctx.respond = false;
   try {
     while (next.done !== true && !response.destroyed) {
       countGarbage(next.value.length);

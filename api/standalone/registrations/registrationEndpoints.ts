@@ -47,8 +47,6 @@ import { listQuery, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
-  /** Connections for reads that may be slow. */
-  readonly reads: DatabasePool;
   readonly copies: CopyPool;
   readonly clock: Clock;
   readonly billing: Billing;
@@ -118,7 +116,7 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
 
 /**
  * Yields the JSON of a whole list. It starts with the first page, so that an error on that page is an error response. A page
- * without a match is a space, so that something is sent while a search takes long.
+ * without a match is a space, so that proxies do not take a long search for a connection that is idle.
  */
 async function* wholeJson(
   dependencies: Dependencies,

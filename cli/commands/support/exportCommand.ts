@@ -106,7 +106,7 @@ const readOfOrganization = (
       return {
         columns: REGISTRATION_COLUMNS,
         pages: listRegistrationRows(
-          { ...deps, reads: deps.db, clock: systemClock },
+          { ...deps, clock: systemClock },
           { ...owner, kind: kindOf(list) },
           range,
           { startingAfter: null, limit: null },

@@ -99,7 +99,7 @@ test("a list has the same content in small pages, of which the first does not yi
   `);
   const list = async (copies: Awaited<ReturnType<typeof openTestCopies>>) => {
     const { pages } = listRegistrations(
-      { db, reads: db, copies, clock: systemClock },
+      { db, copies, clock: systemClock },
       { accountId, mode: "live", kind: "tree" },
       {},
       { startingAfter: null, limit: null },

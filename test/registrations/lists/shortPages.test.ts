@@ -1,4 +1,4 @@
-import { readPage } from "../../../db/registrations/registrationPages.ts";
+import { findListPosition, readPage } from "../../../db/registrations/registrationPages.ts";
 import { hasShortPages, readShortPage } from "../../../db/registrations/shortPages.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
@@ -56,9 +56,9 @@ test("a short page is the same as one that is copied", async (t) => {
     const start = { rows: 1 + random.below(60), bytes: 1_000_000 };
     const options = { separator: ",", isBulk: false } as const;
     const first = await readPage(copies, owner, {}, { ...options, limits: start, after: null });
-    const after = random.below(2) === 0 ? null : (first?.last ?? null);
-    // As the start of a list is given, which the first page follows.
-    const position = after && { id: after.id, createdAt: after.createdAt.replace(/\+00$/u, "Z") };
+    // As the first page of a list is given where it starts.
+    const position =
+      first && random.below(2) === 0 ? await findListPosition(db, owner, first.last.id) : null;
     t.true(hasShortPages(filter, position));
 
     const copied = await readPage(copies, owner, filter, { ...options, limits, after: position });

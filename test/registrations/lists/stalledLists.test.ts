@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { request } from "node:http";
 import type { ClientRequest, IncomingMessage } from "node:http";
+import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
@@ -157,6 +158,33 @@ test("a client that stops reading is disconnected, and its place is free again",
   t.false(logged().some((line) => line["msg"] === "request failed"));
   stalled.destroy();
   t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key })).status, 200);
+});
+
+test("a client that reads none of many short lists is disconnected", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 2, LONG_METADATA);
+  const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 10 });
+  const { url, logged } = await startStandaloneApi(t, { db, openLists, writeTimeoutMs: 1000 });
+  const { hostname, host, port } = new URL(url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  t.teardown(() => socket.destroy());
+  socket.on("error", () => undefined);
+  socket.pause();
+  // Far more than the buffers of both sides hold. Each response is one chunk.
+  const list = `GET /plant/trees?limit=1 HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${key}\r\n\r\n`;
+  for (let request = 0; request < 2000; request += 1) {
+    socket.write(list);
+  }
+
+  await eventually(() => logged().some(({ durationMs }) => Number(durationMs) >= 1000));
+  t.is(openLists.count(), 0);
+  const closed = new Promise((resolve) => {
+    socket.once("close", resolve);
+  });
+  socket.resume();
+  await closed;
+  t.true(logged().length < 2000);
 });
 
 test("an account and a process read a limited number of lists at the same time", async (t) => {

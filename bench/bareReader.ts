@@ -1,0 +1,37 @@
+import { once } from "node:events";
+import Koa from "koa";
+import { Pool } from "pg";
+
+/*
+ * The baseline of reads: the framework, the driver and a prepared statement for the same records. It has no keys, limits,
+ * validation, totals or log.
+ */
+
+const COLUMNS =
+  "id, count, fractional_count, created_at, idempotency_key, metadata, attribution, refunded_count";
+
+const STATEMENTS: Readonly<Record<string, string>> = {
+  "/page": `SELECT ${COLUMNS} FROM registration WHERE account_id = $1 AND mode = 'live' AND kind = 'tree'
+    ORDER BY created_at DESC, id DESC LIMIT 20`,
+  "/attribution": `SELECT ${COLUMNS} FROM registration WHERE account_id = $1 AND mode = 'live' AND kind = 'tree'
+    AND attribution = 'newsletter' AND attribution <> '' ORDER BY created_at DESC, id DESC LIMIT 20`,
+  "/one": `SELECT ${COLUMNS} FROM registration WHERE id = $1`,
+};
+
+const pool = new Pool({ connectionString: process.env["DATABASE_URL"], max: 10 });
+const app = new Koa();
+app.use(async (ctx) => {
+  const text = STATEMENTS[ctx.path];
+  if (text !== undefined) {
+    const { rows } = await pool.query({ name: ctx.path, text, values: [ctx.querystring] });
+    ctx.body = { tree_details: rows };
+  }
+});
+
+const server = app.listen(0, "127.0.0.1");
+await once(server, "listening");
+const address = server.address();
+const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+process.send?.({ type: "ready", urls: { standalone: `http://127.0.0.1:${port}` } });
+// The benchmark has ended.
+process.once("disconnect", () => process.exit());
