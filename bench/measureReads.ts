@@ -16,7 +16,8 @@ const ACCOUNTS = 100;
 const REGISTRATIONS = 2000;
 /** Of each account. */
 const IDS = 50;
-const SPAN_SECONDS = 30 * 24 * 3600;
+/** Within a billing cycle, so that they can be refunded. */
+const SPAN_SECONDS = 3600;
 const WARM_UP_MS = 1500;
 
 type Round = {

@@ -173,7 +173,7 @@ test("a client that reads none of many short lists is disconnected", async (t) =
   socket.pause();
   // Far more than the buffers of both sides hold. Each response is one chunk.
   const list = `GET /plant/trees?limit=1 HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${key}\r\n\r\n`;
-  for (let request = 0; request < 2000; request += 1) {
+  for (let sent = 0; sent < 2000; sent += 1) {
     socket.write(list);
   }
 
