@@ -1,6 +1,6 @@
-import { once } from "node:events";
 import Koa from "koa";
 import { Pool } from "pg";
+import { serveApp } from "./support/serveApp.ts";
 
 /*
  * The baseline of reads: the framework, the driver and a prepared statement for the same records. It has no keys, limits,
@@ -28,10 +28,4 @@ app.use(async (ctx) => {
   }
 });
 
-const server = app.listen(0, "127.0.0.1");
-await once(server, "listening");
-const address = server.address();
-const port = typeof address === "object" ? (address?.port ?? 0) : 0;
-process.send?.({ type: "ready", urls: { standalone: `http://127.0.0.1:${port}` } });
-// The benchmark has ended.
-process.once("disconnect", () => process.exit());
+await serveApp(app);

@@ -1,6 +1,6 @@
-import { once } from "node:events";
 import Koa from "koa";
 import bodyParser from "koa-bodyparser";
+import { serveApp } from "./support/serveApp.ts";
 
 /*
  * The baseline of the whole service: the framework and the body parser, and nothing of the service. It parses a
@@ -25,10 +25,4 @@ app.use((ctx) => {
   };
 });
 
-const server = app.listen(0, "127.0.0.1");
-await once(server, "listening");
-const address = server.address();
-const port = typeof address === "object" ? (address?.port ?? 0) : 0;
-process.send?.({ type: "ready", urls: { standalone: `http://127.0.0.1:${port}` } });
-// The benchmark has ended.
-process.once("disconnect", () => process.exit());
+await serveApp(app);

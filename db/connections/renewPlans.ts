@@ -9,30 +9,42 @@ import type { DriverClient } from "slonik";
 const CHECK_INTERVAL_MS = 1000;
 
 /**
- * A number that changes when a table has four times as many rows, up to 262,144. The counters lag by about a second; they are
- * read without a lock, as the size of a table's file is not.
+ * The magnitudes of the tables: how many times four their rows are, up to 262,144. The counters lag by about a second; they
+ * are read without a lock, as the size of a table's file is not.
  */
-const READ_SIZES = `
-  SELECT sum(least(floor(log(4, greatest(pg_stat_get_live_tuples(oid), 1))), 9))::text AS sizes
-  FROM pg_class
-  WHERE relnamespace = to_regnamespace(current_schema()) AND relkind = 'r'
+const READ_MAGNITUDES = `
+  SELECT oid::text AS id, least(floor(log(4, rows)), 9)::integer AS magnitude
+  FROM (
+    SELECT oid, pg_stat_get_live_tuples(oid) AS rows
+    FROM pg_class
+    WHERE relnamespace = to_regnamespace(current_schema()) AND relkind = 'r'
+  ) AS counted
+  WHERE rows >= 4
 `;
 
 /**
- * Creates a wrapper of a pool's clients: when tables have grown, each plans its prepared statements anew. Behind a pooler, a
- * client does so for one of the pooler's connections only.
+ * Creates a wrapper of a pool's clients: when a table is larger than it ever was, each plans its prepared statements anew.
+ * Behind a pooler, a client does so for one of the pooler's connections only.
  */
 export const createPlanRenewal = (): ((client: DriverClient) => DriverClient) => {
-  let sizes: unknown = null;
+  /** The largest that each table had. What is deleted and recorded again changes nothing. */
+  const magnitudes = new Map<unknown, number>();
+  let growths = 0;
   let checkedAtMs = Number.NEGATIVE_INFINITY;
   const check = async (client: DriverClient): Promise<void> => {
     checkedAtMs = performance.now();
-    const { rows } = await client.query(READ_SIZES);
-    sizes = rows[0]?.["sizes"];
+    const { rows } = await client.query(READ_MAGNITUDES);
+    const grown = rows.filter(({ id, magnitude }) => Number(magnitude) > (magnitudes.get(id) ?? 0));
+    for (const { id, magnitude } of grown) {
+      magnitudes.set(id, Number(magnitude));
+    }
+    if (grown.length > 0) {
+      growths += 1;
+    }
   };
   return (client) => {
-    /** The sizes when this client's plans may have been made; null before its first prepared statement. */
-    let plannedFor: unknown = null;
+    /** The growths before this client's plans were made; null before its first prepared statement. */
+    let plannedAfter: number | null = null;
     return {
       ...client,
       query: async (text, values, options) => {
@@ -40,10 +52,10 @@ export const createPlanRenewal = (): ((client: DriverClient) => DriverClient) =>
           if (performance.now() - checkedAtMs > CHECK_INTERVAL_MS) {
             await check(client);
           }
-          if (plannedFor !== null && plannedFor !== sizes) {
+          if (plannedAfter !== null && plannedAfter !== growths) {
             await client.query("DISCARD PLANS");
           }
-          plannedFor = sizes;
+          plannedAfter = growths;
         }
         return client.query(text, values, options);
       },
