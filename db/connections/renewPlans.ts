@@ -9,15 +9,15 @@ import type { DriverClient } from "slonik";
 const CHECK_INTERVAL_MS = 1000;
 
 /**
- * The magnitudes of the tables: how many times four their rows are, up to 262,144. The counters lag by about a second; they
- * are read without a lock, as the size of a table's file is not.
+ * The magnitudes of the tables, which grow by one with four times as many rows, up to 262,144 rows. PostgreSQL's counters lag
+ * by a second under load. They are read without a lock; the size of a table's file takes one.
  */
 const READ_MAGNITUDES = `
   SELECT oid::text AS id, least(floor(log(4, rows)), 9)::integer AS magnitude
   FROM (
     SELECT oid, pg_stat_get_live_tuples(oid) AS rows
     FROM pg_class
-    WHERE relnamespace = to_regnamespace(current_schema()) AND relkind = 'r'
+    WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind = 'r'
   ) AS counted
   WHERE rows >= 4
 `;

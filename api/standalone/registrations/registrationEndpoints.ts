@@ -116,7 +116,7 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
 
 /**
  * Yields the JSON of a whole list. It starts with the first page, so that an error on that page is an error response. A page
- * without a match is a space, so that proxies do not take a long search for a connection that is idle.
+ * without a match is a space, so that proxies do not mistake a long search for an idle connection.
  */
 async function* wholeJson(
   dependencies: Dependencies,
