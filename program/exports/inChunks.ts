@@ -1,10 +1,16 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 
 /** How much of a list is written at a time; its client must accept that within the write timeout. */
 const CHUNK_BYTES = 64 * 1024;
 
 /** So many bytes are passed on at once, and are not copied to be joined with more. */
 const ENOUGH_BYTES = CHUNK_BYTES / 2;
+
+/**
+ * How long pieces wait for the next one, so that an early error is no half file. Then they are sent, so that proxies do not
+ * mistake a slow list for an idle connection.
+ */
+const LONGEST_WAIT_MS = 1000;
 
 /**
  * Joins the pieces of a page to larger ones, of at most a chunk each. An asynchronous generator takes longer to pass a piece
@@ -29,8 +35,8 @@ export function* joinPieces(pieces: Iterable<Buffer | string>): Generator<Buffer
 }
 
 /**
- * Joins the pieces of a response to chunks of at most 64 KiB. A chunk is smaller if there is enough, if the source has to wait
- * for its next piece, or if it is the last one. Other requests of the process have their turn after each large chunk.
+ * Joins the pieces of a response to chunks of at most 64 KiB. A chunk is smaller if there is enough, if the next piece takes
+ * long, or if it is the last one. Other requests of the process have their turn after each large chunk.
  */
 export async function* inChunks(
   pieces: AsyncIterable<Buffer | string>,
@@ -49,7 +55,14 @@ export async function* inChunks(
     for (;;) {
       const following = iterator.next();
       if (bytes > 0 && (await Promise.race([following, nextTurn()])) === undefined) {
-        yield take();
+        // The source has to wait for it.
+        const timer = new AbortController();
+        const timeout = delay(LONGEST_WAIT_MS, undefined, timer).catch(() => undefined);
+        const isThere = (await Promise.race([following, timeout])) !== undefined;
+        timer.abort();
+        if (!isThere) {
+          yield take();
+        }
       }
       const next = await following;
       if (next.done === true) {

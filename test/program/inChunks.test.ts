@@ -32,7 +32,7 @@ async function* slowPieces(): AsyncGenerator<string, void, void> {
   await never;
 }
 
-test("a piece is not held back while the source waits for the next one", async (t) => {
+test("a piece is not held back for long while the source waits for the next one", async (t) => {
   const { value } = await inChunks(slowPieces()).next();
 
   t.is(value?.toString(), "[ ");
