@@ -142,7 +142,7 @@ export const readShortPage = async (
             count(*) OVER () AS rows_read,
             sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
           -- In the order of the clauses. With an ORDER BY, all that they have would be read and sorted.
-        FROM (${listedOf(clauses)} LIMIT ${limits.rows}) AS registration
+          FROM (${listedOf(clauses)} LIMIT ${limits.rows}) AS registration
         ) AS scanned
         -- The first one, however long it is, has only its own bytes.
         WHERE scanned.bytes <= ${limits.bytes} OR scanned.bytes = scanned.json_bytes
