@@ -47,15 +47,26 @@ export const isOfMode = (
   return sql.fragment`${name}.account_id = ${anyAccount(accountId)} AND ${name}.mode = (SELECT ${mode}::text)`;
 };
 
+/** An owner's kind as a value that the planner does not see; null for records without one. */
+const kindOf = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+): FragmentSqlToken | null => {
+  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
+  return table === "registration" && kind !== undefined
+    ? sql.fragment`(SELECT ${kind}::text)`
+    : null;
+};
+
 /** The condition that a record belongs to an owner, for look-ups. */
 export const isOwn = <Table extends RecordTable>(
   table: Table,
   owner: RecordOwners[Table],
 ): FragmentSqlToken => {
-  const { kind }: AccountMode & { readonly kind?: Kind } = owner;
-  return table === "registration" && kind !== undefined
-    ? sql.fragment`${isOfMode(table, owner)} AND registration.kind = (SELECT ${kind}::text)`
-    : isOfMode(table, owner);
+  const kind = kindOf(table, owner);
+  return kind === null
+    ? isOfMode(table, owner)
+    : sql.fragment`${isOfMode(table, owner)} AND registration.kind = ${kind}`;
 };
 
 /** The rows with an id, as a table of the same name. The OFFSET keeps other conditions, and so other indexes, out of its search. */
@@ -64,6 +75,47 @@ export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSql
   return sql.fragment`(SELECT * FROM ${name} WHERE ${name}.id = ${id} OFFSET 0) AS ${name}`;
 };
 
+/**
+ * The record with a key, as a table of the same name. Both of its bounds are the key, in the order of the key's index. With
+ * equalities, any index that begins with the account could find it, and without statistics of the table they cost the same.
+ * @param kind null for records without one
+ */
+export const rowWithKey = (
+  table: RecordTable,
+  { accountId, mode }: AccountMode,
+  kind: FragmentSqlToken | null,
+  column: "idempotency_key" | "imported_id",
+  key: FragmentSqlToken,
+): FragmentSqlToken => {
+  const name = sql.identifier([table]);
+  const account = anyAccount(accountId);
+  const [columns, values] =
+    kind === null
+      ? [
+          sql.fragment`account_id, mode, ${sql.identifier([column])}`,
+          sql.fragment`${account}, (SELECT ${mode}::text), ${key}`,
+        ]
+      : [
+          sql.fragment`account_id, mode, kind, ${sql.identifier([column])}`,
+          sql.fragment`${account}, (SELECT ${mode}::text), ${kind}, ${key}`,
+        ];
+  return sql.fragment`(
+    SELECT *
+    FROM ${name}
+    WHERE (${columns}) >= (${values}) AND (${columns}) <= (${values}) AND ${sql.identifier([column])} IS NOT NULL
+    ORDER BY ${columns}
+    LIMIT 1
+  ) AS ${name}`;
+};
+
+/** The record of the owner with a key, as a table of the same name. */
+export const ownedWithKey = <Table extends RecordTable>(
+  table: Table,
+  owner: RecordOwners[Table],
+  column: "idempotency_key" | "imported_id",
+  key: FragmentSqlToken,
+): FragmentSqlToken => rowWithKey(table, owner, kindOf(table, owner), column, key);
+
 /** The condition that a record of the owner has an id: its own, or the one that it was imported with. */
 export const ownedWithId = <Table extends RecordTable>(
   table: Table,
@@ -71,14 +123,13 @@ export const ownedWithId = <Table extends RecordTable>(
   id: string,
 ): FragmentSqlToken => {
   const name = sql.identifier([table]);
-  const owned = isOwn(table, owner);
-  // The text is the same for every id, so that statements with it can be prepared.
-  const imported = isRecordId(id) ? id : null;
+  // The text is the same for every id, so that statements with it can be prepared. No record was imported with an empty one.
+  const imported = isRecordId(id) ? id : "";
   const own = isUuid(id) ? id : null;
   return sql.fragment`${name}.id = ANY(ARRAY(
-    SELECT id FROM ${name} WHERE ${owned} AND ${name}.imported_id = ${imported}::text
+    SELECT id FROM ${ownedWithKey(table, owner, "imported_id", sql.fragment`${imported}::text`)}
     UNION ALL
-    SELECT id FROM ${rowWithId(table, sql.fragment`${own}::uuid`)} WHERE ${owned}
+    SELECT id FROM ${rowWithId(table, sql.fragment`${own}::uuid`)} WHERE ${isOwn(table, owner)}
   ))`;
 };
 
@@ -99,15 +150,10 @@ export const ownedWithKeys = <Table extends RecordTable>(
   owner: RecordOwners[Table],
   column: "idempotency_key" | "imported_id",
   keys: readonly string[],
-): FragmentSqlToken => {
-  const name = sql.identifier([table]);
-  return sql.fragment`
-    unnest(${sql.array([...keys], "text")}) AS given (key)
-    CROSS JOIN LATERAL (
-      SELECT * FROM ${name} WHERE ${isOwn(table, owner)} AND ${sql.identifier([table, column])} = given.key LIMIT 1
-    ) AS ${name}
-  `;
-};
+): FragmentSqlToken => sql.fragment`
+  unnest(${sql.array([...keys], "text")}) AS given (key)
+  CROSS JOIN LATERAL ${ownedWithKey(table, owner, column, sql.fragment`given.key`)}
+`;
 
 const givenRow = z.strictObject({ given: z.string(), id: z.uuid() });
 

@@ -5,7 +5,7 @@ import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
 import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
+import { ownedBy, ownedWithId, ownedWithKey } from "../ownedRecords.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
 import { eventInserts } from "../events/events.ts";
 import type { NewEvent } from "../events/events.ts";
@@ -103,8 +103,7 @@ export const findDonationByKey = (
 ): Promise<Donation | null> =>
   db.maybeOne(sql.prepared("find_donation_by_key", donationRow)`
     SELECT ${donationColumns}
-    FROM donation
-    WHERE ${isOwn("donation", owner)} AND donation.idempotency_key = ${idempotencyKey}
+    FROM ${ownedWithKey("donation", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
   `);
 
 /** Returns a donation, by an id that it may have been imported with; null if the owner has none. */

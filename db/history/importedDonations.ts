@@ -2,7 +2,6 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { ImportedDonation } from "../../domain/history/importedRecords.ts";
-import { isOwn } from "../ownedRecords.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import { sql } from "../sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
@@ -121,12 +120,13 @@ export const insertImportedDonations = async (
 /** Lists the recorded donations that have the ids or keys of a batch, and in which fields they differ from it. */
 export const listKnownDonations = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   batch: readonly DonationEntry[],
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "donation", {
     entries: entries(batch),
-    owned: isOwn("donation", { accountId, mode }),
+    owner,
+    kind: null,
     columns: ["amount_cents", "ein", "nonprofit_id", "charity_name"],
     refund: {
       field: "refunded",

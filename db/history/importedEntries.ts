@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
-import { rowWithId } from "../ownedRecords.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 
@@ -52,7 +53,7 @@ const difference = (column: string): FragmentSqlToken => sql.fragment`
 
 /**
  * Lists the records of a table that have the ids or keys of a batch.
- * @param owned the condition that a record belongs to the owner and has the kind of an entry
+ * @param kind that of an entry; null for records without one
  * @param columns the fields that only this table has
  * @param refund the difference by refunds: null, or `further` if the entry has more of them, or why it cannot be applied
  */
@@ -61,12 +62,14 @@ export const listKnown = (
   table: RecordTable,
   {
     entries,
-    owned,
+    owner,
+    kind,
     columns,
     refund,
   }: {
     readonly entries: FragmentSqlToken;
-    readonly owned: FragmentSqlToken;
+    readonly owner: AccountMode;
+    readonly kind: FragmentSqlToken | null;
     readonly columns: readonly string[];
     readonly refund: { readonly field: string; readonly difference: FragmentSqlToken };
   },
@@ -89,11 +92,15 @@ export const listKnown = (
         ${refund.difference} AS refund
       FROM entry
       CROSS JOIN LATERAL (
-        SELECT ${name}.id FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)} WHERE ${owned}
+        SELECT id
+        FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)}
+        WHERE ${isOfMode(table, owner)} ${kind === null ? sql.fragment`` : sql.fragment`AND ${name}.kind = ${kind}`}
         UNION
-        SELECT ${name}.id FROM ${name} WHERE ${owned} AND ${name}.imported_id = entry.imported_id
+        SELECT id FROM ${rowWithKey(table, owner, kind, "imported_id", sql.fragment`entry.imported_id`)}
         UNION
-        SELECT ${name}.id FROM ${name} WHERE ${owned} AND ${name}.idempotency_key = entry.idempotency_key
+        -- No record has an empty key.
+        SELECT id
+        FROM ${rowWithKey(table, owner, kind, "idempotency_key", sql.fragment`coalesce(entry.idempotency_key, '')`)}
       ) AS match
       JOIN ${name} AS known ON known.id = match.id
     )

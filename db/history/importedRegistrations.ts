@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
-import { isOfMode } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { maximumJsonBytes } from "../registrations/maximumJsonBytes.ts";
 import { asTotalError } from "../registrations/totals.ts";
@@ -123,12 +122,13 @@ export const insertImportedRegistrations = async (
 /** Lists the recorded registrations that have the ids or keys of a batch, and in which fields they differ from it. */
 export const listKnownRegistrations = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   batch: readonly RegistrationEntry[],
 ): Promise<readonly KnownRecord[]> =>
   listKnown(db, "registration", {
     entries: entries(batch),
-    owned: sql.fragment`${isOfMode("registration", { accountId, mode })} AND registration.kind = entry.kind`,
+    owner,
+    kind: sql.fragment`entry.kind`,
     columns: ["count", "fractional_count", "notes", "unit_price_cents"],
     refund: {
       field: "refunded_count",

@@ -8,7 +8,7 @@ import type {
 } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
-import { isOwn, ownedWithId, ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
+import { ownedWithId, ownedWithIds, ownedWithKey, ownedWithKeys } from "../ownedRecords.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
@@ -200,9 +200,8 @@ export const findByIdempotencyKey = async (
 ): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
   const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
     SELECT ${registrationColumns}, totals."all", totals.month
-    FROM registration
+    FROM ${ownedWithKey("registration", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
     CROSS JOIN ${totalsOf(owner, time)}
-    WHERE ${isOwn("registration", owner)} AND registration.idempotency_key = ${idempotencyKey}
   `);
   if (!row) {
     return null;

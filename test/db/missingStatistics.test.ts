@@ -1,0 +1,79 @@
+import type { DatabasePool } from "slonik";
+import { listKnownDonationKeys } from "../../db/charities/donationBatches.ts";
+import { findDonationByKey, findOwnDonation } from "../../db/charities/donations.ts";
+import { listOwnedIds } from "../../db/ownedRecords.ts";
+import { openPool } from "../../db/pool.ts";
+import {
+  findByIdempotencyKey,
+  findOwnRegistration,
+  listKnownKeys,
+} from "../../db/registrations/registrations.ts";
+import { sql } from "../../db/sql.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+/** The listing of one account has about 30 pages, and its records have 150. */
+const ACCOUNTS = 20;
+const RECORDS_OF_ACCOUNT = 3000;
+const MAXIMUM_PAGES = 60;
+/** So that the indexes of the keys are higher than that of the listing, and seem to cost more. */
+const KEY_PADDING = "x".repeat(200);
+const keyOf = (number: number): string => `${KEY_PADDING}${number}`;
+const importedIdOf = (number: number): string => `${KEY_PADDING.slice(0, 50)}${number}`;
+
+const insertRecords = async (filler: DatabasePool, accountId: string): Promise<void> => {
+  const columns = sql.fragment`id, account_id, mode, created_at, idempotency_key, imported_id`;
+  const values = sql.fragment`
+    gen_random_uuid(), ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second',
+    ${KEY_PADDING} || number, ${KEY_PADDING.slice(0, 50)} || number
+  `;
+  const numbers = sql.fragment`generate_series(1, ${RECORDS_OF_ACCOUNT}::integer) AS number`;
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO registration (${columns}, kind, count, usage_batch) SELECT ${values}, 'tree', 1, 0 FROM ${numbers}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
+    SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
+  `);
+};
+
+test("records are found by their keys in tables without statistics", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const db = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  await stopAutovacuum(filler, ["registration", "donation"]);
+  let accountId = "";
+  for (let account = 0; account < ACCOUNTS; account += 1) {
+    ({ id: accountId } = await createTestOrganization(db));
+    await insertRecords(filler, accountId);
+  }
+  const owner = { accountId, mode: "live", kind: "tree" } as const;
+  const keys = [keyOf(7), keyOf(8)];
+  const now = new Date();
+  const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
+    "a registration by its key": (single) => findByIdempotencyKey(single, owner, keyOf(7), now),
+    "a registration by a new key": (single) => findByIdempotencyKey(single, owner, "new", now),
+    "a registration by the id of an import": (single) =>
+      findOwnRegistration(single, owner, importedIdOf(7)),
+    "known keys": (single) => listKnownKeys(single, owner, keys),
+    "ids of imports": (single) =>
+      listOwnedIds(single, "registration", owner, [importedIdOf(7), importedIdOf(8)]),
+    "a donation by its key": (single) => findDonationByKey(single, owner, keyOf(7)),
+    "a donation by the id of an import": (single) =>
+      findOwnDonation(single, owner, importedIdOf(7)),
+    "known keys of donations": (single) => listKnownDonationKeys(single, owner, keys),
+  };
+  // The first execution reads the catalogue, and the tables' sizes.
+  for (const operation of Object.values(operations)) {
+    await operation(db);
+  }
+
+  const countPages = await createPageCounter(filler, db, ["registration", "donation"]);
+  for (const [name, operation] of Object.entries(operations)) {
+    const pages = await countPages(operation);
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+  }
+});
