@@ -11,6 +11,7 @@ const refundedUnitsRow = z.strictObject({
   id: z.uuid(),
   kind: kindColumn,
   count: safeInteger,
+  registeredAt: z.date(),
   isOrdered: z.boolean(),
 });
 
@@ -29,19 +30,16 @@ const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
 };
 
 /**
- * Raises the refunded units of imported registrations and subtracts the difference from the totals. Registrations that were
- * refunded here, or have as many refunded units already, are left as they are.
- *
- * Totals change in the order in which new registrations change them, so that the two cannot deadlock.
+ * Raises the refunded units of imported registrations, and returns by how many. Registrations that were refunded here, or
+ * have as many refunded units already, are left as they are.
  * @param refunds what is refunded in total
  */
 export const raiseRefundedCounts = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   refunds: readonly { readonly id: string; readonly refundedCount: number }[],
-): Promise<readonly RefundedUnits[]> => {
-  const { accountId, mode } = owner;
-  return transaction.any(sql.type(refundedUnitsRow)`
+): Promise<readonly RefundedUnits[]> =>
+  transaction.any(sql.type(refundedUnitsRow)`
     WITH given AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
       FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
@@ -63,43 +61,20 @@ export const raiseRefundedCounts = (
       FROM before
       WHERE registration.id = before.id
       RETURNING registration.id, registration.kind, registration.created_at, registration.planting_order_id, before.count
-    ),
-    subtraction AS MATERIALIZED (
-      SELECT kind, period, sum(count)::bigint AS count
-      FROM raised
-      CROSS JOIN LATERAL (
-        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
-      ) AS span (period)
-      GROUP BY kind, period
-    ),
-    locked AS MATERIALIZED (
-      SELECT impact_total.kind, impact_total.period, subtraction.count
-      FROM impact_total
-      JOIN subtraction USING (kind, period)
-      WHERE impact_total.account_id = ${accountId} AND impact_total.mode = ${mode}
-      ORDER BY impact_total.kind, impact_total.period
-      FOR UPDATE OF impact_total
-    ),
-    new_total AS (
-      UPDATE impact_total
-      SET total = impact_total.total - locked.count
-      FROM locked
-      WHERE impact_total.account_id = ${accountId}
-        AND impact_total.mode = ${mode}
-        AND impact_total.kind = locked.kind
-        AND impact_total.period = locked.period
     )
-    SELECT id, kind, count, planting_order_id IS NOT NULL AS "isOrdered"
+    SELECT id, kind, count, created_at AS "registeredAt", planting_order_id IS NOT NULL AS "isOrdered"
     FROM raised
   `);
-};
 
 const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
 
 /** An imported donation that another system refunded after the import. */
 export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
 
-/** Marks imported donations as refunded and subtracts them from the totals, as `raiseRefundedCounts` does for units. */
+/**
+ * Marks imported donations as refunded and subtracts them from the totals, which change in the order in which new donations
+ * change them.
+ */
 export const markImportedDonationsRefunded = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,

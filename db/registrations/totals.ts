@@ -48,29 +48,56 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
     SELECT totals."all", totals.month FROM ${totalsOf(owner, time)}
   `);
 
-/** Subtracts refunded units from the all-time total and from the months in which they were registered. */
-export const subtractFromTotals = async (
+/**
+ * Subtracts refunded units from the all-time total and from the months in which they were registered, and returns the
+ * totals after it, as of a time. It is the last statement of a transaction: registrations of the owner wait for these
+ * rows, and in a batch with them those of other accounts.
+ */
+export const subtractFromTotals = (
   transaction: DatabaseTransactionConnection,
-  owner: Owner,
+  { accountId, mode, kind }: Owner,
   refunded: readonly { readonly registeredAt: Date; readonly count: number }[],
-): Promise<void> => {
+  time: Date,
+): Promise<Totals> => {
   const sums = new Map<string, number>();
   for (const { registeredAt, count } of refunded) {
     for (const period of [monthOf(registeredAt), "all"]) {
       sums.set(period, (sums.get(period) ?? 0) + count);
     }
   }
-  // The order in which a batch of registrations locks the rows: 'all' sorts after every month.
-  for (const period of [...sums.keys()].toSorted()) {
-    await transaction.query(sql.prepared("subtract_from_totals", nothing)`
+  const isOfOwner = sql.fragment`
+    impact_total.account_id = ${accountId} AND impact_total.mode = ${mode} AND impact_total.kind = ${kind}
+  `;
+  // Locked in the order in which a batch of registrations locks them: 'all' sorts after every month.
+  return transaction.one(sql.prepared("subtract_from_totals", totalsRow)`
+    WITH locked AS MATERIALIZED (
+      SELECT impact_total.period, refunded.count
+      FROM unnest(${sql.array([...sums.keys()], "text")}, ${sql.array([...sums.values()], "int8")})
+        AS refunded (period, count)
+      JOIN impact_total ON ${isOfOwner} AND impact_total.period = refunded.period
+      ORDER BY impact_total.period
+      FOR NO KEY UPDATE OF impact_total
+    ),
+    changed AS (
       UPDATE impact_total
-      SET total = total - ${sums.get(period) ?? 0}
-      WHERE account_id = ${owner.accountId}
-        AND mode = ${owner.mode}
-        AND kind = ${owner.kind}
-        AND period = ${period}
-    `);
-  }
+      SET total = impact_total.total - locked.count
+      FROM locked
+      WHERE ${isOfOwner} AND impact_total.period = locked.period
+      RETURNING impact_total.period, impact_total.total
+    )
+    SELECT
+      coalesce(max(total) FILTER (WHERE period = 'all'), 0)::bigint AS "all",
+      coalesce(max(total) FILTER (WHERE period = ${monthOf(time)}), 0)::bigint AS month
+    FROM (
+      SELECT period, total FROM changed
+      UNION ALL
+      SELECT period, total
+      FROM impact_total
+      WHERE ${isOfOwner}
+        AND period = ${monthOf(time)}
+        AND NOT EXISTS (SELECT FROM changed WHERE changed.period = impact_total.period)
+    ) AS after
+  `);
 };
 
 const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };

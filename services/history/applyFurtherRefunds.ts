@@ -4,7 +4,9 @@ import {
   raiseRefundedCounts,
 } from "../../db/history/furtherRefunds.ts";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
+import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
@@ -20,10 +22,13 @@ type AppliedRefund = { readonly id: string } & (
   | { readonly kind: "donation"; readonly amountCents: number }
 );
 
+type Dependencies = { readonly clock: Clock; readonly actor: Actor };
+
 const applyChunk = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   chunk: readonly ImportedEntry<ImportedRecord>[],
+  { clock, actor }: Dependencies,
 ): Promise<readonly AppliedRefund[]> => {
   const units = await raiseRefundedCounts(
     transaction,
@@ -49,10 +54,30 @@ const applyChunk = async (
         : [],
     ),
   );
-  return [
+  const applied = [
     ...units.map(({ id, kind, count }) => ({ id, kind, count })),
     ...donations.map(({ id, amountCents }) => ({ id, kind: "donation" as const, amountCents })),
   ];
+  if (applied.length > 0) {
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "import.history",
+        accountId: owner.accountId,
+        details: { mode: owner.mode, refundedSince: applied },
+      },
+      clock.now(),
+    );
+  }
+  // In the order in which a batch of registrations locks the totals.
+  for (const kind of KINDS.toSorted()) {
+    const refunded = units.filter((each) => each.kind === kind);
+    if (refunded.length > 0) {
+      await subtractFromTotals(transaction, { ...owner, kind }, refunded, clock.now());
+    }
+  }
+  return applied;
 };
 
 /**
@@ -62,7 +87,7 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  { clock, actor }: { readonly clock: Clock; readonly actor: Actor },
+  deps: Dependencies,
   connection: CommonQueryMethods,
   owner: AccountMode,
   entries: readonly ImportedEntry<ImportedRecord>[],
@@ -70,22 +95,9 @@ export const applyFurtherRefunds = async (
   const changed = new Set<string>();
   for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
     const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
-    const refunds = await connection.transaction(async (transaction) => {
-      const applied = await applyChunk(transaction, owner, chunk);
-      if (applied.length > 0) {
-        await recordAction(
-          transaction,
-          actor,
-          {
-            action: "import.history",
-            accountId: owner.accountId,
-            details: { mode: owner.mode, refundedSince: applied },
-          },
-          clock.now(),
-        );
-      }
-      return applied;
-    });
+    const refunds = await connection.transaction((transaction) =>
+      applyChunk(transaction, owner, chunk, deps),
+    );
     for (const { id } of refunds) {
       changed.add(id);
     }

@@ -77,8 +77,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     const deleted = locked.filter(({ createdAt }) => !unsettled.has(secondOf(createdAt)));
     const ids = deleted.map(({ id }) => id);
     const remaining = deleted.reduce((sum, each) => sum + each.remaining, 0);
-    // In the order of a refund's locks.
-    await subtractFromTotals(transaction, owner, [{ registeredAt: span.from, count: remaining }]);
+    // The locks are requested in the order of a refund.
     if (owner.kind === "tree") {
       await releaseRefundedTrees(
         transaction,
@@ -90,6 +89,12 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
     await deleteUsage(transaction, stream, seconds);
     await deleteRegistrations(transaction, ids);
+    await subtractFromTotals(
+      transaction,
+      owner,
+      [{ registeredAt: span.from, count: remaining }],
+      span.from,
+    );
     return ids.length;
   });
 

@@ -19,7 +19,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { Owner, Totals } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
@@ -137,7 +137,7 @@ const recordRefunds = async (
   owner: Owner,
   decisions: readonly Decision[],
   now: Date,
-): Promise<void> => {
+): Promise<Totals> => {
   const refunds = decisions.map(
     ({ registrationId, refundedCount: count, request, registration }): NewRefund => ({
       id: newId(),
@@ -149,14 +149,6 @@ const recordRefunds = async (
     }),
   );
   // The locks are requested in the order of `refundRegistration`.
-  await subtractFromTotals(
-    transaction,
-    owner,
-    decisions.map(({ registration, refundedCount }) => ({
-      registeredAt: registration.createdAt,
-      count: refundedCount,
-    })),
-  );
   if (owner.kind === "tree") {
     await releaseRefundedTrees(transaction, owner, refunds);
   }
@@ -170,6 +162,15 @@ const recordRefunds = async (
     decisions.map(({ registration, refundedCount: count, refundedSoFar, request: { reason } }) =>
       refundedEvent(owner, { ...registration, refundedCount: refundedSoFar }, { count, reason }),
     ),
+    now,
+  );
+  return subtractFromTotals(
+    transaction,
+    owner,
+    decisions.map(({ registration, refundedCount }) => ({
+      registeredAt: registration.createdAt,
+      count: refundedCount,
+    })),
     now,
   );
 };
@@ -224,10 +225,10 @@ const refundAll = (
       requireAll(outcomes);
     }
     const decisions = outcomes.filter(isAccepted).filter(({ replayed }) => !replayed);
-    if (decisions.length > 0) {
-      await recordRefunds(transaction, owner, decisions, now);
-    }
-    const { all } = await readTotals(transaction, owner, now);
+    const { all } =
+      decisions.length > 0
+        ? await recordRefunds(transaction, owner, decisions, now)
+        : await readTotals(transaction, owner, now);
     return {
       outcomes: countBack(
         outcomes,

@@ -118,7 +118,7 @@ type Dependencies = {
 };
 
 /**
- * Records a refund that is decided, with its usage fact and event.
+ * Records a refund that is decided, with its usage fact and event, and returns the owner's totals after it.
  * @param registration as it is after the refund
  */
 const recordRefund = async (
@@ -132,12 +132,11 @@ const recordRefund = async (
     idempotencyKey,
   }: Pick<RefundRequest, "reason" | "idempotencyKey"> & { readonly count: number },
   now: Date,
-): Promise<void> => {
+): Promise<Totals> => {
   const { accountId, mode, kind } = owner;
   const { id: registrationId, createdAt: registeredAt } = registration;
   const id = newId();
   await addRefundedCount(transaction, registrationId, count);
-  await subtractFromTotals(transaction, owner, [{ registeredAt, count }]);
   if (kind === "tree") {
     await releaseRefundedTrees(transaction, owner, [{ registrationId, count }]);
   }
@@ -168,6 +167,7 @@ const recordRefund = async (
       now,
     );
   }
+  return subtractFromTotals(transaction, owner, [{ registeredAt, count }], now);
 };
 
 /**
@@ -211,11 +211,10 @@ export const refundRegistration = async (
       now,
     });
     const refunded = { ...registration, refundedCount: registration.refundedCount + count };
-    await recordRefund(deps, transaction, owner, refunded, { ...request, count }, now);
     return {
       registration: refunded,
       refundedCount: count,
-      totals: await readTotals(transaction, owner, now),
+      totals: await recordRefund(deps, transaction, owner, refunded, { ...request, count }, now),
       refundId: refundIdOf(registration.id),
       replayed: false,
     };

@@ -101,11 +101,6 @@ export const reverseStoreRegistrations = (
         })),
         { reason, reversedAt: now },
       );
-      await subtractFromTotals(
-        transaction,
-        owner,
-        reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
-      );
       const ordered = reversals.filter(({ record }) => record.isOrdered);
       if (ordered.length > 0) {
         await releaseRefundedTrees(
@@ -150,5 +145,11 @@ export const reverseStoreRegistrations = (
           now,
         );
       }
+      await subtractFromTotals(
+        transaction,
+        owner,
+        reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
+        now,
+      );
     },
   );
