@@ -23,7 +23,7 @@ export const findPendingSeconds = async (
 ): Promise<Seconds | null> => {
   const stream = sql.fragment`account_id = ${accountId} AND mode = ${mode} AND meter = ${meter}`;
   return asSeconds(
-    await db.one(sql.type(spanRow)`
+    await db.one(sql.prepared("find_pending_seconds", spanRow)`
       SELECT min(pending.second) AS first, max(pending.second) AS last
       FROM (
         SELECT min(second) AS second FROM usage_fact WHERE ${stream} AND meter_event_id IS NULL
@@ -42,7 +42,7 @@ export const findFailedSeconds = async (
   { accountId, mode, meter }: UsageStream,
 ): Promise<Seconds | null> =>
   asSeconds(
-    await db.one(sql.type(spanRow)`
+    await db.one(sql.prepared("find_failed_seconds", spanRow)`
       SELECT min(second) AS first, max(second) AS last
       FROM meter_event
       WHERE account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND state IN (${FAILED})

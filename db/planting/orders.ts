@@ -287,15 +287,16 @@ export const lockPlantingOrdersOf = (
   transaction.any(sql.prepared("lock_planting_orders_of", refundedOrderRow)`
     WITH refunded AS MATERIALIZED (
       SELECT registration.planting_order_id AS order_id, sum(given.count)::bigint AS count
+      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
       FROM unnest(
-        ${sql.array(
+        (SELECT ${sql.array(
           refunded.map(({ registrationId }) => registrationId),
           "uuid",
-        )},
-        ${sql.array(
+        )}),
+        (SELECT ${sql.array(
           refunded.map(({ count }) => count),
           "int8",
-        )}
+        )})
       ) AS given (id, count)
       JOIN registration ON registration.id = given.id
       WHERE registration.planting_order_id IS NOT NULL

@@ -72,7 +72,8 @@ export const subtractFromTotals = (
   return transaction.one(sql.prepared("subtract_from_totals", totalsRow)`
     WITH locked AS MATERIALIZED (
       SELECT impact_total.period, refunded.count
-      FROM unnest(${sql.array([...sums.keys()], "text")}, ${sql.array([...sums.values()], "int8")})
+      -- The planner does not see the arrays, so that it keeps its plan whatever their length.
+      FROM unnest((SELECT ${sql.array([...sums.keys()], "text")}), (SELECT ${sql.array([...sums.values()], "int8")}))
         AS refunded (period, count)
       JOIN impact_total ON ${isOfOwner} AND impact_total.period = refunded.period
       ORDER BY impact_total.period
