@@ -12,6 +12,7 @@ import type { ConfirmResponse } from "./readyResponses.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./lists/exports.ts";
 import type { ListExport } from "./lists/exports.ts";
 import { limitPages, LINK_HEADER, listJson } from "./lists/listPages.ts";
+import type { RowLinks } from "./lists/listPages.ts";
 import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
@@ -287,17 +288,14 @@ export const pagedListEndpoint = <
   Query extends z.ZodType<{ readonly limit?: number | undefined }>,
   ResponseBody extends z.ZodType,
 >(
-  definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> & {
-    readonly exported: ListExport;
-    /** The field of a row that identifies it. */
-    readonly idField: string;
-  },
+  definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> &
+    RowLinks & { readonly exported: ListExport },
   {
     streaming,
     publicBaseUrl,
   }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
 ): Endpoint => {
-  const { exported, idField, handle, ...rest } = definition;
+  const { exported, idField, linkParameters, handle, ...rest } = definition;
   const description = describeExported(rest.description, exported, LINK_HEADER);
   const chunksOf = (
     ctx: ApiContext,
@@ -308,7 +306,8 @@ export const pagedListEndpoint = <
     if (format === null && limit === null && wholeJson) {
       return inChunks(wholeJson());
     }
-    const pages = limitPages(ctx, rows(), { limit, idField, baseUrl: publicBaseUrl() });
+    const links = { idField, linkParameters, baseUrl: publicBaseUrl() };
+    const pages = limitPages(ctx, rows(), { limit, ...links });
     return format === null
       ? inChunks(listJson(readHead, pages))
       : exportChunks(ctx, format, exported, pages);

@@ -190,7 +190,7 @@ export const deliveryEndpoints = (
         const presented = deliveries.map(presentDelivery);
         const last = presented.at(-1);
         if (hasMore && last && publicBaseUrl !== null) {
-          setNextLink(ctx, publicBaseUrl(), "starting_after", last.id);
+          setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
         }
         return { deliveries: presented, has_more: hasMore };
       },

@@ -72,27 +72,32 @@ const readRows = async (
 };
 
 const rowFields = z.record(z.string(), z.unknown());
+type RowFields = Readonly<z.output<typeof rowFields>>;
 
-const idOf = (row: Buffer | undefined, idField: string): string =>
-  z.string().parse(rowFields.parse(JSON.parse(String(row)))[idField]);
-
-/** Sets the link to the next page: this request's URL with another value of a parameter. */
+/** Sets the link to the next page: this request's URL with other values of parameters. */
 export const setNextLink = (
   ctx: ApiContext,
   baseUrl: string,
-  parameter: string,
-  value: string,
+  parameters: Readonly<Record<string, string>>,
 ): void => {
   const query = new URLSearchParams(ctx.querystring);
-  query.set(parameter, value);
+  for (const [name, value] of Object.entries(parameters)) {
+    query.set(name, value);
+  }
   ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
 };
 
-type PageOptions = {
-  /** Null for the whole list. */
-  readonly limit: number | null;
+/** How the rows of a list lead to its next page. */
+export type RowLinks = {
   /** The field of a row that identifies it. */
   readonly idField: string;
+  /** The parameters that the link needs besides the id of the page's last row. */
+  readonly linkParameters?: ((last: RowFields) => Readonly<Record<string, string>>) | undefined;
+};
+
+type PageOptions = RowLinks & {
+  /** Null for the whole list. */
+  readonly limit: number | null;
   readonly baseUrl: string;
 };
 
@@ -100,7 +105,7 @@ type PageOptions = {
 export async function* limitPages(
   ctx: ApiContext,
   pages: AsyncIterable<readonly ListRow[]>,
-  { limit, idField, baseUrl }: PageOptions,
+  { limit, idField, linkParameters, baseUrl }: PageOptions,
 ): AsyncGenerator<readonly ListRow[], void, void> {
   if (limit === null) {
     yield* pages;
@@ -108,7 +113,11 @@ export async function* limitPages(
   }
   const { rows, hasMore } = await readRows(pages, limit);
   if (hasMore) {
-    setNextLink(ctx, baseUrl, "starting_after", idOf(rows.at(-1), idField));
+    const last = rowFields.parse(JSON.parse(String(rows.at(-1))));
+    setNextLink(ctx, baseUrl, {
+      starting_after: z.string().parse(last[idField]),
+      ...linkParameters?.(last),
+    });
   }
   yield rows;
 }

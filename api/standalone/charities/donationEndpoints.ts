@@ -149,7 +149,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
             ]);
             const totalPages = Math.ceil(totalItems / pageSize);
             if (page < totalPages) {
-              setNextLink(ctx, publicBaseUrl(), "page", String(page + 1));
+              setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
             }
             return {
               total_items: totalItems,

@@ -196,7 +196,7 @@ export const eventEndpoints = ({ db, clock, publicBaseUrl }: Dependencies): read
       const presented = events.map(presentEvent);
       const last = presented.at(-1);
       if (hasMore && last) {
-        setNextLink(ctx, publicBaseUrl(), "starting_after", last.id);
+        setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
       }
       return {
         events: presented,

@@ -157,6 +157,8 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
       examples: { response: { usage: [EXAMPLE] } },
       exported: { name: "usage", columns: USAGE_COLUMNS },
       idField: "registration_id",
+      // After a bottle come only bottles. A tree that was imported with the same id would be found first.
+      linkParameters: ({ kind }) => (kind === "bottle" ? { kind } : {}),
       handle: ({ caller: { accountId, mode }, query }) => {
         const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
         return {

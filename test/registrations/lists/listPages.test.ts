@@ -1,6 +1,7 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { createImpactClient } from "../../../clients/typescript/src/index.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
@@ -41,8 +42,13 @@ const nextOf = ({ headers }: ApiResponse): string | null => {
 /** Follows the links from a page to the last one. */
 const readPages = async ({ call }: Api, key: string, first: string) => {
   const pages: ApiResponse[] = [];
+  const followed = new Set<string>();
   let path: string | null = first;
   while (path !== null) {
+    if (followed.has(path)) {
+      throw new Error(`A link leads back to ${path}.`);
+    }
+    followed.add(path);
     const page: ApiResponse = await call("GET", path, { key });
     pages.push(page);
     path = nextOf(page);
@@ -201,6 +207,34 @@ test("the billing statuses of trees and bottles have pages across both", async (
     },
   );
   t.is(bottles.status, 400, "it is a tree");
+});
+
+test("pages of billing statuses end where a tree and a bottle were imported with the same id", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
+    SELECT gen_random_uuid(), ${accountId}, 'live', kind, 1, now() - number * interval '1 day', 'old-' || number
+    FROM generate_series(1, 3) AS number
+    CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
+  `);
+  const whole = usageOf(await api.call("GET", "/usage", { key }));
+  t.is(whole.length, 6);
+
+  for (const query of ["limit=1", "limit=2", "limit=4", "limit=1&state=not_billed"]) {
+    const pages = await readPages(api, key, `/usage?${query}`);
+    t.deepEqual(pages.flatMap(usageOf), whole, query);
+  }
+  const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
+  const read: unknown[] = [];
+  for await (const usage of impact.listUsage({ limit: 1 })) {
+    read.push(usage);
+    if (read.length > whole.length) {
+      break;
+    }
+  }
+  t.deepEqual(read, whole);
 });
 
 test.serial("an error after the rows of a page has no link", async (t) => {
