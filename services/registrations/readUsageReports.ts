@@ -25,8 +25,10 @@ import { getAccount } from "../accounts/getAccount.ts";
 import { STARTING_AFTER_UNKNOWN } from "./listRegistrations.ts";
 import type { ListPart } from "./listRegistrations.ts";
 
-/** Registrations that one query reads, whatever their state. */
+/** The most registrations that one query reads, whatever their state. */
 const SCANNED_ROWS = 1000;
+/** Each query reads this many times the rows of the previous one, because few of those were in the wanted state. */
+const GROWTH = 4;
 
 /** How far the billing of a registration has come. */
 export type UsageReport = Pick<
@@ -164,21 +166,28 @@ const findStart = async (
   throw new DomainError("request_invalid", STARTING_AFTER_UNKNOWN);
 };
 
-/** Yields an owner's registrations in a range, newest first. */
+/**
+ * Yields an owner's registrations in a range, newest first.
+ * @param firstRows the rows of the first page; later ones have more, up to the limit of a query
+ */
 async function* readPages(
   db: CommonQueryMethods,
   owner: Owner,
   range: Range,
   start: ListPosition | null,
-  rows: number,
+  firstRows: number,
 ): AsyncGenerator<readonly RegistrationUsage[], void, void> {
-  let page: readonly RegistrationUsage[];
   let after = start;
-  do {
-    page = await listRegistrationUsage(db, owner, { ...range, after, limit: rows });
+  let limit = firstRows;
+  for (;;) {
+    const page = await listRegistrationUsage(db, owner, { ...range, after, limit });
     yield page;
+    if (page.length < limit) {
+      return;
+    }
     after = positionOf(page.at(-1));
-  } while (page.length === rows);
+    limit = Math.min(limit * GROWTH, SCANNED_ROWS);
+  }
 }
 
 /**
@@ -202,8 +211,8 @@ export async function* listUsageReports(
       readonly state: UsageReportState | null;
     },
 ): AsyncGenerator<readonly UsageReport[], void, void> {
-  // In a state, there may be few of those that are read.
-  const rows = limit === null || state !== null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
+  // All of them may be in the state, or few.
+  const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
   const accountBilling = await readAccountBilling(db, accountMode.accountId);
   const start = await findStart(db, accountMode, kinds, startingAfter);
   for (const kind of kinds.slice(start.kindIndex)) {
@@ -217,7 +226,7 @@ export async function* listUsageReports(
       owner,
       narrowed,
       kind === kinds[start.kindIndex] ? start.position : null,
-      rows,
+      firstRows,
     )) {
       const reports = page
         .map((usage) => presentUsage(billing, accountBilling, owner, usage))
