@@ -1165,7 +1165,7 @@ CREATE INDEX registration_customer_id ON public.registration USING btree (accoun
 
 CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
-CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE ((imported_id IS NULL) AND (unit_price_cents IS NULL));
+CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE (usage_batch IS NOT NULL);
 
 CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 

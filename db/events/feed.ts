@@ -22,8 +22,7 @@ const transactionOf = ({ transactionId }: FeedPosition): FragmentSqlToken =>
 /** The condition that an organization's registration is an event. The partial index of the feed has the same. */
 const registrationsOf = (owner: AccountMode): FragmentSqlToken => sql.fragment`
   ${isOfMode("registration", owner)}
-  AND registration.imported_id IS NULL
-  AND registration.unit_price_cents IS NULL
+  AND registration.usage_batch IS NOT NULL
 `;
 
 const eventsOf = ({ accountId, mode }: AccountMode): FragmentSqlToken => sql.fragment`

@@ -68,9 +68,9 @@ CREATE INDEX registration_attribution
 CREATE INDEX registration_unordered ON registration (account_id, mode, id)
   WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere;
 
--- The registrations that are events: those of organizations that were not imported.
-CREATE INDEX registration_feed ON registration (account_id, mode, transaction_id)
-  WHERE imported_id IS NULL AND unit_price_cents IS NULL;
+-- The registrations that are events: those of organizations that were not imported. Not all imported ones have an id of
+-- the other system, but none has usage.
+CREATE INDEX registration_feed ON registration (account_id, mode, transaction_id) WHERE usage_batch IS NOT NULL;
 
 CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
 

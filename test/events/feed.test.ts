@@ -16,6 +16,7 @@ import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
+import { lineOf } from "../history/importLine.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -209,16 +210,17 @@ test("pages follow each other by the last event's id, and types select", async (
 });
 
 test("the feed is the key's account's and mode's alone, and without imported and stores' records", async (t) => {
-  const { db } = t.context;
+  const { db, databaseUrl } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const [mine, other] = [await createTestOrganization(db), await createTestOrganization(db)];
   await call("POST", "/plant/trees", { key: mine.apiKeyProd, body: { count: 1 } });
   await call("POST", "/plant/trees", { key: mine.apiKeyTest, body: { count: 2 } });
   await call("POST", "/plant/trees", { key: other.apiKeyProd, body: { count: 3 } });
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
-    VALUES (gen_random_uuid(), ${mine.id}, 'live', 'tree', 4, now(), 'old-1')
-  `);
+  const imported = await runImpact(["import", "history", "-", "--org", mine.id], {
+    env: { DATABASE_URL: databaseUrl },
+    stdin: [lineOf({ count: 4, id: "old-1" }), lineOf({ count: 6 })].join("\n"),
+  });
+  t.is(imported.exitCode, 0, imported.stderr);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, unit_price_cents)
     VALUES (gen_random_uuid(), ${mine.id}, 'live', 'tree', 5, now(), 100)

@@ -113,8 +113,7 @@ export const lastSequenceOf = (columns: SecondColumns): FragmentSqlToken => sql.
  */
 export const foldedOfRegistration = sql.fragment`
   FROM folded_usage
-  WHERE registration.imported_id IS NULL
-    AND registration.unit_price_cents IS NULL
+  WHERE registration.usage_batch IS NOT NULL
     AND ${foldedWithSecond({
       accountId: sql.fragment`registration.account_id`,
       mode: sql.fragment`registration.mode`,

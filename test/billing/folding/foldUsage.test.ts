@@ -143,14 +143,16 @@ test.serial(
     const scene = await setUpFolding(t);
     await bill(scene, [8]);
     await scene.fold();
-    const id = crypto.randomUUID();
-    await scene.db.query(sql.typeAlias("void")`
-      INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
-      VALUES (${id}, ${scene.accountId}, 'live', 'tree', 1, to_timestamp(${START}::bigint), 'old-1')
-    `);
-    await t.throwsAsync(scene.refund(id, 1), { message: /no usage record on file/u });
-    const registration = await findRegistration(scene.db, id);
-    t.is(registration && (await readUsage(scene.db, registration)).status, "imported");
+    for (const importedId of ["old-1", null]) {
+      const id = crypto.randomUUID();
+      await scene.db.query(sql.typeAlias("void")`
+        INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
+        VALUES (${id}, ${scene.accountId}, 'live', 'tree', 1, to_timestamp(${START}::bigint), ${importedId})
+      `);
+      await t.throwsAsync(scene.refund(id, 1), { message: /no usage record on file/u });
+      const registration = await findRegistration(scene.db, id);
+      t.is(registration && (await readUsage(scene.db, registration)).status, "imported");
+    }
   },
 );
 
