@@ -1,4 +1,5 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import type { DomainError } from "../errors.ts";
 
 /** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
@@ -25,6 +26,9 @@ export type Owner = AccountMode & { readonly kind: Kind };
 /** A registration that a client requests. */
 export type NewRegistration = Owner &
   Pick<Registration, "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata">;
+
+/** The request of a registration. If it is refused, it can only return the record of an earlier one with its key. */
+export type RegistrationRequest = NewRegistration & { readonly refusal: DomainError | null };
 
 /** Registered units minus refunded ones. */
 export type Totals = {

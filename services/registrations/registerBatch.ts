@@ -2,14 +2,14 @@ import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listKnownKeys } from "../../db/registrations/registrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import { findSuspension } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { isAccepted, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { NewRegistration, Owner } from "../../domain/registrations/registrations.ts";
+import type { Owner, RegistrationRequest } from "../../domain/registrations/registrations.ts";
 import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
+import { findRefusal } from "./registerUnlessRefused.ts";
 
 export type RegisterBatchDependencies = {
   readonly db: DatabasePool;
@@ -19,7 +19,7 @@ export type RegisterBatchDependencies = {
 };
 
 /** The registration of a batch at an index. */
-type Item = { readonly index: number; readonly entry: NewRegistration };
+type Item = { readonly index: number; readonly entry: RegistrationRequest };
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ entry: { idempotencyKey } }) => idempotencyKey ?? []);
@@ -99,7 +99,7 @@ export const registerBatch = async (
   deps: RegisterBatchDependencies,
   caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
   owner: Owner,
-  items: readonly Outcome<NewRegistration>[],
+  items: readonly Outcome<RegistrationRequest>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<WrittenItem>[]> => {
   const rejected: (DomainError | null)[] = items.map((item) => (isAccepted(item) ? null : item));
@@ -114,21 +114,27 @@ export const registerBatch = async (
   );
   const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
     new Set(await listKnownKeys(deps.db, owner, keysOf(entries)));
-  const suspension = findSuspension(caller.suspendingSubscription, owner.kind);
+  const refusals = new Map(
+    entries.flatMap(({ index, entry }) => {
+      const refusal = findRefusal(caller.suspendingSubscription, entry);
+      return refusal === null ? [] : [[index, refusal] as const];
+    }),
+  );
   const { written } = await deps.guard.writeBatch(
     caller,
-    entries.map(({ index, entry }) => ({ ...entry, index })),
+    // Refused items record nothing, so no limit applies to them.
+    entries.flatMap(({ index, entry }) => (refusals.has(index) ? [] : { ...entry, index })),
     {
       findKnownKeys,
       write: async (rejections) => {
         for (const [index, error] of rejections) {
           rejected[index] = error;
         }
-        if (suspension !== null) {
+        if (refusals.size > 0) {
           const known = await findKnownKeys();
           for (const { index, entry } of entries) {
             if (entry.idempotencyKey === null || !known.has(entry.idempotencyKey)) {
-              rejected[index] = new DomainError("subscription_inactive", suspension);
+              rejected[index] ??= refusals.get(index) ?? null;
             }
           }
         }

@@ -1,6 +1,8 @@
 import { KINDS } from "../../domain/accounts/accounts.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
@@ -265,4 +267,44 @@ test("a batch of a suspended organization returns only repeated registrations", 
     results.map(({ status }) => status),
     [200, 403],
   );
+});
+
+test("once fractions are not counted any more, items with one return only records of earlier requests", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db, { fractionalCounting: true });
+  const before = await startStandaloneApi(t, { db });
+  const repeated = { count: 3, fractional_count: 2.5, idempotency_key: "before" };
+  await before.call("POST", "/plant/trees", { key, body: repeated });
+  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
+    fractionalCounting: false,
+  });
+  const { call } = await startStandaloneApi(t, { db });
+  const send = (query: string, ...items: readonly object[]) =>
+    call("POST", `/plant/trees/batch${query}`, { key, body: { items } });
+  const refused = [
+    { count: 1, fractional_count: 0.5, idempotency_key: "new" },
+    { count: 1, fractional_count: 0.5 },
+  ];
+
+  const { errors } = rejectionIn(await send("", repeated, ...refused, { count: 1 }));
+  t.deepEqual(
+    errors.map(({ index, status }) => [index, status]),
+    [
+      [1, 400],
+      [2, 400],
+    ],
+  );
+  const { results } = batchIn(await send("?atomic=false", repeated, ...refused, { count: 4 }));
+  t.deepEqual(
+    results.map(({ status, idempotent_replayed: replayed }) => [status, replayed]),
+    [
+      [200, true],
+      [400, undefined],
+      [400, undefined],
+      [200, false],
+    ],
+  );
+  t.regex(String(results[1]?.body["error"]), /^fractional_count: .*not enabled/u);
+  t.like(registrationsIn(results[0]?.body ?? {}, "tree")[0], { count: 3, fractional_count: 2.5 });
+  t.like(await readAccountSums(db, id), { registrations: 2, total: 7n, usage: 7n });
 });

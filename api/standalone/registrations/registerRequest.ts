@@ -7,9 +7,9 @@ import {
   fractionalCountOf,
 } from "../../../domain/registrations/registrationFields.ts";
 import type {
-  NewRegistration,
   Owner,
   Registration,
+  RegistrationRequest,
   Totals,
 } from "../../../domain/registrations/registrations.ts";
 import { KIND_NAMES } from "./kinds.ts";
@@ -22,19 +22,13 @@ export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
   kind,
 });
 
-/**
- * Returns the registration that the body of a request asks for.
- * @throws DomainError request_invalid
- */
+/** Returns the registration that the body of a request asks for. */
 export const newRegistrationOf = (
   caller: Caller,
   kind: Kind,
   body: z.output<(typeof SCHEMAS)[Kind]["registerBody"]>,
-): NewRegistration => {
+): RegistrationRequest => {
   const problem = findFractionalCountProblem(body.fractional_count, caller);
-  if (problem !== null) {
-    throw new DomainError("request_invalid", problem);
-  }
   return {
     ...ownerOf(caller, kind),
     count: body.count,
@@ -42,6 +36,8 @@ export const newRegistrationOf = (
     idempotencyKey: body.idempotency_key ?? null,
     attribution: body.attribution ?? "",
     metadata: body.metadata ?? {},
+    // The organization may have counted fractions when it sent the request for the first time.
+    refusal: problem === null ? null : new DomainError("request_invalid", problem),
   };
 };
 

@@ -14,7 +14,7 @@ import {
   listRegistrationRows,
   listRegistrations,
 } from "../../../services/registrations/listRegistrations.ts";
-import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
+import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
 import { createAccountQueue } from "../../../services/createAccountQueue.ts";
 import type { AccountQueue } from "../../../services/createAccountQueue.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
@@ -95,7 +95,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
         { field: "count", count },
         {
           idempotencyKey,
-          write: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
+          write: () => registerUnlessRefused(writer, caller.suspendingSubscription, entry),
           findOriginal: () =>
             idempotencyKey === null
               ? Promise.resolve(null)
