@@ -102,6 +102,8 @@ type Definition<
   readonly examples: Examples<Body, ResponseBody>;
   /** Checks the body before its schema does; returns the message of a 400, or null. */
   readonly checkBody?: (body: unknown) => string | null;
+  /** Query parameters of other endpoints that must not be ignored, because the request would change other records. */
+  readonly selectors?: readonly string[];
 };
 
 /** An endpoint for clients with a key; `Result` is what its handler returns. */
@@ -141,7 +143,7 @@ const readRequest = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
 >(
-  { method, schemas, checkBody }: Definition<Query, Body, ResponseBody>,
+  { method, schemas, checkBody, selectors = [] }: Definition<Query, Body, ResponseBody>,
   ctx: ApiContext,
 ): Request<Query, Body> => {
   const readsQuery = schemas.query !== undefined || method === "post";
@@ -149,7 +151,7 @@ const readRequest = <
     requireWellFormedQuery(ctx);
   }
   if (method === "post") {
-    rejectMisplacedFields(schemas.body, parseQueryString(ctx.querystring));
+    rejectMisplacedFields(schemas.body, parseQueryString(ctx.querystring), selectors);
   }
   const problem = checkBody?.(ctx.request.body) ?? null;
   if (problem !== null) {
@@ -186,7 +188,7 @@ const buildKeyEndpoint = <
   definition: KeyDefinition<Query, Body, ResponseBody, Result>,
   respond: (ctx: ApiContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
-  const { handle, checkBody: _, ...endpoint } = definition;
+  const { handle, checkBody: _, selectors: __, ...endpoint } = definition;
   return {
     ...endpoint,
     access: ACCESS[definition.method],
@@ -369,7 +371,7 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
 export const publicEndpoint = <ResponseBody extends z.ZodType>({
   handle,
   ...endpoint
-}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
+}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody" | "selectors"> & {
   readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
 }): Endpoint => ({
   ...endpoint,

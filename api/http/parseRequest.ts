@@ -95,17 +95,26 @@ const normalizeName = (name: string): string => name.toLowerCase().replaceAll(/[
  * Rejects query parameters of a POST that are meant for its body or headers, in any spelling: without its idempotency key
  * a request could be billed twice, and without its order a refund would take other units. Others, such as those of
  * tracing, are ignored.
+ * @param selectors names by which only other endpoints select records
  * @throws DomainError request_invalid
  */
-export const rejectMisplacedFields = (body: z.ZodType | undefined, query: ParsedUrlQuery): void => {
-  const fields = [...(body === undefined ? [] : fieldsOf(body)), "idempotency_key"];
-  const misplaced = Object.keys(query).filter((name) =>
-    fields.some((field) => normalizeName(field) === normalizeName(name)),
-  );
+export const rejectMisplacedFields = (
+  body: z.ZodType | undefined,
+  query: ParsedUrlQuery,
+  selectors: readonly string[],
+): void => {
+  const given = Object.keys(query);
+  const findMisplaced = (names: readonly string[]): readonly string[] =>
+    given.filter((name) => names.some((known) => normalizeName(known) === normalizeName(name)));
+  const fields = body === undefined ? [] : fieldsOf(body);
+  const misplaced = findMisplaced([...fields, "idempotency_key", ...selectors]);
   if (misplaced.length > 0) {
     throw new DomainError(
       "request_invalid",
-      misplaced.map((name) => `${name}: does not belong in the query string`).join("; "),
+      misplaced.map((name) => `${name}: does not belong in the query string`).join("; ") +
+        (findMisplaced(selectors).length > 0
+          ? `; accepted fields of the body: ${fields.join(", ")}`
+          : ""),
     );
   }
 };

@@ -23,6 +23,9 @@ const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Fi
     .refine((given) => given?.includes("\uFFFD") !== true, "must be well-formed UTF-8")
     .meta({ not: { type: "string", pattern: String.raw`^\s*$|\uFFFD` } });
 
+/** What selects records in lists and evidence, and is no field here. */
+const SELECTORS = ["customer", "email", "start_date", "end_date", "tree_id", "tree", "id"];
+
 const TYPES = ["tree", "plastic", "donation"] as const;
 
 const body = bodyObject({
@@ -88,6 +91,7 @@ export const refundEndpoint = (
       ],
     },
     schemas: { body, response },
+    selectors: SELECTORS,
     examples: {
       body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
       response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },

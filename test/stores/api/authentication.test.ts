@@ -262,6 +262,15 @@ test("a refund rejects selectors and the idempotency key in the query, because t
     t.is(status, 400, name);
     t.is(body["error"], `${name}: does not belong in the query string`);
   }
+  for (const name of ["customer", "email", "Email", "start_date", "end_date", "id", "tree_id"]) {
+    const { status, body } = await post(`/app/api/refund?${name}=1`, store.test, refund);
+    t.is(status, 400, name);
+    t.is(
+      body["error"],
+      `${name}: does not belong in the query string; accepted fields of the body: type, quantity, reason, customer_name, customer_email, customer_id, order_id`,
+    );
+  }
+  t.is((await post("/app/api/refund?trace=1", store.test, refund)).status, 200);
   const donation = await post("/app/api/charity/donate?amount=1", store.test, {
     charity_id: "53-0196605",
     amount_dollars: 1,
