@@ -15,12 +15,11 @@ const isEnabled = sql.fragment`
 `;
 
 /**
- * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries, in the order of their ids. It steps
- * through the index of these from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with
- * that of the deliveries.
- * @param after where it begins; null: with the first one
+ * Defines the query `waiting`: the endpoints that have pending deliveries, in the order of their ids. It steps through the
+ * index of these from endpoint to endpoint, so its cost grows neither with the number of all endpoints nor with that of the
+ * deliveries.
  */
-export const pendingEndpoints = (after: string | null = null): FragmentSqlToken => sql.fragment`
+const waitingEndpoints = (after: string | null = null): FragmentSqlToken => sql.fragment`
   waiting AS (
     (
       SELECT endpoint_id
@@ -41,7 +40,14 @@ export const pendingEndpoints = (after: string | null = null): FragmentSqlToken 
       ORDER BY endpoint_id, due_at
       LIMIT 1
     ) AS following
-  ),
+  )`;
+
+/**
+ * Defines the query `pending_endpoint`: the enabled endpoints that have pending deliveries, in the order of their ids.
+ * @param after where it begins; null: with the first one
+ */
+export const pendingEndpoints = (after: string | null = null): FragmentSqlToken => sql.fragment`
+  ${waitingEndpoints(after)},
   pending_endpoint AS (
     SELECT webhook_endpoint.id, webhook_endpoint.url, webhook_endpoint.failing_since
     FROM waiting
@@ -240,7 +246,7 @@ export const recordAttempts = async (
         endpoint_id, event_id, leased_until, started_at, duration_ms, status, error, response, state, due_at
       )
     ),
-    -- In the order of failPendingDeliveries.
+    -- In one order: another worker may record its attempts of the same deliveries.
     locked AS (
       SELECT webhook_delivery.endpoint_id, webhook_delivery.event_id
       FROM webhook_delivery
@@ -285,23 +291,46 @@ export const recordAttempts = async (
   `);
 };
 
-/** Ends all pending deliveries of an endpoint that was disabled. They can be recovered. */
+/** So that the transaction is short: attempts of an endpoint wait for its row while it is disabled. */
+const MAXIMUM_ENDED = 1000;
+
+/**
+ * Ends pending deliveries of disabled endpoints, those that are due first. They can be recovered. A repeated call ends the
+ * next ones, and those that were locked. An endpoint is not enabled meanwhile.
+ * @param endpointId ends those of one endpoint; null: of all endpoints together
+ */
 export const failPendingDeliveries = async (
   db: CommonQueryMethods,
-  endpointId: string,
+  endpointId: string | null,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    WITH pending AS (
-      SELECT event_id
-      FROM webhook_delivery
-      WHERE endpoint_id = ${endpointId} AND state = 'pending'
-      ORDER BY event_id
-      FOR NO KEY UPDATE
-    )
+    WITH RECURSIVE ${
+      endpointId === null
+        ? waitingEndpoints()
+        : sql.fragment`waiting AS (SELECT ${endpointId}::uuid AS endpoint_id)`
+    }
     UPDATE webhook_delivery
     SET state = 'failed', due_at = NULL, leased_until = NULL
-    FROM pending
-    WHERE webhook_delivery.endpoint_id = ${endpointId} AND webhook_delivery.event_id = pending.event_id
+    -- As in a claim.
+    WHERE webhook_delivery.ctid = ANY(ARRAY(
+      SELECT pending.ctid
+      FROM waiting
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM webhook_endpoint
+        WHERE id = waiting.endpoint_id AND disabled_at IS NOT NULL AND deleted_at IS NULL
+        FOR SHARE SKIP LOCKED
+      ) AS disabled
+      CROSS JOIN LATERAL (
+        SELECT webhook_delivery.ctid
+        FROM webhook_delivery
+        WHERE webhook_delivery.endpoint_id = disabled.id AND webhook_delivery.state = 'pending'
+        ORDER BY webhook_delivery.due_at, webhook_delivery.transaction_id, webhook_delivery.event_id
+        LIMIT ${MAXIMUM_ENDED}
+        FOR NO KEY UPDATE SKIP LOCKED
+      ) AS pending
+      LIMIT ${MAXIMUM_ENDED}
+    ))
   `);
 };
 

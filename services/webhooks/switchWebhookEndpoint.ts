@@ -6,8 +6,9 @@ import type { WebhookDependencies } from "./webhookDependencies.ts";
 import { getWebhookEndpoint } from "./getWebhookEndpoint.ts";
 
 /**
- * Enables or disables an endpoint. Disabling ends its pending deliveries, and nothing is recorded for it until it is
- * enabled; both can be recovered then. Repeating it changes nothing.
+ * Enables or disables an endpoint. Disabling ends its pending deliveries, up to a thousand of them immediately and the others
+ * within seconds or minutes. Nothing is recorded for it until it is enabled. Both can be recovered then; what has not ended
+ * by then is delivered. Repeating it changes nothing.
  * @throws DomainError record_not_found if the endpoint was deleted meanwhile
  */
 export const switchWebhookEndpoint = (

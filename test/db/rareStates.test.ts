@@ -14,9 +14,15 @@ import {
 import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { claimDeliveries, listDueEndpoints, recordAttempts } from "../../db/webhooks/deliveries.ts";
+import {
+  claimDeliveries,
+  failPendingDeliveries,
+  listDueEndpoints,
+  recordAttempts,
+} from "../../db/webhooks/deliveries.ts";
 import type { ClaimedDelivery } from "../../db/webhooks/deliveries.ts";
 import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
+import { disableEndpoint } from "../../db/webhooks/endpoints.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -141,6 +147,7 @@ const changedRow = z.strictObject({
   released: z.int(),
   dispatched: z.int(),
   processed: z.int(),
+  ended: z.int(),
 });
 
 /** Counts what was changed without a result. */
@@ -152,7 +159,8 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
       (SELECT count(*)::integer FROM refund WHERE dispatched_at IS NOT NULL) AS dispatched,
       (
         SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
-      ) AS processed
+      ) AS processed,
+      (SELECT count(*)::integer FROM webhook_delivery WHERE state = 'failed') AS ended
   `);
 
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
@@ -175,8 +183,8 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   const now = new Date();
   const until = new Date(now.getTime() + 60_000);
   const pending = { id: "pending-2000", attempts: 0 };
-  const [busy = ""] = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
-    SELECT id FROM webhook_endpoint ORDER BY id LIMIT 1
+  const [busy = "", quiet = ""] = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM webhook_endpoint ORDER BY id LIMIT 2
   `);
   const claimed: ClaimedDelivery[] = [];
   type Work = (db: DatabasePool) => Promise<unknown>;
@@ -254,6 +262,14 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
         ),
       undefined,
     ],
+    "the disabling of an endpoint": [
+      async (db) => (await disableEndpoint(db, quiet, "requested", now))?.id,
+      quiet,
+    ],
+    "the end of what is pending at disabled endpoints": [
+      (db) => failPendingDeliveries(db, null),
+      undefined,
+    ],
   };
   const countPages = await createPageCounter(filler, single, TABLES);
   for (const [name, [work, expected]] of Object.entries(works)) {
@@ -264,7 +280,13 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     t.is(returned, expected, name);
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
   }
-  t.deepEqual(await countChanged(filler), { delayed: 1, released: 1, dispatched: 0, processed: 1 });
+  t.deepEqual(await countChanged(filler), {
+    delayed: 1,
+    released: 1,
+    dispatched: 0,
+    processed: 1,
+    ended: 1,
+  });
   // It counts all endpoints, so it reads their table.
   const { unattendedSeconds } = await readWebhookState(single, until);
   t.true(unattendedSeconds > 0);

@@ -15,6 +15,7 @@ import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations
 import type { TroubledStream } from "../../db/billing/sending/usageShards.ts";
 import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
 import { listShardStatuses } from "../../db/shards.ts";
+import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
 import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { secondOf, streamKey } from "../../domain/billing/usage.ts";
@@ -276,6 +277,15 @@ const createPasses = ({
     }
   };
 
+  const endingPace = createScanPace();
+
+  /** Ends a part of what is pending at disabled endpoints: more than ends with the disabling, or what was recorded meanwhile. */
+  const endDeliveries = async (): Promise<void> => {
+    if (endingPace.isDue()) {
+      await endingPace.scan(() => failPendingDeliveries(db, null));
+    }
+  };
+
   return [
     startRefunds,
     startShardSenders,
@@ -283,6 +293,7 @@ const createPasses = ({
     startProcessorEvents,
     startSweepOfHold,
     checkDeliveryTimes,
+    endDeliveries,
   ];
 };
 

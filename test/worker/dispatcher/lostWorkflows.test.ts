@@ -2,6 +2,7 @@ import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { sql } from "../../../db/sql.ts";
+import { disableEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
@@ -29,6 +30,19 @@ const findRunning = async (temporal: Client, workflowId: string): Promise<string
     throw error;
   }
 };
+
+test.serial("what is still pending at a disabled endpoint ends", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const { deps, endpoint, record, deliveries } = await setUpWebhooks(t);
+  await record("first");
+  await disableEndpoint(db, endpoint.id, "requested", deps.clock.now());
+  t.like(await deliveries(), [{ state: "pending" }]);
+
+  await startDispatcher(t, { db, temporal });
+  await eventually(async () => (await deliveries())[0]?.state === "failed");
+  t.pass();
+});
 
 test.serial("a delivery from before the clock was set back is soon due", async (t) => {
   const { db } = t.context;

@@ -1,0 +1,133 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
+import { enableEndpoint, findEndpoint } from "../../db/webhooks/endpoints.ts";
+import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
+import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
+import { answer } from "./startReceiver.ts";
+import { setUpWebhooks } from "./webhookScene.ts";
+
+// Serial, because what is pending at all disabled endpoints of the file's database ends together.
+const test = testWithDatabase();
+
+const PART = 1000;
+
+/** Creates an endpoint with due deliveries. */
+const setUpBacklog = async (t: ExecutionContext<DatabaseContext>, count: number) => {
+  const scene = await setUpWebhooks(t);
+  const { deps, endpoint, clock } = scene;
+  await deps.db.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+    SELECT ${endpoint.id}, gen_random_uuid(), 'ping', now(), '{}', now(), ${clock.now().toISOString()}::timestamptz
+    FROM generate_series(1, ${count}::integer)
+  `);
+  return {
+    ...scene,
+    countPending: () =>
+      deps.db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
+        SELECT count(*)::integer AS count
+        FROM webhook_delivery
+        WHERE endpoint_id = ${endpoint.id} AND state = 'pending'
+      `),
+    enable: () => switchWebhookEndpoint(deps, endpoint, "enabled"),
+    disable: () => switchWebhookEndpoint(deps, endpoint, "disabled"),
+    endPart: () => failPendingDeliveries(deps.db, null),
+  };
+};
+
+test.serial("a thousand deliveries end with the disabling, and the others in parts", async (t) => {
+  const other = await setUpBacklog(t, 1);
+  const { disable, endPart, countPending } = await setUpBacklog(t, 2 * PART + 1);
+  await disable();
+  t.is(await countPending(), PART + 1);
+  await endPart();
+  t.is(await countPending(), 1);
+  await endPart();
+  t.is(await countPending(), 0);
+  t.is(await other.countPending(), 1);
+});
+
+test.serial("an endpoint is disabled while attempts of it are being recorded", async (t) => {
+  const { deps, endpoint, receiver, deliver, endPart, deliveries } = await setUpBacklog(t, 2);
+  receiver.respond(answer(410));
+  // Slonik rejects other connections within a transaction.
+  const outside = AsyncLocalStorage.snapshot();
+  const waiting = await deps.db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT
+      FROM webhook_delivery
+      WHERE endpoint_id = ${endpoint.id}
+      ORDER BY due_at DESC, transaction_id DESC, event_id DESC
+      LIMIT 1
+      FOR NO KEY UPDATE
+    `);
+    return Promise.race([
+      outside(deliver).then(() => "nothing"),
+      awaitBlocked(transaction).then(() => "the disabling"),
+    ]);
+  });
+  t.is(waiting, "nothing");
+  t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "gone" });
+  await endPart();
+  t.deepEqual(
+    (await deliveries()).map(({ state }) => state),
+    ["failed", "failed"],
+  );
+});
+
+test.serial("what has not ended when an endpoint is enabled is delivered", async (t) => {
+  const { enable, disable, endPart, countPending, deliver, receiver } = await setUpBacklog(
+    t,
+    PART + 2,
+  );
+  await disable();
+  await deliver();
+  t.is(receiver.received.length, 0);
+  await enable();
+  await endPart();
+  t.is(await countPending(), 2);
+  await deliver();
+  t.is(receiver.received.length, 2);
+});
+
+test.serial("no deliveries of an endpoint end while it is enabled, or afterwards", async (t) => {
+  const { deps, endpoint, enable, disable, endPart, countPending } = await setUpBacklog(
+    t,
+    2 * PART + 1,
+  );
+  const { db } = deps;
+  await disable();
+  const outside = AsyncLocalStorage.snapshot();
+  const { enabling } = await db.transaction(async (transaction) => {
+    await failPendingDeliveries(transaction, null);
+    const begun = outside(enable);
+    await awaitBlocked(transaction);
+    return { enabling: begun };
+  });
+  t.like(await enabling, { disabledReason: null });
+  t.is(await countPending(), 1);
+
+  await disable();
+  t.is(await countPending(), 0);
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET state = 'pending', due_at = now() WHERE endpoint_id = ${endpoint.id}
+  `);
+  await db.transaction(async (transaction) => {
+    await enableEndpoint(transaction, endpoint.id);
+    await outside(endPart);
+  });
+  t.is(await countPending(), 2 * PART + 1);
+});
+
+test.serial("the deliveries of a deleted endpoint are left to the night", async (t) => {
+  const { deps, endpoint, disable, endPart, countPending } = await setUpBacklog(t, PART + 1);
+  await disable();
+  await deleteWebhookEndpoint(deps, endpoint);
+  await endPart();
+  t.is(await countPending(), 1);
+});
