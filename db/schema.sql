@@ -1197,6 +1197,8 @@ CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, m
 
 CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
 
+CREATE INDEX webhook_delivery_failed ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id) WHERE (state = 'failed'::text);
+
 CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id);
 
 CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, transaction_id, event_id) WHERE (state = 'pending'::text);

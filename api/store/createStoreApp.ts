@@ -83,7 +83,7 @@ export const createStoreApp = ({
     balanceEndpoint(reading),
     ...certificateEndpoints(dependencies),
     ...webhookEndpoints(dependencies, WEBHOOKS),
-    ...deliveryEndpoints({ ...dependencies, publicBaseUrl: null }, WEBHOOKS),
+    ...deliveryEndpoints({ ...dependencies, reads, publicBaseUrl: null }, WEBHOOKS),
     ...healthEndpoints(readReadiness),
   ];
   const document = (): object =>

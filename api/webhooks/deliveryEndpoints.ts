@@ -21,6 +21,7 @@ import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryError } from "../http/queryError.ts";
+import { READ_ERROR } from "../http/readError.ts";
 import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { TYPES_EXAMPLE } from "./schemas.ts";
@@ -28,6 +29,8 @@ import type { WebhookInterface } from "./webhookInterface.ts";
 
 type Dependencies = {
   readonly db: CommonQueryMethods;
+  /** Connections for reads that may be slow. */
+  readonly reads: CommonQueryMethods;
   readonly clock: Clock;
   /** The base URL of links; null if the interface has none. */
   readonly publicBaseUrl: (() => string) | null;
@@ -144,9 +147,16 @@ const recoverBody = bodyObject({
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
 });
 
+const find = (
+  db: CommonQueryMethods,
+  ctx: ApiContext,
+  { accountId, mode }: Caller,
+): Promise<WebhookEndpoint> =>
+  getOwnWebhookEndpoint(db, { accountId, mode }, pathParameter(ctx, "id"));
+
 /** The endpoints of what was sent, and of sending it again. */
 export const deliveryEndpoints = (
-  { db, clock, publicBaseUrl }: Dependencies,
+  { db, reads, clock, publicBaseUrl }: Dependencies,
   { owner, prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
   const path = `${prefix}/webhook_endpoints/:id`;
@@ -157,8 +167,6 @@ export const deliveryEndpoints = (
   };
   const example = { ...EXAMPLE, type: TYPES_EXAMPLE[owner][0] };
   const deps = { db, clock, actor: null };
-  const find = (ctx: ApiContext, { accountId, mode }: Caller): Promise<WebhookEndpoint> =>
-    getOwnWebhookEndpoint(db, { accountId, mode }, pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "get",
@@ -176,13 +184,18 @@ export const deliveryEndpoints = (
                 Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
               },
             }),
-        errors: [queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`), keyError, notFoundError],
+        errors: [
+          queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`),
+          keyError,
+          notFoundError,
+          READ_ERROR,
+        ],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { deliveries: [example], has_more: false } },
       handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
-        const { id } = await find(ctx, caller);
-        const { deliveries, hasMore } = await readDeliveries(db, id, {
+        const { id } = await find(reads, ctx, caller);
+        const { deliveries, hasMore } = await readDeliveries(reads, id, {
           state: state ?? null,
           startingAfter: starting_after ?? null,
           limit: limit ?? DEFAULT_LIMIT,
@@ -203,7 +216,7 @@ export const deliveryEndpoints = (
         tag: TAG,
         summary: "Read a delivery with its attempts",
         pathParameters: DELIVERY_PARAMETERS,
-        errors: [keyError, notFoundError],
+        errors: [keyError, notFoundError, READ_ERROR],
       },
       schemas: { response: deliveryWithAttempts },
       examples: {
@@ -222,8 +235,8 @@ export const deliveryEndpoints = (
         },
       },
       handle: async ({ ctx, caller }) => {
-        const { id } = await find(ctx, caller);
-        const read = await readDelivery(db, id, pathParameter(ctx, "delivery_id"));
+        const { id } = await find(reads, ctx, caller);
+        const read = await readDelivery(reads, id, pathParameter(ctx, "delivery_id"));
         return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
       },
     }),
@@ -253,7 +266,7 @@ export const deliveryEndpoints = (
         presentDelivery(
           await retryWebhookDelivery(
             deps,
-            await find(ctx, caller),
+            await find(db, ctx, caller),
             pathParameter(ctx, "delivery_id"),
           ),
         ),
@@ -287,7 +300,7 @@ export const deliveryEndpoints = (
       handle: async ({ ctx, caller, body: { since } }) => {
         const { recovered, hasMore } = await recoverWebhookEvents(
           deps,
-          await find(ctx, caller),
+          await find(db, ctx, caller),
           new Date(since),
         );
         return { recovered_count: recovered, has_more: hasMore };

@@ -92,6 +92,9 @@ CREATE TABLE webhook_delivery (
 CREATE INDEX webhook_delivery_pending ON webhook_delivery (endpoint_id, due_at, transaction_id, event_id)
   WHERE state = 'pending';
 CREATE INDEX webhook_delivery_list ON webhook_delivery (endpoint_id, created_at, event_id);
+-- A list of the few that failed. One of pending deliveries would be written with each delivery, and claims might choose it.
+CREATE INDEX webhook_delivery_failed ON webhook_delivery (endpoint_id, created_at, event_id)
+  WHERE state = 'failed';
 
 -- A request to an endpoint.
 CREATE TABLE webhook_attempt (
