@@ -1087,6 +1087,8 @@ CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, 
 
 CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
 
+CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode, created_at) WHERE (refunded_at IS NOT NULL);
+
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (refunded_at IS NULL);
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);

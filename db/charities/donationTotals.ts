@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
+import { ownedBy } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { asTotalError } from "../registrations/totals.ts";
 
@@ -33,6 +34,33 @@ export const readDonationTotals = (
       coalesce(max(amount_cents) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCents"
     FROM donation_total
     WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(time)})
+  `);
+
+const monthRow = z.strictObject({ month: z.string(), count: safeInteger });
+
+/** Lists the UTC months in which an owner's donations were recorded, newest first. The counts include refunded donations. */
+export const listDonationMonths = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+): Promise<readonly Readonly<z.output<typeof monthRow>>[]> =>
+  db.any(sql.type(monthRow)`
+    WITH refunded AS (
+      SELECT date_trunc('month', created_at AT TIME ZONE 'UTC') AS month, count(*) AS count
+      FROM donation
+      WHERE ${ownedBy("donation", owner)} AND refunded_at IS NOT NULL
+      GROUP BY 1
+    )
+    SELECT month, sum(count)::bigint AS count
+    FROM (
+      SELECT period AS month, count
+      FROM donation_total
+      WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period <> 'all'
+      UNION ALL
+      SELECT to_char(month, 'YYYY-MM'), count FROM refunded
+    ) AS counted
+    GROUP BY month
+    HAVING sum(count) > 0
+    ORDER BY month DESC
   `);
 
 type TotaledDonation = { readonly createdAt: Date; readonly amountCents: number };

@@ -187,11 +187,17 @@ export const listDonations = (
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
-    FROM donation
-    WHERE ${conditions(owner, filter)}
+    FROM (
+      -- Only the ids, which the index has, so that skipped donations are not read.
+      SELECT donation.id
+      FROM donation
+      WHERE ${conditions(owner, filter)}
+      ORDER BY donation.created_at DESC, donation.id DESC
+      LIMIT ${page.limit}
+      OFFSET ${page.offset}
+    ) AS listed
+    JOIN donation ON donation.id = listed.id
     ORDER BY donation.created_at DESC, donation.id DESC
-    LIMIT ${page.limit}
-    OFFSET ${page.offset}
   `);
 
 const positionedRow = donationRow.extend({ position: z.string() });

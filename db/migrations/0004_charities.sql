@@ -47,6 +47,8 @@ CREATE STATISTICS donation_orders ON ltrim(order_id, '#') FROM donation;
 CREATE STATISTICS donation_customer_emails ON lower(customer_email) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
+-- Totals count the others.
+CREATE INDEX donation_refunded ON donation (account_id, mode, created_at) WHERE refunded_at IS NOT NULL;
 
 -- Totals of donations that are not refunded, updated in the transaction of each change. The period is 'all' or a UTC
 -- month, YYYY-MM.

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
@@ -74,6 +75,7 @@ const donate = async (
       )
     `);
   }
+  await insertDonationTotals(db, accountId);
 };
 
 test("trees are exported as NDJSON and CSV with the rows of the JSON list, across pages", async (t) => {

@@ -1,11 +1,11 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
-import { countDonations, listDonations } from "../../../db/charities/donations.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { donate, findOriginalDonation } from "../../../services/charities/donations/donate.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
+import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
@@ -140,13 +140,13 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
         const filter = filterOf(query);
         const { page, page_size: pageSize } = query;
         const readPage = () =>
-          listDonations(reads, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize });
+          readDonationPage(reads, owner, filter, {
+            offset: (page - 1) * pageSize,
+            limit: pageSize,
+          });
         return {
           readBody: async () => {
-            const [totalItems, donations] = await Promise.all([
-              countDonations(reads, owner, filter),
-              readPage(),
-            ]);
+            const { totalItems, donations } = await readPage();
             const totalPages = Math.ceil(totalItems / pageSize);
             if (page < totalPages) {
               setNextLink(ctx, publicBaseUrl(), { page: String(page + 1) });
@@ -162,7 +162,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
           readPages: () =>
             presentPages<Donation>(
               selectsPage(ctx, ["page", "page_size"])
-                ? onePage(readPage())
+                ? onePage(readPage().then(({ donations }) => donations))
                 : listAllDonations(reads, owner, filter),
               presentDonation,
             ),
