@@ -1177,6 +1177,8 @@ CREATE INDEX registration_listing ON public.registration USING btree (account_id
 
 CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
 
+CREATE INDEX registration_ordered ON public.registration USING btree (planting_order_id, created_at, id) WHERE ((planting_order_id IS NOT NULL) AND (unit_price_cents IS NOT NULL) AND (refunded_count < count));
+
 CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));

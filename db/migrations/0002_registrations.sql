@@ -85,6 +85,9 @@ CREATE INDEX registration_customer_name ON registration
   USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
 CREATE INDEX registration_reversible ON registration
   (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;
+-- Evidence of a store shows the newest tree in some planting orders.
+CREATE INDEX registration_ordered ON registration (planting_order_id, created_at, id)
+  WHERE planting_order_id IS NOT NULL AND unit_price_cents IS NOT NULL AND refunded_count < count;
 -- The planner ignores the statistics of partial indexes.
 CREATE STATISTICS registration_orders ON ltrim(order_id, '#') FROM registration;
 CREATE STATISTICS registration_customer_emails ON lower(customer_email) FROM registration;

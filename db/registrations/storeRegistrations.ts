@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { ImpactFilter, ImpactRecord, CustomerDetails } from "../../domain/stores/customers.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -195,6 +195,24 @@ export const insertReversals = async (
 
 const idRow = z.strictObject({ id: z.uuid() });
 
+/** The condition that a planting order of the owner has a public id and a region. Null matches every order. */
+const isSelectedOrder = (
+  owner: AccountMode,
+  { projectPublicId, region }: Pick<EvidenceSelection, "projectPublicId" | "region">,
+): FragmentSqlToken => sql.fragment`
+  planting_order.account_id = ${owner.accountId}
+  AND planting_order.mode = ${owner.mode}
+  AND (${projectPublicId}::text IS NULL OR coalesce(planting_order.imported_public_id, planting_order.public_id) = ${projectPublicId})
+  AND (
+    ${region}::text IS NULL
+    OR EXISTS (
+      SELECT
+      FROM jsonb_array_elements(planting_order.site_shares) AS share
+      WHERE lower(share ->> 'region') = lower(${region})
+    )
+  )
+`;
+
 /**
  * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is
  * found only by its id.
@@ -205,44 +223,40 @@ export const findMatchingTreeId = (
   { id, upTo, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const trees: Owner = { ...owner, kind: "tree" };
-  const conditions = [
-    id === null
-      ? sql.fragment`
-          ${ownedBy("registration", trees)}
-          AND registration.unit_price_cents IS NOT NULL
-          AND registration.refunded_count < registration.count
-        `
-      : ownedWithId("registration", trees, id),
-    ...(upTo === null
-      ? []
-      : [
-          sql.fragment`registration.created_at ${upTo.isInclusive ? sql.fragment`<=` : sql.fragment`<`} ${timestamp(upTo.time)}`,
-        ]),
-    ...(projectPublicId === null && region === null
-      ? []
-      : [
-          sql.fragment`registration.planting_order_id IN (
-            SELECT planting_order.id
-            FROM planting_order
-            WHERE planting_order.account_id = ${owner.accountId}
-              AND planting_order.mode = ${owner.mode}
-              AND (${projectPublicId}::text IS NULL OR coalesce(planting_order.imported_public_id, planting_order.public_id) = ${projectPublicId})
-              AND (
-                ${region}::text IS NULL
-                OR EXISTS (
-                  SELECT
-                  FROM jsonb_array_elements(planting_order.site_shares) AS share
-                  WHERE lower(share ->> 'region') = lower(${region})
-                )
-              )
-          )`,
-        ]),
-  ];
+  const isInTime =
+    upTo === null
+      ? sql.fragment`TRUE`
+      : sql.fragment`registration.created_at ${upTo.isInclusive ? sql.fragment`<=` : sql.fragment`<`} ${timestamp(upTo.time)}`;
+  const isStanding = sql.fragment`
+    registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count
+  `;
+  const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC LIMIT 1`;
+  const hasOrder = projectPublicId !== null || region !== null;
+  const isSelected = isSelectedOrder(owner, { projectPublicId, region });
+  if (id === null && hasOrder) {
+    // By orders: any number of newer trees can be in no order, or in others.
+    return db.maybeOneFirst(sql.type(idRow)`
+      SELECT registration.id
+      FROM planting_order
+      CROSS JOIN LATERAL (
+        SELECT registration.id, registration.created_at
+        FROM registration
+        WHERE registration.planting_order_id = planting_order.id AND ${isStanding} AND ${isInTime}
+        ${newestFirst}
+      ) AS registration
+      WHERE ${isSelected}
+      ${newestFirst}
+    `);
+  }
+  const isInOrder = sql.fragment`EXISTS (
+    SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelected}
+  )`;
   return db.maybeOneFirst(sql.type(idRow)`
     SELECT registration.id
     FROM registration
-    WHERE ${sql.join(conditions, sql.fragment` AND `)}
-    ORDER BY registration.created_at DESC, registration.id DESC
-    LIMIT 1
+    WHERE ${id === null ? sql.fragment`${ownedBy("registration", trees)} AND ${isStanding}` : ownedWithId("registration", trees, id)}
+      AND ${isInTime}
+      AND ${hasOrder ? isInOrder : sql.fragment`TRUE`}
+    ${newestFirst}
   `);
 };
