@@ -4,12 +4,33 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
+import { isOfMode } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
 
 /** What a certificate is of. */
 export type CertifiedRecord = { readonly id: string; readonly kind: CertifiedKind };
+
+const foundRow = z.strictObject({ token: z.string(), furtherIds: z.array(z.uuid()) });
+
+/** Returns the certificate of a record or, by its first record, of an order; null if there is none, or it was revoked. */
+export const findCertificate = (
+  db: CommonQueryMethods,
+  recordId: string,
+  isOfOrder: boolean,
+): Promise<Readonly<z.output<typeof foundRow>> | null> =>
+  db.maybeOne(sql.type(foundRow)`
+    SELECT
+      certificate.token,
+      ARRAY(
+        SELECT certificate_item.record_id FROM certificate_item WHERE certificate_item.token = certificate.token
+      ) AS "furtherIds"
+    FROM certificate
+    WHERE certificate.record_id = ${recordId}
+      AND certificate.is_of_order = ${isOfOrder}
+      AND certificate.revoked_at IS NULL
+  `);
 
 const tokenRow = z.strictObject({ token: z.string() });
 
@@ -57,7 +78,7 @@ const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn 
 /** Lists the first records of a store's order, with or without the leading `#`. */
 export const listOrderRecords = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   orderId: string,
   limit: number,
 ): Promise<readonly CertifiedRecord[]> =>
@@ -65,12 +86,12 @@ export const listOrderRecords = (
     WITH found AS (
       SELECT id, kind, created_at
       FROM registration
-      WHERE account_id = ${accountId} AND mode = ${mode} AND kind IN ('tree', 'bottle')
+      WHERE ${isOfMode("registration", owner)} AND kind IN ('tree', 'bottle')
         AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
       UNION ALL
       SELECT id, 'donation', created_at
       FROM donation
-      WHERE account_id = ${accountId} AND mode = ${mode}
+      WHERE ${isOfMode("donation", owner)}
         AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
     )
     SELECT id, kind FROM found ORDER BY created_at, id LIMIT ${limit}

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { findOwnDonation } from "../../db/charities/donations.ts";
 import {
+  findCertificate,
   getOrInsertCertificate,
   insertCertificateItems,
   listOrderRecords,
@@ -45,6 +46,11 @@ export const getCertificateToken = async (
   for (const candidate of kind === null ? CERTIFIED_KINDS : [kind]) {
     const record = await findRecord(db, { accountId, mode }, id, candidate);
     if (record) {
+      // Most requests are for a certificate that exists, and a read writes no row.
+      const known = await findCertificate(db, record.id, false);
+      if (known) {
+        return known.token;
+      }
       const certificate = { token: newToken(), accountId, record, isOfOrder: false };
       return getOrInsertCertificate(db, { ...certificate, createdAt: clock.now() });
     }
@@ -75,6 +81,10 @@ export const getOrderCertificateToken = async (
       "request_invalid",
       `order_id: has more than ${MAXIMUM_CERTIFIED_RECORDS} records; request the certificates of its records`,
     );
+  }
+  const known = await findCertificate(db, record.id, true);
+  if (known && further.every(({ id }) => known.furtherIds.includes(id))) {
+    return known.token;
   }
   return db.transaction(async (transaction) => {
     const certificate = { token: newToken(), accountId, record, isOfOrder: true };

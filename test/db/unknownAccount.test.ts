@@ -17,6 +17,7 @@ import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
 } from "../../db/history/furtherRefunds.ts";
+import { listOrderRecords } from "../../db/dashboard/certificates.ts";
 import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
@@ -276,6 +277,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's donations, by email": (single) =>
       listStoreDonations(single, donor, { emails }, page),
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
+    "the records of an order": (single) => listOrderRecords(single, donor, orderId, 20),
     "an unfinished meter event": (single) =>
       single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
