@@ -25,6 +25,19 @@ export const addToTestRecordCounts = (
     RETURNING account_id AS "accountId", count
   `);
 
+/** Returns the counts of accounts, by account; accounts without test records have none. */
+export const listTestRecordCounts = async (
+  db: CommonQueryMethods,
+  accountIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> => {
+  const counts = await db.any(sql.type(accountCountRow)`
+    SELECT account_id AS "accountId", count
+    FROM test_record_count
+    WHERE account_id = ANY(${sql.array([...accountIds], "uuid")})
+  `);
+  return new Map(counts.map(({ accountId, count }) => [accountId, count]));
+};
+
 const accountIdRow = z.strictObject({ accountId: z.uuid() });
 
 /** Lists the accounts whose test keys have stored records. */

@@ -39,6 +39,27 @@ export const addToDailyCounts = (
     RETURNING account_id AS "accountId", mode, to_char(day, 'YYYY-MM-DD') AS day, count
   `);
 
+/** Returns the counts of days; days without registrations have none. */
+export const listDailyCounts = (
+  db: CommonQueryMethods,
+  days: readonly Omit<DailyCount, "count">[],
+): Promise<readonly DailyCount[]> =>
+  db.any(sql.type(dailyCountRow)`
+    SELECT
+      wanted.account_id AS "accountId",
+      wanted.mode,
+      to_char(wanted.day, 'YYYY-MM-DD') AS day,
+      counted.count
+    FROM json_to_recordset(${toRecords(days)}) AS wanted (account_id uuid, mode text, day date)
+    CROSS JOIN LATERAL (
+      SELECT count
+      FROM daily_count
+      WHERE account_id = wanted.account_id AND mode = wanted.mode AND day = wanted.day
+      -- Keeps this a look-up for each day.
+      OFFSET 0
+    ) AS counted
+  `);
+
 const usualDayRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,

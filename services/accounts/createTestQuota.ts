@@ -1,14 +1,16 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { addToTestRecordCounts } from "../../db/accounts/testRecordCounts.ts";
+import { addToTestRecordCounts, listTestRecordCounts } from "../../db/accounts/testRecordCounts.ts";
+import { runForAll } from "../../db/connections/connectionShares.ts";
+import { createLookups } from "./createLookups.ts";
 
 /** Beyond this number, accounts that are not writing are forgotten and read again with their next write. */
 const MAXIMUM_REMEMBERED = 10_000;
 
 type AccountRecords = {
   readonly accountId: string;
-  /** As last read from the database, which includes other processes. */
-  storedCount: number;
+  /** As last read from the database, which includes other processes; null until it is read. */
+  storedCount: number | null;
   /** Written here and not added to the database's count. */
   newCount: number;
   /** Being written. */
@@ -18,6 +20,10 @@ type AccountRecords = {
 };
 
 export type TestQuota = {
+  /** Returns whether the account's count is known; otherwise it must be read first. */
+  readonly isKnown: (caller: Pick<Caller, "accountId" | "mode">) => boolean;
+  /** Reads how many records the account's keys have stored. */
+  readonly read: (caller: Pick<Caller, "accountId">) => Promise<void>;
   /** Returns how many records the account's keys have stored or are storing; 0 in live mode. */
   readonly readCount: (caller: Pick<Caller, "accountId" | "mode">) => number;
   /** Notes that a write was rejected, so that the count is read again. */
@@ -35,17 +41,18 @@ export type TestQuota = {
 };
 
 /**
- * Counts the records that test keys write, in memory. The caller compares the counts with the limit, and stores them every
- * few seconds. So an account can exceed its limit by what is written in that time, and by what a process that was killed
- * had not stored.
+ * Counts the records that test keys write, in memory. The caller reads an account's count before its first write, compares
+ * it with the limit, and stores the counts every few seconds. So an account can exceed its limit by what is written in that
+ * time, and by what a process that was killed had not stored.
  */
 export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): TestQuota => {
   const accounts = new Map<string, AccountRecords>();
+  const lookUp = createLookups((accountIds) => listTestRecordCounts(db, accountIds));
 
   const recordsOf = (accountId: string): AccountRecords => {
     let known = accounts.get(accountId);
     if (!known) {
-      known = { accountId, storedCount: 0, newCount: 0, requestedCount: 0, wasRejected: false };
+      known = { accountId, storedCount: null, newCount: 0, requestedCount: 0, wasRejected: false };
       accounts.set(accountId, known);
     }
     return known;
@@ -63,12 +70,17 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
   };
 
   return {
+    isKnown: ({ accountId, mode }) => mode === "live" || recordsOf(accountId).storedCount !== null,
+    read: async ({ accountId }) => {
+      const count = await runForAll(() => lookUp(accountId));
+      recordsOf(accountId).storedCount ??= count ?? 0;
+    },
     readCount: ({ accountId, mode }) => {
       if (mode === "live") {
         return 0;
       }
       const { storedCount, newCount, requestedCount } = recordsOf(accountId);
-      return storedCount + newCount + requestedCount;
+      return (storedCount ?? 0) + newCount + requestedCount;
     },
     noteRejection: ({ accountId, mode }) => {
       if (mode === "test") {

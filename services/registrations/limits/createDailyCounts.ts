@@ -1,6 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
+import { runForAll } from "../../../db/connections/connectionShares.ts";
 import {
   addToDailyCounts,
+  listDailyCounts,
   listUsualDays,
   markDayReported,
 } from "../../../db/registrations/dailyCounts.ts";
@@ -17,6 +19,8 @@ type AccountDay = AccountMode & {
   readonly day: string;
   /** As last read from the database, which includes other processes. */
   storedCount: number;
+  /** Whether `storedCount` was read since this process last stored counts, or when it did. */
+  isCurrent: boolean;
   /** Registered here and not stored. */
   newCount: number;
   /** Requested and not registered yet. */
@@ -27,6 +31,10 @@ type AccountDay = AccountMode & {
 };
 
 export type DailyCounts = {
+  /** Returns whether the account's count of today is as new as a limit needs it; otherwise it must be read first. */
+  readonly isCurrent: (account: AccountMode) => boolean;
+  /** Reads the account's count of today, in one statement for all accounts that wait. */
+  readonly read: (account: AccountMode) => Promise<void>;
   /** Returns the units that the account has registered or is registering today, UTC. */
   readonly readCount: (account: AccountMode) => number;
   /**
@@ -59,8 +67,9 @@ const createToday = (clock: Clock): (() => string) => {
 
 /**
  * Counts the units that accounts register on a day, in memory. The caller compares the counts with the limit, and stores
- * them every few seconds. So a day can exceed its limit by what other processes accept in that time, and by what a process
- * that was killed had not stored.
+ * them every few seconds. What other processes have stored is read then, or before an account's next registration if it
+ * has a limit. So a day can exceed its limit by what other processes accept in twice that time, and by what a process that
+ * was killed had not stored.
  * @param onUnusualDay called once per account and day, by one process
  */
 export const createDailyCounts = ({
@@ -74,13 +83,30 @@ export const createDailyCounts = ({
 }): DailyCounts => {
   const days = new Map<string, AccountDay>();
   const today = createToday(clock);
+  const waiting = new Set<AccountDay>();
+  let reading: Promise<void> | null = null;
+  let lastExchange: Promise<void> = Promise.resolve();
+
+  /** Stores or reads after what is running, so that a count that is read does not have units that `newCount` has, too. */
+  const exchange = (work: () => Promise<void>): Promise<void> => {
+    const result = lastExchange.then(work);
+    lastExchange = result.catch(() => undefined);
+    return result;
+  };
 
   const dayOf = ({ accountId, mode }: AccountMode): AccountDay => {
     const ofAccount = { accountId, mode, day: today() };
     const key = keyOf(ofAccount);
     let known = days.get(key);
     if (!known) {
-      known = { ...ofAccount, storedCount: 0, newCount: 0, requestedCount: 0, isReported: false };
+      known = {
+        ...ofAccount,
+        storedCount: 0,
+        isCurrent: false,
+        newCount: 0,
+        requestedCount: 0,
+        isReported: false,
+      };
       days.set(key, known);
     }
     return known;
@@ -120,7 +146,62 @@ export const createDailyCounts = ({
     }
   };
 
+  const readWaiting = async (): Promise<void> => {
+    reading = null;
+    const read = [...waiting];
+    waiting.clear();
+    const found = await listDailyCounts(db, read);
+    const counts = new Map(found.map((each) => [keyOf(each), each.count]));
+    for (const known of read) {
+      known.storedCount = counts.get(keyOf(known)) ?? 0;
+      known.isCurrent = true;
+    }
+  };
+
+  const storeChanged = async (): Promise<void> => {
+    const changed: AccountDay[] = [];
+    for (const known of days.values()) {
+      if (known.newCount > 0) {
+        changed.push(known);
+      } else {
+        known.isCurrent = false;
+      }
+    }
+    forgetPast();
+    if (changed.length === 0) {
+      return;
+    }
+    const added = changed.map(({ accountId, mode, day, newCount }) => ({
+      accountId,
+      mode,
+      day,
+      // What exceeds a safe integer is added next time.
+      count: Math.min(newCount, Number.MAX_SAFE_INTEGER),
+    }));
+    const stored = await addToDailyCounts(db, added);
+    for (const [index, known] of changed.entries()) {
+      known.newCount -= added[index]?.count ?? 0;
+    }
+    for (const sum of stored) {
+      const known = days.get(keyOf(sum));
+      if (known) {
+        known.storedCount = sum.count;
+        known.isCurrent = true;
+      }
+    }
+    await readUsualDays(changed);
+    for (const known of changed) {
+      await reportIfUnusual(known);
+    }
+  };
+
   return {
+    isCurrent: (account) => dayOf(account).isCurrent,
+    read: (account) => {
+      waiting.add(dayOf(account));
+      reading ??= runForAll(() => exchange(readWaiting));
+      return reading;
+    },
     readCount: (account) => {
       const { storedCount, newCount, requestedCount } = dayOf(account);
       return storedCount + newCount + requestedCount;
@@ -134,33 +215,6 @@ export const createDailyCounts = ({
         day.newCount += newCount;
       };
     },
-    store: async () => {
-      const changed = [...days.values()].filter(({ newCount }) => newCount > 0);
-      forgetPast();
-      if (changed.length === 0) {
-        return;
-      }
-      const added = changed.map(({ accountId, mode, day, newCount }) => ({
-        accountId,
-        mode,
-        day,
-        // What exceeds a safe integer is added next time.
-        count: Math.min(newCount, Number.MAX_SAFE_INTEGER),
-      }));
-      const stored = await addToDailyCounts(db, added);
-      for (const [index, known] of changed.entries()) {
-        known.newCount -= added[index]?.count ?? 0;
-      }
-      for (const sum of stored) {
-        const known = days.get(keyOf(sum));
-        if (known) {
-          known.storedCount = sum.count;
-        }
-      }
-      await readUsualDays(changed);
-      for (const known of changed) {
-        await reportIfUnusual(known);
-      }
-    },
+    store: () => exchange(storeChanged),
   };
 };

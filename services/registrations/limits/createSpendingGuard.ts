@@ -64,8 +64,8 @@ export type SpendingGuard = {
 
 /**
  * Checks what accounts record against their limits, in memory: each process adds its counts to the database every two
- * seconds and reads the sums. So a day can exceed its limit by what other processes accept in that time, and by what
- * a process that was killed had not stored.
+ * seconds and reads the sums, or reads them before a write if it has not since. So a day can exceed its limit by what other
+ * processes accept in four seconds, and by what a process that was killed had not stored.
  *
  * A write beyond a limit is not decided while an earlier one with its idempotency key is in flight in this process. If it
  * repeats that one, it gets the recorded original; if that one fails, its units are free again. Other writes, and those
@@ -89,6 +89,25 @@ export const createSpendingGuard = ({
   const dailyCounts = createDailyCounts({ db, clock, onUnusualDay });
   const testQuota = createTestQuota({ db });
   const inFlight = createWritesInFlight();
+
+  const isDayUnread = (caller: LimitedCaller): boolean =>
+    limitsOf(defaults[caller.mode], caller.limits).countPerDay !== null &&
+    !dailyCounts.isCurrent(caller);
+
+  /** Returns whether a limit needs counts that must be read first. Nothing is to wait while they are known. */
+  const isUnread = (caller: LimitedCaller): boolean =>
+    !testQuota.isKnown(caller) || isDayUnread(caller);
+
+  /** Reads the stored counts that limits need. */
+  const readStored = async (caller: LimitedCaller): Promise<void> => {
+    while (!testQuota.isKnown(caller)) {
+      await testQuota.read(caller);
+    }
+    // Another day may begin meanwhile.
+    while (isDayUnread(caller)) {
+      await dailyCounts.read(caller);
+    }
+  };
 
   /** Returns what the account uses of its limits, with what its writes in flight have reserved. */
   const readUse = (caller: LimitedCaller): LimitedUse => ({
@@ -144,9 +163,13 @@ export const createSpendingGuard = ({
     units: { readonly field: string; readonly count: number | null },
     { write, findOriginal }: Omit<WriteAttempt<Result>, "idempotencyKey">,
   ): Promise<Result> => {
+    if (isUnread(caller)) {
+      await readStored(caller);
+    }
     let excess = findExcess(readUse(caller), units);
     if (excess !== null) {
       await inFlight.awaitEarlier(own);
+      await readStored(caller);
       excess = findExcess(readUse(caller), units);
     }
     if (excess !== null) {
@@ -185,11 +208,15 @@ export const createSpendingGuard = ({
         caller,
         items.map(({ idempotencyKey }) => idempotencyKey),
         async (own) => {
+          if (isUnread(caller)) {
+            await readStored(caller);
+          }
           let checked = checkItems(readUse(caller), items, new Set());
           if (checked.rejections.size > 0) {
             await inFlight.awaitEarlier(own);
             testQuota.noteRejection(caller);
             const knownKeys = await findKnownKeys();
+            await readStored(caller);
             checked = checkItems(readUse(caller), items, knownKeys);
           }
           const { rejections, accepted } = checked;
