@@ -248,6 +248,10 @@ test("a donation of the contract's list is accepted", (t) => {
   t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "", ein: "" })), {
     problem: "ein or nonprofit_id is required",
   });
+  t.deepEqual(read(JSON.stringify({ ...listed, amount: 5 })), { record: donation });
+  t.deepEqual(read(JSON.stringify({ ...listed, amount: 500 })), {
+    problem: "amount: must be amount_cents in US dollars",
+  });
   t.deepEqual(read(JSON.stringify({ ...listed, count: 1, currency: "EUR" })), {
     problem: "currency: must be USD; count: unknown field",
   });

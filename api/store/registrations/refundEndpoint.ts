@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
-import { count, oneOf, text } from "../../../domain/fields.ts";
+import { count, oneOf } from "../../../domain/fields.ts";
+import { balanceNote } from "../../../domain/stores/stores.ts";
 import { reverseStoreDonations } from "../../../services/stores/records/reverseStoreDonations.ts";
 import { reverseStoreRegistrations } from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
@@ -31,7 +32,7 @@ const TYPES = ["tree", "plastic", "donation"] as const;
 const body = bodyObject({
   type: oneOf(TYPES),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  reason: text(1000)
+  reason: balanceNote()
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
 })

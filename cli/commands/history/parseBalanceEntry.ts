@@ -5,7 +5,7 @@ import { emptyAsNull, mustBeOneOf, text } from "../../../domain/fields.ts";
 import { findAmountProblem } from "../../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import { importedId } from "../../../domain/recordIds.ts";
-import { BALANCE_ENTRY_KINDS } from "../../../domain/stores/stores.ts";
+import { BALANCE_ENTRY_KINDS, balanceNote } from "../../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../../domain/stores/stores.ts";
 import { createdAt } from "./createdAt.ts";
 
@@ -19,7 +19,7 @@ const balanceLine = z.strictObject({
   balance_cents: z.int({ error: CENTS_MUST_BE }).min(0, CENTS_MUST_BE).optional(),
   quantity: z.int({ error: "must be an integer" }).min(1).optional(),
   reference: text(200).transform(emptyAsNull).default(null),
-  note: text(500).default(""),
+  note: balanceNote().default(""),
   created_at: createdAt(),
 });
 

@@ -150,6 +150,9 @@ const evidenceLine = z.strictObject({
   refunded: z.boolean().optional(),
   refunded_count: z.int().optional(),
   imported_from: z.string().optional(),
+  /** In the evidence of stores. */
+  created_at: z.string().optional(),
+  evidence_count: z.int().optional(),
   provider_meta: z
     .strictObject({
       order_id: id().optional(),
@@ -170,7 +173,10 @@ const evidenceLine = z.strictObject({
   ),
   /** Where the trees are, which the contract's evidence does not say. */
   country: text(200).min(1).default("unknown"),
-  region: text(200).min(1).optional(),
+  /** Empty in the evidence of stores until the site is known. */
+  region: text(200)
+    .transform((given) => given || undefined)
+    .optional(),
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
 });
 type Line = z.output<typeof evidenceLine>;

@@ -12,6 +12,7 @@ import type {
 } from "../../../domain/history/importedRecords.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../../domain/history/importedEvidence.ts";
+import { dollarsToCents } from "../../../domain/money.ts";
 import { importedId } from "../../../domain/recordIds.ts";
 import {
   attribution,
@@ -68,6 +69,8 @@ const donationLine = z.strictObject({
   ...common,
   kind: z.literal("donation"),
   amount_cents: count(),
+  /** In the lists of stores. */
+  amount: z.number({ error: "must be a number of US dollars" }).optional(),
   currency: z.literal("USD", { error: "must be USD" }).optional(),
   ein: ein().default(null),
   nonprofit_id: optionalText(text(200)),
@@ -157,6 +160,9 @@ const toRegistration = (
 };
 
 const toDonation = (line: z.output<typeof donationLine>): ImportedDonation | string => {
+  if (line.amount !== undefined && dollarsToCents(line.amount) !== line.amount_cents) {
+    return "amount: must be amount_cents in US dollars";
+  }
   const nonprofitId = line.nonprofit_id ?? line.ein;
   if (nonprofitId === null) {
     return "ein or nonprofit_id is required";

@@ -8,6 +8,7 @@ const NUMBERS: ReadonlySet<string> = new Set([
   "count",
   "fractional_count",
   "refunded_count",
+  "amount",
   "amount_cents",
   "unit_price_cents",
   "balance_cents",

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars } from "../../../domain/money.ts";
-import { normalizeDomain } from "../../../domain/stores/stores.ts";
+import { balanceNote, normalizeDomain } from "../../../domain/stores/stores.ts";
 import {
   orNone,
   parseCount,
@@ -63,7 +63,7 @@ const parseReference = parserOf(
   "1 to 200 characters",
 );
 
-const parseNote = parserOf(text(1000), "at most 1000 characters");
+const parseNote = parserOf(balanceNote(), "at most 1000 characters");
 
 /** An option in dollars whose default the help shows in dollars, not in cents. */
 const dollars = (flags: string, description: string, defaultCents: number): Option =>

@@ -1,0 +1,295 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { runImpact } from "../cli/runImpact.ts";
+import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import type { Fields } from "./importLine.ts";
+import { linesOf, writeTestFile } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const TREE_CENTS = 45;
+const BOTTLE_CENTS = 9;
+/** The longest note and reason. */
+const LONG = "é".repeat(1000);
+
+const ANN = {
+  customer_name: "Ann Lee",
+  customer_email: "ann@example.com",
+  customer_id: "7",
+  order_id: "#1001",
+};
+
+const LISTS = [
+  { kind: "tree", path: "/app/api/plant", rows: "trees", price: TREE_CENTS },
+  { kind: "bottle", path: "/app/api/plastic", rows: "plastics", price: BOTTLE_CENTS },
+  { kind: "donation", path: "/app/api/charity/donations", rows: "donations", price: undefined },
+] as const;
+
+/** A deployment: its commands and its API. */
+type Deployment = { readonly api: StoreApi; readonly run: (...args: string[]) => Promise<string> };
+
+const openDeployment = async (
+  t: ExecutionContext<DatabaseContext>,
+  databaseUrl: string,
+): Promise<Deployment> => {
+  const db = await openPool(databaseUrl, 4, undefined, { connectTimeoutMs: 120_000 });
+  t.teardown(() => db.end());
+  return {
+    api: await startStoreApi(t, { db }),
+    run: async (...args) => {
+      const { exitCode, stdout, stderr } = await runImpact(args, {
+        env: { DATABASE_URL: databaseUrl },
+      });
+      t.is(exitCode, 0, stderr);
+      return stdout;
+    },
+  };
+};
+
+/** Follows the pages of a list to the end. */
+const readPages = async (
+  { api }: Deployment,
+  headers: TestStore["live"],
+  { path, rows }: (typeof LISTS)[number],
+): Promise<readonly Fields[]> => {
+  const all: Fields[] = [];
+  let cursor = "";
+  do {
+    const after = cursor === "" ? "" : `&after_created_at=${encodeURIComponent(cursor)}`;
+    const { status, body } = await api.get(`${path}?limit=2${after}`, headers);
+    if (status !== 200) {
+      throw new Error(JSON.stringify(body));
+    }
+    all.push(...rowsIn(body, rows));
+    cursor = String(body["next_cursor"]);
+  } while (cursor !== "");
+  return all;
+};
+
+/** The other kinds' notes may name customers. */
+const NOTED: ReadonlySet<string> = new Set(["topup", "adjustment"]);
+
+const entryRow = z.strictObject({
+  id: z.string(),
+  kind: z.string(),
+  amount_cents: z.int(),
+  balance_cents: z.int(),
+  quantity: z.int().nullable(),
+  record_id: z.string().nullable(),
+  reference: z.string().nullable(),
+  note: z.string(),
+  created_at: z.string(),
+});
+
+const readLedger = async ({ run }: Deployment, domain: string) =>
+  z
+    .array(entryRow)
+    .parse(JSON.parse(await run("store", "ledger", domain, "--limit", "100000", "--json")));
+
+type Ledger = Awaited<ReturnType<typeof readLedger>>;
+
+/** Returns the lines of the ledger's import, as the documented command makes them. */
+const ledgerLines = (ledger: Ledger): readonly Fields[] =>
+  ledger
+    .toReversed()
+    .map(({ id, kind, amount_cents, balance_cents, quantity, reference, note, created_at }) => ({
+      kind: "balance_entry",
+      id,
+      entry_kind: kind,
+      amount_cents,
+      balance_cents,
+      quantity,
+      reference,
+      note,
+      created_at,
+    }));
+
+/** Returns what an import keeps of a ledger. */
+const keptOf = (ledger: Ledger) =>
+  ledger.map(({ kind, amount_cents, balance_cents, quantity, reference, note, created_at }) => ({
+    kind,
+    amount_cents,
+    balance_cents,
+    quantity,
+    reference,
+    note: NOTED.has(kind) ? note : "",
+    created_at,
+  }));
+
+const readSums = async ({ api }: Deployment, headers: TestStore["live"]) => ({
+  balanceCents: (await api.get("/app/api/balance", headers)).body["balance_cents"],
+  stats: (await api.get("/app/api/impact/stats", headers)).body,
+});
+
+/** Creates a store that has written everything that a store can write. */
+const setUpOld = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  const old = await openDeployment(t, databaseUrl);
+  const store = await createTestStore(db, {
+    treePriceCents: TREE_CENTS,
+    bottlePriceCents: BOTTLE_CENTS,
+  });
+  const { domain } = store;
+  const write = async (path: string, body: Fields) => {
+    const { status, text } = await old.api.post(path, store.live, body);
+    t.is(status, 200, text);
+  };
+  const reference = `--reference=${"x".repeat(200)}`;
+  await old.run("store", "topup", domain, "--amount=100", reference, "--note", LONG);
+  await write("/app/api/plant", { trees: 3, ...ANN, notes: "loyalty" });
+  await write("/app/api/plant", { trees: 1 });
+  await write("/app/api/plant", { trees: 4 });
+  await write("/app/api/plastic", { bottles: 5, ...ANN });
+  await write("/app/api/charity/donate", { charity_id: "53-0196605", amount: 12.34, ...ANN });
+  await write("/app/api/charity/donate", { charity_id: "53-0196605", amount: 0.29 });
+  await write("/app/api/refund", { type: "tree", quantity: 2, reason: LONG });
+  await write("/app/api/refund", { type: "donation", quantity: 1, reason: LONG });
+  await old.run("store", "adjust", domain, "--amount=-1", "--reason", "x".repeat(500));
+  return { old, store };
+};
+
+test("a store moves to another deployment with its records, its ledger and its balance", async (t) => {
+  const { old, store } = await setUpOld(t);
+  const { domain } = store;
+  const moved = await openDeployment(t, await copyDatabase(t));
+  const prices = ["--tree-price=0.45", "--bottle-price=0.09"];
+  const created = z
+    .looseObject({ api_key_prod: z.string() })
+    .parse(JSON.parse(await moved.run("store", "create", "--domain", domain, ...prices, "--json")));
+  const headers = { api_key: created.api_key_prod, shop_name: domain };
+  const ledger = await readLedger(old, domain);
+  const records: Fields[] = [];
+  for (const list of LISTS) {
+    for (const record of await readPages(old, store.live, list)) {
+      records.push({ ...record, kind: list.kind, unit_price_cents: list.price });
+    }
+  }
+  const file = await writeTestFile(t, "store.ndjson", linesOf(...records, ...ledgerLines(ledger)));
+
+  await moved.run("import", "history", file, "--store", domain, "--dry-run");
+  await moved.run("import", "history", file, "--store", domain);
+  await moved.run("verify-import", file, "--store", domain);
+
+  for (const list of LISTS) {
+    const [before, after] = [
+      await readPages(old, store.live, list),
+      await readPages(moved, headers, list),
+    ];
+    t.deepEqual(after, before, list.kind);
+  }
+  const movedLedger = await readLedger(moved, domain);
+  t.deepEqual(keptOf(movedLedger), keptOf(ledger));
+  t.is(movedLedger.at(-1)?.note, LONG);
+  t.deepEqual(await readSums(moved, headers), await readSums(old, store.live));
+});
+
+for (const format of ["csv", "ndjson"]) {
+  test(`an exported list of a store's donations can be imported as ${format}`, async (t) => {
+    const { old, store } = await setUpOld(t);
+    const other = await createTestStore(t.context.db);
+    const { domain } = store;
+    const exported = await old.run("export", "donations", "--store", domain, "--format", format);
+    const file = await writeTestFile(t, `donations.${format}`, exported);
+
+    await old.run("import", "history", file, "--store", other.domain, "--kind", "donation");
+    await old.run("verify-import", file, "--store", other.domain, "--kind", "donation");
+
+    const [, , donations] = LISTS;
+    t.deepEqual(
+      await readPages(old, other.live, donations),
+      await readPages(old, store.live, donations),
+    );
+  });
+}
+
+/** What another server showed about a tree whose planting site is known. */
+const evidenceOf = (id: string): Fields => ({
+  kind: "evidence",
+  tree_id: id,
+  record_id: id,
+  impact_type: "trees",
+  impact_provider: "North Coast",
+  status: "allocated",
+  country: "Kenya",
+  region: "Kwale",
+  timeline: [
+    { event: "registered", status: "completed", timestamp: "2024-05-01T08:00:00.000Z" },
+    {
+      event: "funds_distributed",
+      status: "completed",
+      timestamp: "2024-05-02T08:00:00.000Z",
+      evidence: {
+        partner: "North Coast",
+        order_id: 1001,
+        order_public_id: "ORD-1001",
+        tree_order_id: 7001,
+        tree_order_public_id: "TO-1",
+        tree_amount: 4,
+        buyer_name: "Green Shop",
+      },
+    },
+    {
+      event: "allocated",
+      status: "completed",
+      timestamp: "2024-05-03T08:00:00.000Z",
+      evidence: {
+        partner: "North Coast",
+        allocations: [
+          {
+            allocation_id: 9001,
+            date_allocated: "2024-05-03T08:00:00.000Z",
+            planting_site: {
+              id: 12,
+              name: "Gazi Bay",
+              subsite_name: "Creek 3",
+              organization_name: "Gazi Growers",
+              latitude: -4.424,
+              longitude: 39.508,
+              main_image: "https://photos.example/gazi.jpg",
+            },
+            crew: { leader: "Crew 3", style: "cooperative", total_members: 12, women_members: 7 },
+          },
+        ],
+      },
+    },
+    { event: "planted", status: "pending" },
+  ],
+});
+
+test("the evidence of a store's trees can be imported as the store interface shows it", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const deployment = await openDeployment(t, databaseUrl);
+  const [ordered, waiting] = ["ordered/1", "waiting/1"];
+  const trees = [ordered, waiting].map((id) => ({
+    kind: "tree",
+    id,
+    count: 4,
+    created_at: "2024-05-01T08:00:00.000Z",
+    unit_price_cents: TREE_CENTS,
+  }));
+  /** Imports lines into a new store and returns the evidence that it shows. */
+  const importAndShow = async (evidence: readonly Fields[]): Promise<readonly Fields[]> => {
+    const { domain, live } = await createTestStore(db);
+    const file = await writeTestFile(t, "trees.ndjson", linesOf(...trees, ...evidence));
+    const from = ["--store", domain, "--source", "old.example"];
+    await deployment.run("import", "history", file, ...from);
+    await deployment.run("verify-import", file, ...from);
+    const shown = [ordered, waiting].map(async (id) => {
+      const path = `/app/api/evidence?tree_id=${encodeURIComponent(id)}`;
+      return (await deployment.api.get(path, live)).body;
+    });
+    return Promise.all(shown);
+  };
+
+  const shown = await importAndShow([evidenceOf(ordered)]);
+  t.like(shown[0], { status: "allocated", region: "Kwale", evidence_count: 3 });
+  t.like(shown[1], { region: "" });
+  const moved = await importAndShow(
+    shown.map((evidence) => ({ ...evidence, kind: "evidence", country: "Kenya" })),
+  );
+  t.deepEqual(moved, shown);
+});
