@@ -6,11 +6,13 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
+import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getRegistrationId } from "../registrations/getRegistrationId.ts";
 import { readRefundWindow } from "../registrations/readRefundWindow.ts";
-import { refundRegistration } from "../registrations/refundRegistration.ts";
+import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
+import { findEarlierResponse } from "../stores/records/runIdempotentWrite.ts";
 
 export type RefundDependencies = {
   readonly db: DatabasePool;
@@ -40,20 +42,26 @@ export type AnyRefund = {
 const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
   new DomainError("request_invalid", `${kind} registration is already fully refunded`);
 
-/** Returns the units that a refund would take, without refunding. */
+/** Returns what a refund of an organization's registration would do, without refunding. */
 const checkRefund = async (
   deps: RefundDependencies,
   registration: AccountRegistration,
-  count: number | null,
-): Promise<number> => {
+  refund: OperatorRefund,
+): Promise<Pick<AnyRefund, "refundedCount" | "replayed">> => {
+  const request = { ...refund, id: registration.id };
+  const original = await findOriginalRefund(deps, registration, request);
+  if (original) {
+    return original;
+  }
   const window = await readRefundWindow(deps, registration);
-  return deps.db.transaction(async (transaction) => {
+  const refundedCount = await deps.db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, registration, registration.id);
-    return decideRefund({ ...registration, hasUsage: found?.hasUsage === true }, count, {
+    return decideRefund({ ...registration, hasUsage: found?.hasUsage === true }, refund.count, {
       ...window,
       now: deps.clock.now(),
     });
   });
+  return { refundedCount, replayed: false };
 };
 
 /** Reverses units of a store's registration, whose price returns to the balance. */
@@ -64,12 +72,29 @@ const refundStoreRegistration = async (
 ): Promise<AnyRefund> => {
   const { accountId, mode, kind, id } = registration;
   const remaining = registration.count - registration.refundedCount;
-  // A replay may find nothing left; then any quantity finds its stored response first.
-  const quantity = count ?? Math.max(remaining, 1);
-  if (idempotencyKey === null && remaining === 0) {
+  const quantity = count ?? remaining;
+  const write: StoreWrite = {
+    accountId,
+    mode,
+    operation: "refund",
+    idempotency:
+      idempotencyKey === null
+        ? null
+        : {
+            key: `impact-refund/${idempotencyKey}`,
+            requestHash: createHash("sha256").update(id).digest("hex"),
+          },
+    responseBody: String(quantity),
+  };
+  // A replay may find nothing left, so it comes before the checks.
+  const earlier = await findEarlierResponse(db, write);
+  if (earlier) {
+    return { registration, refundedCount: Number(earlier.responseBody), replayed: true };
+  }
+  if (remaining === 0) {
     throw fullyRefunded(registration);
   }
-  if (idempotencyKey === null && quantity > remaining) {
+  if (quantity > remaining) {
     throw new DomainError("request_invalid", `count: only ${remaining} can still be refunded`);
   }
   if (isDryRun) {
@@ -78,19 +103,7 @@ const refundStoreRegistration = async (
   const { responseBody, replayed } = await reverseStoreRegistrations(
     // One write at a time: the balance's own lock is enough.
     { db, clock, actor, writeQueue: (_accountId, work) => work() },
-    {
-      accountId,
-      mode,
-      operation: "refund",
-      idempotency:
-        idempotencyKey === null
-          ? null
-          : {
-              key: `impact-refund/${idempotencyKey}`,
-              requestHash: createHash("sha256").update(id).digest("hex"),
-            },
-      responseBody: String(quantity),
-    },
+    write,
     { kind, quantity, filter: { registrationId: id }, reason },
   );
   return { registration, refundedCount: Number(responseBody), replayed };
@@ -115,13 +128,8 @@ export const refundAnyRegistration = async (
   if (registration.accountType === "store") {
     return refundStoreRegistration(deps, registration, refund);
   }
-  if (refund.isDryRun) {
-    const refundedCount = await checkRefund(deps, registration, refund.count);
-    return { registration, refundedCount, replayed: false };
-  }
-  const { refundedCount, replayed } = await refundRegistration(deps, registration, {
-    ...refund,
-    id: registration.id,
-  });
+  const { refundedCount, replayed } = await (refund.isDryRun
+    ? checkRefund(deps, registration, refund)
+    : refundRegistration(deps, registration, { ...refund, id: registration.id }));
   return { registration, refundedCount, replayed };
 };

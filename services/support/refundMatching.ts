@@ -48,7 +48,7 @@ export async function* refundMatching(
         id,
         count: null,
         reason,
-        idempotencyKey: isDryRun ? null : `remainder/${id}`,
+        idempotencyKey: `remainder/${id}`,
         isDryRun,
       });
       yield { id, refundedCount, error: null };

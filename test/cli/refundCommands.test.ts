@@ -53,6 +53,60 @@ test.serial("a store's registration is returned to its balance, and no other", a
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
 });
 
+test.serial(
+  "a dry run says what the command with its key would do for an organization",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    const [id, other] = [await scene.register(9), await scene.register(9)];
+    const refund = (registration: string, ...args: readonly string[]) =>
+      scene.impact("refund", "registration", registration, ...REASON, "--json", ...args);
+    const key = ["--idempotency-key", "ticket-8"];
+    t.is((await refund(id, ...key, "--count", "4")).exitCode, 0);
+
+    const planned = await refund(id, ...key, "--count", "9", "--dry-run");
+    t.like(readJson(planned), { refunded_count: 4, replayed: true, dry_run: true });
+    t.regex(planned.stderr, /^Refunded before with this key: 4 trees of/u);
+    const refused = await refund(other, ...key, "--dry-run");
+    t.is(refused.exitCode, 1);
+    t.is(refused.stderr, (await refund(other, ...key)).stderr);
+    const rest = await refund(id, "--idempotency-key", "ticket-9", "--dry-run");
+    t.like(readJson(rest), { refunded_count: 5, replayed: false });
+  },
+);
+
+test.serial("a dry run says what the command with its key would do for a store", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const plant = async (trees: number) =>
+    (await post("/app/api/plant", store.live, { trees })).headers.get("Record-Id") ?? "";
+  const [id, other] = [await plant(4), await plant(2)];
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const refund = (registration: string, ...args: readonly string[]) =>
+    runImpact(["refund", "registration", registration, ...REASON, "--json", ...args], { env });
+  const [first, second] = [
+    ["--idempotency-key", "first"],
+    ["--idempotency-key", "second"],
+  ];
+
+  const tooMany = await refund(id, ...first, "--count", "5", "--dry-run");
+  t.is(tooMany.exitCode, 1);
+  t.regex(tooMany.stderr, /count: only 4 can still be refunded/u);
+  t.is((await refund(id, ...first, "--count", "5")).stderr, tooMany.stderr);
+  t.like(readJson(await refund(id, ...first, "--dry-run")), { refunded_count: 4, replayed: false });
+  t.like(readJson(await refund(id, ...first)), { refunded_count: 4, replayed: false });
+
+  const replay = await refund(id, ...first, "--dry-run");
+  t.like(readJson(replay), { refunded_count: 4, replayed: true, dry_run: true });
+  t.regex(replay.stderr, /^Refunded before with this key: 4 trees of/u);
+  const nothingLeft = await refund(id, ...second, "--dry-run");
+  t.regex(nothingLeft.stderr, /tree registration is already fully refunded/u);
+  t.is((await refund(id, ...second)).stderr, nothingLeft.stderr);
+  const taken = await refund(other, ...first, "--dry-run");
+  t.is(taken.exitCode, 1);
+  t.is((await refund(other, ...first)).stderr, taken.stderr);
+});
+
 test.serial("a donation is refunded once", async (t) => {
   const { id: accountId } = await createTestOrganization(t.context.db);
   const id = crypto.randomUUID();

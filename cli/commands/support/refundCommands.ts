@@ -85,7 +85,7 @@ const refundOne = async (
   const units = `${counted(refundedCount, registration.kind)} of ${registration.accountName}`;
   say(
     context.io,
-    isDryRun
+    isDryRun && !replayed
       ? `Without --dry-run, the command refunds ${units}.`
       : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
   );
