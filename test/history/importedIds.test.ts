@@ -101,6 +101,25 @@ test("lists, refunds and evidence find every imported registration by the id tha
   }
 });
 
+test("the pictures of simulated evidence exist for every imported id", async (t) => {
+  const { apiKeyTest: key, importText } = await setUpImport(t);
+  const { call, url } = await startStandaloneApi(t, { db: t.context.db });
+  await importText(linesOf(...HISTORY), "--mode", "test");
+  for (const id of IDS) {
+    for (const stage of ["planted", "planted_and_verified"]) {
+      const path = `/evidence/tree/${encodeURIComponent(id)}?evidence_stage=${stage}`;
+      const { body } = await call("GET", path, { key });
+      const pictures = JSON.stringify(body).match(/\/media\/simulated\/[^"]*/gu) ?? [];
+      t.true(pictures.length >= 4);
+      for (const picture of new Set(pictures)) {
+        const response = await fetch(url + picture);
+        t.is(response.status, 200, picture);
+        await response.body?.cancel();
+      }
+    }
+  }
+});
+
 test("another organization's imported ids do not exist", async (t) => {
   const { db } = t.context;
   const owner = await setUpImport(t);

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import {
   allocationEvidence,
   allocationReferenceOf,
@@ -9,6 +10,14 @@ import type { EvidenceFacts, EvidenceStage } from "../../../domain/planting/time
 import { EVIDENCE_STAGES, NOTHING_REACHED } from "../../../domain/planting/timeline.ts";
 import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
+
+/** What the URL of a simulated picture can contain. The id of an imported registration may be any text. */
+const URL_NAME = /^[\w-]+$/u;
+
+const nameOf = (registrationId: string): string =>
+  URL_NAME.test(registrationId)
+    ? registrationId.replaceAll("-", "")
+    : hash("sha256", registrationId, "hex").slice(0, 32);
 
 /**
  * Returns made-up facts of a registration at a stage. They depend on the registration alone, so client tests are
@@ -22,7 +31,7 @@ export const simulateEvidence = (
   // The same reference has the same id at every stage.
   const idOf = (reference: string): number =>
     chooseBySeed(`${id}/${reference}`).between(100_000, 999_999);
-  const order = { publicId: `po_simulated_${id.replaceAll("-", "")}`, treeCount: count };
+  const order = { publicId: `po_simulated_${nameOf(id)}`, treeCount: count };
   const rank = EVIDENCE_STAGES.indexOf(stage);
 
   const allocated = simulateAllocated(order, occurredAt);
