@@ -17,7 +17,7 @@ import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
-import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
+import { bodyObject, createMisplacedFieldCheck, parseQuery, parseRequest } from "./parseRequest.ts";
 import type { OpenLists } from "./lists/openLists.ts";
 import { streamText } from "./lists/streamText.ts";
 
@@ -138,37 +138,43 @@ export const requireWellFormedQuery = (ctx: ApiContext): void => {
   }
 };
 
-const readRequest = <
+/** Returns what reads the requests of an endpoint. */
+const createReader = <
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
->(
-  { method, schemas, checkBody, selectors = [] }: Definition<Query, Body, ResponseBody>,
-  ctx: ApiContext,
-): Request<Query, Body> => {
-  const readsQuery = schemas.query !== undefined || method === "post";
-  if (readsQuery) {
-    requireWellFormedQuery(ctx);
-  }
-  if (method === "post") {
-    rejectMisplacedFields(schemas.body, parseQueryString(ctx.querystring), selectors);
-  }
-  const problem = checkBody?.(ctx.request.body) ?? null;
-  if (problem !== null) {
-    throw new DomainError("request_invalid", problem);
-  }
-  const body = hasIdempotencyKeyField(schemas.body)
-    ? withHeaderKey(ctx, ctx.request.body)
-    : ctx.request.body;
-  if (method === "post" && schemas.body === undefined) {
-    parseRequest(NO_FIELDS, ctx.request.body, "field");
-  }
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the value is undefined and its type unknown.
-  return {
-    ctx,
-    query: schemas.query && parseQuery(schemas.query, parseQueryString(ctx.querystring)),
-    body: schemas.body && parseRequest(schemas.body, body, "field"),
-  } as Request<Query, Body>;
+>({
+  method,
+  schemas,
+  checkBody,
+  selectors = [],
+}: Definition<Query, Body, ResponseBody>): ((ctx: ApiContext) => Request<Query, Body>) => {
+  const rejectMisplacedFields = createMisplacedFieldCheck(schemas.body, selectors);
+  return (ctx) => {
+    const readsQuery = schemas.query !== undefined || method === "post";
+    if (readsQuery) {
+      requireWellFormedQuery(ctx);
+    }
+    if (method === "post") {
+      rejectMisplacedFields(parseQueryString(ctx.querystring));
+    }
+    const problem = checkBody?.(ctx.request.body) ?? null;
+    if (problem !== null) {
+      throw new DomainError("request_invalid", problem);
+    }
+    const body = hasIdempotencyKeyField(schemas.body)
+      ? withHeaderKey(ctx, ctx.request.body)
+      : ctx.request.body;
+    if (method === "post" && schemas.body === undefined) {
+      parseRequest(NO_FIELDS, ctx.request.body, "field");
+    }
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the value is undefined and its type unknown.
+    return {
+      ctx,
+      query: schemas.query && parseQuery(schemas.query, parseQueryString(ctx.querystring)),
+      body: schemas.body && parseRequest(schemas.body, body, "field"),
+    } as Request<Query, Body>;
+  };
 };
 
 export const callerOf = (ctx: ApiContext): Caller => {
@@ -189,12 +195,13 @@ const buildKeyEndpoint = <
   respond: (ctx: ApiContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
   const { handle, checkBody: _, selectors: __, ...endpoint } = definition;
+  const readRequest = createReader(definition);
   return {
     ...endpoint,
     access: ACCESS[definition.method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
-      const request = readRequest(definition, ctx);
+      const request = readRequest(ctx);
       await respond(ctx, () => handle({ ...request, caller }));
     },
   };

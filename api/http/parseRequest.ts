@@ -92,29 +92,30 @@ const fieldsOf = (body: z.ZodType): readonly string[] => {
 const normalizeName = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]/gu, "");
 
 /**
- * Rejects query parameters of a POST that are meant for its body or headers, in any spelling: without its idempotency key
- * a request could be billed twice, and without its order a refund would take other units. Others, such as those of
- * tracing, are ignored.
+ * Returns a check that rejects query parameters of a POST that are meant for its body or headers, in any spelling: without
+ * its idempotency key a request could be billed twice, and without its order a refund would take other units. Others, such
+ * as those of tracing, are ignored. The check throws a DomainError request_invalid.
  * @param selectors names by which only other endpoints select records
- * @throws DomainError request_invalid
  */
-export const rejectMisplacedFields = (
+export const createMisplacedFieldCheck = (
   body: z.ZodType | undefined,
-  query: ParsedUrlQuery,
   selectors: readonly string[],
-): void => {
-  const given = Object.keys(query);
-  const findMisplaced = (names: readonly string[]): readonly string[] =>
-    given.filter((name) => names.some((known) => normalizeName(known) === normalizeName(name)));
+): ((query: ParsedUrlQuery) => void) => {
   const fields = body === undefined ? [] : fieldsOf(body);
-  const misplaced = findMisplaced([...fields, "idempotency_key", ...selectors]);
-  if (misplaced.length > 0) {
-    throw new DomainError(
-      "request_invalid",
-      misplaced.map((name) => `${name}: does not belong in the query string`).join("; ") +
-        (findMisplaced(selectors).length > 0
-          ? `; accepted fields of the body: ${fields.join(", ")}`
-          : ""),
-    );
-  }
+  const selectorNames = new Set(selectors.map(normalizeName));
+  const names = new Set([...fields, "idempotency_key", ...selectors].map(normalizeName));
+  return (query) => {
+    const misplaced = Object.keys(query).filter((name) => names.has(normalizeName(name)));
+    if (misplaced.length > 0) {
+      const issues = misplaced.map((name) => ({
+        code: "custom" as const,
+        path: [name],
+        message: "does not belong in the query string",
+      }));
+      const accepted = misplaced.some((name) => selectorNames.has(normalizeName(name)))
+        ? `; accepted fields of the body: ${fields.join(", ")}`
+        : "";
+      throw new DomainError("request_invalid", describeIssues(issues, "parameter") + accepted);
+    }
+  };
 };

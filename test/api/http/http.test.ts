@@ -103,6 +103,14 @@ test("a POST ignores query parameters, except those that belong in its body or h
     t.is(status, 400, name);
     t.is(body["error"], `${name}: does not belong in the query string`);
   }
+  const spellings = Array.from(
+    { length: 1000 },
+    (_, index) => `count${index.toString(2).replaceAll("0", "-").replaceAll("1", "_")}`,
+  );
+  const many = await post(spellings.join("&"));
+  t.is(many.status, 400);
+  t.regex(String(many.body["error"]), /^count.*; and 980 more$/u);
+  t.true(String(many.body["error"]).length < 2000);
   t.is((await post("idempotency_key=%ff")).status, 400);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 4);
 });
