@@ -7,9 +7,15 @@ const NAME_SHOWN = 100;
 const nameOf = (path: readonly PropertyKey[]): string =>
   path.map(String).join(".").slice(0, NAME_SHOWN) || "(empty name)";
 
-const linesOf = (issue: z.core.$ZodIssue, part: string): readonly string[] =>
+const countLines = (issue: z.core.$ZodIssue): number =>
+  issue.code === "unrecognized_keys" ? issue.keys.length : 1;
+
+/** Returns the first lines only, because a body may have a hundred thousand unknown names. */
+const firstLinesOf = (issue: z.core.$ZodIssue, part: string): readonly string[] =>
   issue.code === "unrecognized_keys"
-    ? issue.keys.map((key) => `${nameOf([...issue.path, key])}: unknown ${part}`)
+    ? issue.keys
+        .slice(0, ISSUES_SHOWN)
+        .map((key) => `${nameOf([...issue.path, key])}: unknown ${part}`)
     : [issue.path.length === 0 ? issue.message : `${nameOf(issue.path)}: ${issue.message}`];
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -54,8 +60,10 @@ export const messageOfIssue: z.core.$ZodErrorMap = (issue) => {
     case "invalid_format":
     case "invalid_key":
     case "not_multiple_of":
-    case "unrecognized_keys":
       return undefined;
+    // Not shown: each of the names has a line of its own. Zod's own message would list them all.
+    case "unrecognized_keys":
+      return "unknown names";
   }
 };
 
@@ -67,9 +75,12 @@ export const listIssues = (
   issues: readonly z.core.$ZodIssue[],
   part: "field" | "parameter",
 ): readonly string[] => {
-  const lines = issues.flatMap((issue) => linesOf(issue, part));
-  const more = lines.length > ISSUES_SHOWN ? [`and ${lines.length - ISSUES_SHOWN} more`] : [];
-  return [...lines.slice(0, ISSUES_SHOWN), ...more];
+  const lines = issues
+    .slice(0, ISSUES_SHOWN)
+    .flatMap((issue) => firstLinesOf(issue, part))
+    .slice(0, ISSUES_SHOWN);
+  const hidden = issues.reduce((sum, issue) => sum + countLines(issue), 0) - lines.length;
+  return hidden > 0 ? [...lines, `and ${hidden} more`] : lines;
 };
 
 /** Describes what is wrong with an input in one line, as `listIssues` lists it. */

@@ -29,7 +29,10 @@ export const text = (maximumLength: number) =>
   z
     .string({ error: mustBe("a string") })
     .refine(
-      (value) => value.length <= maximumLength || Array.from(value).length <= maximumLength,
+      (value) =>
+        value.length <= maximumLength ||
+        // A character has at most two UTF-16 units.
+        (value.length <= 2 * maximumLength && Array.from(value).length <= maximumLength),
       `must be at most ${maximumLength} characters`,
     )
     .refine(isStorable, NOT_STORABLE)
@@ -60,17 +63,28 @@ export const date = () =>
     .date({ error: mustBe(DATE_MUST_BE) })
     .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
 
-type Nested = { readonly value: unknown; readonly path: readonly string[] };
+/** An object or list in metadata. */
+type Container = {
+  readonly value: object;
+  /** Its name or index in the one that it is in. */
+  readonly name: string;
+  /** Null for the metadata itself. */
+  readonly outer: Container | null;
+  readonly level: number;
+};
 type Problem = { readonly path: readonly string[]; readonly message: string };
 
-const problemOfValue = ({ value, path }: Nested): string | null => {
+const pathOf = ({ name, outer }: Container): readonly string[] =>
+  outer === null ? [] : [...pathOf(outer), name];
+
+const problemOfValue = (value: unknown, level: number): string | null => {
   if (typeof value === "string") {
     return isStorable(value) ? null : NOT_STORABLE;
   }
   if (typeof value === "number") {
     return Number.isFinite(value) ? null : "must be a finite number";
   }
-  return typeof value === "object" && value !== null && path.length >= METADATA_DEPTH
+  return typeof value === "object" && value !== null && level >= METADATA_DEPTH
     ? `must not be nested deeper than ${METADATA_DEPTH} levels`
     : null;
 };
@@ -84,39 +98,53 @@ const problemOfName = (name: string): string | null => {
 
 /** Returns how many digits PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
 const addedDigits = (value: number): number => {
-  const [, exponent] = String(value).split("e");
-  return Math.abs(Number(exponent ?? 0));
+  const size = Math.abs(value);
+  // JavaScript writes these without an exponent.
+  if (size === 0 || (size >= 1e-6 && size < 1e21)) {
+    return 0;
+  }
+  const digits = String(value);
+  return Math.abs(Number(digits.slice(digits.indexOf("e") + 1)));
 };
 
-/** Returns the first problem in metadata. It is iterative, so that deep nesting cannot exhaust the stack. */
+/** An entry of a list is a character and a comma or bracket; one of an object is longer. */
+const LEAST_ENTRY_BYTES = 2;
+
+const TOO_LARGE: Problem = {
+  path: [],
+  message: `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
+};
+
+/**
+ * Returns a problem in metadata. It is iterative, so that deep nesting cannot exhaust the stack, and stops once the metadata
+ * is too large, because a batch may have a megabyte of it.
+ */
 const findProblem = (metadata: object): Problem | null => {
-  const waiting: Nested[] = [{ value: metadata, path: [] }];
+  const waiting: Container[] = [{ value: metadata, name: "", outer: null, level: 0 }];
   let digits = 0;
-  for (let nested = waiting.pop(); nested !== undefined; nested = waiting.pop()) {
-    const { value, path } = nested;
-    const message = problemOfValue(nested);
-    if (message !== null) {
-      return { path, message };
+  let leastBytes = 0;
+  for (let container = waiting.pop(); container !== undefined; container = waiting.pop()) {
+    const { value } = container;
+    const level = container.level + 1;
+    const names = Object.keys(value);
+    leastBytes += names.length * LEAST_ENTRY_BYTES;
+    if (leastBytes + digits > METADATA_BYTES) {
+      return TOO_LARGE;
     }
-    if (typeof value === "number") {
-      digits += addedDigits(value);
-    } else if (typeof value === "object" && value !== null) {
-      for (const [name, inner] of Object.entries(value)) {
-        const innerPath = [...path, name];
-        const wrongName = problemOfName(name);
-        if (wrongName !== null) {
-          return { path: innerPath, message: wrongName };
-        }
-        waiting.push({ value: inner, path: innerPath });
+    for (const name of names) {
+      const inner: unknown = Reflect.get(value, name);
+      const message = problemOfName(name) ?? problemOfValue(inner, level);
+      if (message !== null) {
+        return { path: [...pathOf(container), name], message };
+      }
+      if (typeof inner === "number") {
+        digits += addedDigits(inner);
+      } else if (typeof inner === "object" && inner !== null) {
+        waiting.push({ value: inner, name, outer: container, level });
       }
     }
   }
-  return Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES
-    ? {
-        path: [],
-        message: `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
-      }
-    : null;
+  return Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES ? TOO_LARGE : null;
 };
 
 const isObject = (value: unknown): value is Metadata =>

@@ -142,3 +142,15 @@ test(
   { a: Array(54).fill(1e-300) },
   LARGE,
 );
+
+test("metadata that is too large is not read to its end", (t) => {
+  let reads = 0;
+  const list = new Proxy(Array<number>(100_000).fill(0), {
+    get: (target, name, receiver): unknown => {
+      reads += 1;
+      return Reflect.get(target, name, receiver);
+    },
+  });
+  t.deepEqual(messagesOf(metadata(), { a: list }), [LARGE]);
+  t.true(reads < 100, String(reads));
+});
