@@ -1,9 +1,17 @@
 import { z } from "zod";
-import { recordId } from "../../domain/fields.ts";
+import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
+import { oneOf, recordId } from "../../domain/fields.ts";
+import { queryObject } from "../http/parseRequest.ts";
 
-export const certifiedId = recordId().meta({
-  description: "The id of a registration or a donation.",
-  examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
+/** The parameters that select a record. */
+export const certificateQuery = queryObject({
+  id: recordId().meta({
+    description: "The id of a registration or a donation.",
+    examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
+  }),
+  kind: oneOf(CERTIFIED_KINDS).optional().meta({
+    description: "Of records that were imported with the same id, this one.",
+  }),
 });
 
 const certificateUrlResponse = z

@@ -219,6 +219,46 @@ test.serial("a store's record has a certificate without its customer", async (t)
 });
 
 test.serial(
+  "kind selects one of a store's records that were imported with the same id",
+  async (t) => {
+    const { db } = t.context;
+    const { serve } = await setUp(t);
+    const { url } = await serve();
+    const store = await createTestStore(db, { domain: "moved.example" });
+    await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id, unit_price_cents)
+    SELECT gen_random_uuid(), ${store.id}, 'test', kind, 1, now(), 'old-1', 0
+    FROM unnest(ARRAY['tree', 'bottle']) AS kind
+  `);
+    await db.query(sql.typeAlias("void")`
+    INSERT INTO donation
+      (id, account_id, mode, created_at, imported_id, amount_cents, nonprofit_id, charity_provider, charity_name)
+    VALUES (gen_random_uuid(), ${store.id}, 'test', now(), 'old-1', 100, 'charity', 'catalogue', 'Charity')
+  `);
+    const api = await startStoreApi(t, { db });
+
+    for (const [kind, type] of [
+      ["", "trees"],
+      ["&kind=tree", "trees"],
+      ["&kind=bottle", "bottles"],
+      ["&kind=donation", "donation"],
+    ] as const) {
+      const { status, body } = await api.get(
+        `/app/api/certificate_url?id=old-1${kind}`,
+        store.test,
+      );
+      t.is(status, 200, kind);
+      const page = certificateUrl
+        .parse(body)
+        .certificate_url.replace("https://impact.example", url);
+      t.like(await (await fetch(`${page}.json`)).json(), { type });
+    }
+    const other = await api.get("/app/api/certificate_url?id=old-1&kind=order", store.test);
+    t.is(other.body["error"], "kind: must be one of tree, bottle, donation");
+  },
+);
+
+test.serial(
   "a donation has a certificate with its charity, and says if it was refunded",
   async (t) => {
     const { serve, organization, clock } = await setUp(t);

@@ -1,24 +1,14 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Clock } from "../../../domain/clock.ts";
-import { CERTIFIED_KINDS } from "../../../domain/dashboard/certificate.ts";
-import { oneOf } from "../../../domain/fields.ts";
 import { getCertificateToken } from "../../../services/dashboard/getCertificateToken.ts";
 import {
   CERTIFICATE_URL,
-  certifiedId,
+  certificateQuery,
   presentCertificateUrl,
 } from "../../dashboard/certificateSchemas.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
-
-const query = queryObject({
-  id: certifiedId,
-  kind: oneOf(CERTIFIED_KINDS).optional().meta({
-    description: "Of records that were imported with the same id, this one.",
-  }),
-});
 
 export const certificateEndpoint = ({
   db,
@@ -51,7 +41,7 @@ export const certificateEndpoint = ({
         },
       ],
     },
-    schemas: { query, response: CERTIFICATE_URL.response },
+    schemas: { query: certificateQuery, response: CERTIFICATE_URL.response },
     examples: { response: CERTIFICATE_URL.example },
     handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
       presentCertificateUrl(

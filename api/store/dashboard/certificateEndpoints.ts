@@ -8,7 +8,7 @@ import {
 } from "../../../services/dashboard/getCertificateToken.ts";
 import {
   CERTIFICATE_URL,
-  certifiedId,
+  certificateQuery,
   presentCertificateUrl,
 } from "../../dashboard/certificateSchemas.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -45,12 +45,12 @@ export const certificateEndpoints = ({
         },
       ],
     },
-    schemas: { query: queryObject({ id: certifiedId }), response: CERTIFICATE_URL.response },
+    schemas: { query: certificateQuery, response: CERTIFICATE_URL.response },
     examples: { response: CERTIFICATE_URL.example },
-    handle: async ({ caller: { accountId, mode }, query: { id } }) =>
+    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
       presentCertificateUrl(
         publicBaseUrl(),
-        await getCertificateToken({ db, clock }, { accountId, mode }, id, null),
+        await getCertificateToken({ db, clock }, { accountId, mode }, id, kind ?? null),
       ),
   }),
   keyEndpoint({

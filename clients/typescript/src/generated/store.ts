@@ -657,6 +657,8 @@ export interface operations {
             readonly query: {
                 /** @description The id of a registration or a donation. */
                 readonly id: string;
+                /** @description Of records that were imported with the same id, this one. */
+                readonly kind?: "tree" | "bottle" | "donation";
             };
             readonly header?: never;
             readonly path?: never;
