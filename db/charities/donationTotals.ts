@@ -26,7 +26,7 @@ export const readDonationTotals = (
   owner: AccountMode,
   time: Date,
 ): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> =>
-  db.one(sql.type(totalsRow)`
+  db.one(sql.prepared("read_donation_totals", totalsRow)`
     SELECT
       coalesce(max(count) FILTER (WHERE period = 'all'), 0)::bigint AS "allCount",
       coalesce(max(amount_cents) FILTER (WHERE period = 'all'), 0)::bigint AS "allCents",

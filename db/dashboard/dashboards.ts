@@ -33,7 +33,7 @@ export const findDashboardAccount = (
   db: CommonQueryMethods,
   slug: string,
 ): Promise<z.output<typeof accountRow> | null> =>
-  db.maybeOne(sql.type(accountRow)`
+  db.maybeOne(sql.prepared("find_dashboard_account", accountRow)`
     SELECT account.id AS "accountId", account.name
     FROM dashboard
     JOIN account ON account.id = dashboard.account_id

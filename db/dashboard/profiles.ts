@@ -25,7 +25,7 @@ const profileRow = z
 
 /** Returns an account's profile, which is the default one until an operator sets it. */
 export const findProfile = async (db: CommonQueryMethods, accountId: string): Promise<Profile> =>
-  (await db.maybeOne(sql.type(profileRow)`
+  (await db.maybeOne(sql.prepared("find_profile", profileRow)`
     SELECT
       profile.display_name AS "displayName",
       profile.color,

@@ -50,7 +50,7 @@ export const listPlantedSites = (
   accountId: string,
   countsSimulated: boolean,
 ): Promise<readonly PlantedSite[]> =>
-  db.any(sql.type(plantedSiteRow)`
+  db.any(sql.prepared("list_planted_sites", plantedSiteRow)`
     SELECT
       planting_tally.site_id AS "siteId",
       planting_site.partner,

@@ -149,7 +149,7 @@ export const listPeriodTotals = (
   accountId: string,
   months: number,
 ): Promise<readonly PeriodTotals[]> =>
-  db.any(sql.type(periodRow)`
+  db.any(sql.prepared("list_period_totals", periodRow)`
     SELECT
       period,
       coalesce(sum(total) FILTER (WHERE kind = 'tree'), 0)::bigint AS tree,

@@ -77,6 +77,12 @@ const sectionsOf = ({
   );
 };
 
+export type DashboardDependencies = {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly planting: Planting;
+};
+
 const lastMonths = (now: Date): readonly string[] =>
   Array.from({ length: MONTHS_SHOWN }, (_, index) =>
     monthOf(
@@ -91,15 +97,7 @@ const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each)
  * account with millions of registrations costs as much as a new one.
  */
 export const readDashboard = async (
-  {
-    db,
-    clock,
-    planting,
-  }: {
-    readonly db: CommonQueryMethods;
-    readonly clock: Clock;
-    readonly planting: Planting;
-  },
+  { db, clock, planting }: DashboardDependencies,
   slug: string,
 ): Promise<Dashboard | null> => {
   const account = await findDashboardAccount(db, slug);

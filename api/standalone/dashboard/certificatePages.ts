@@ -11,6 +11,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
+import { createRenderings } from "./createRenderings.ts";
 import { allowStyles, OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
 import { presentCertificate } from "./views/presentCertificate.ts";
@@ -70,6 +71,7 @@ export const certificatePages = ({
 }): readonly Page[] => {
   const lookUp = createBatchedLookup((tokens) => findCertified(db, tokens));
   const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });
+  const rendered = createRenderings<Certificate, Tagged>(({ body }) => body.length);
 
   const find = async (token: string): Promise<Certificate | null> => {
     const cached = certificates.get(token);
@@ -92,22 +94,30 @@ export const certificatePages = ({
     {
       path: "/certificate/:token.json",
       run: async (ctx) => {
-        const certificate = await find(pathParameter(ctx, "token"));
+        const token = pathParameter(ctx, "token");
+        const certificate = await find(token);
         if (certificate === null) {
           throw new HttpError("path_not_found", "failed to find certificate");
         }
-        send(ctx, renderJson(certificate, publicBaseUrl()), CACHE_CONTROL);
+        const json = rendered.render(`json/${token}`, certificate, () =>
+          renderJson(certificate, publicBaseUrl()),
+        );
+        send(ctx, json, CACHE_CONTROL);
       },
     },
     {
       path: "/certificate/:token",
       run: async (ctx) => {
-        const certificate = await find(pathParameter(ctx, "token"));
+        const token = pathParameter(ctx, "token");
+        const certificate = await find(token);
         if (certificate === null) {
           showNotFound(ctx);
-        } else {
-          send(ctx, renderPage(certificate, publicBaseUrl()), CACHE_CONTROL);
+          return;
         }
+        const page = rendered.render(`page/${token}`, certificate, () =>
+          renderPage(certificate, publicBaseUrl()),
+        );
+        send(ctx, page, CACHE_CONTROL);
       },
     },
   ];

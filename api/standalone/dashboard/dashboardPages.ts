@@ -5,8 +5,8 @@ import { text } from "../../../domain/fields.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
+import { createDashboardCache } from "../../../services/dashboard/createDashboardCache.ts";
 import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
-import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
@@ -21,6 +21,7 @@ import { renderCard } from "./views/renderCard.ts";
 import { shownUrl } from "./views/page/renderPhotos.ts";
 import { renderPage } from "./views/page/renderPage.ts";
 import type { PageLinks } from "./views/pageLinks.ts";
+import { createRenderings } from "./createRenderings.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { logoPage } from "./logoPage.ts";
 import { previewPage } from "./previewPage.ts";
@@ -40,9 +41,7 @@ import { drawSimulatedPhoto } from "./views/drawSimulatedPhoto.ts";
 import { brandStyle, CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
 import { renderWorld } from "./views/worldMap.ts";
 
-/** A page under load reads the database once in this time. */
-const CACHED_MS = 5000;
-const MAXIMUM_CACHED = 500;
+const MAXIMUM_PATHS = 20_000;
 const CACHE_CONTROL = "public, max-age=10";
 const ONE_DAY = "public, max-age=86400";
 const SVG = "image/svg+xml";
@@ -106,8 +105,10 @@ const RENDERINGS = {
   }),
 } as const satisfies Record<string, Rendering>;
 
+type Kind = keyof typeof RENDERINGS;
+
 /** How the path of a rendering continues after the slug. */
-const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
+const SUFFIXES: Readonly<Record<Kind, string>> = {
   page: "",
   json: ".json",
   shields: "/shields.json",
@@ -172,9 +173,11 @@ const linksOf = (publicBaseUrl: string, slug: string): PageLinks => ({
 /** A rendered page, and the response that it is sent in if the client does not have it. */
 type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
 
+const keyOf = (kind: Kind, slug: string): string => `${kind}/${slug}`;
+
 /**
- * The public pages and pictures. Each process caches rendered pages for some seconds, and finds them by the path that is
- * usual for them.
+ * The public pages and pictures. Each process caches the data of dashboards for some seconds, and what it renders from them.
+ * It finds that by the path that is usual for it.
  */
 export const dashboardPages = ({
   db,
@@ -187,61 +190,55 @@ export const dashboardPages = ({
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;
 }): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
-  const rendered = new LRUCache<string, CachedPage>({
-    max: MAXIMUM_CACHED,
-    ttl: CACHED_MS,
-    // Concurrent readers of a page share one rendering.
-    fetchMethod: async (key) => {
-      const [given, slug] = key.split("/");
-      const dashboard = await readDashboard({ db, clock, planting }, slug ?? "");
-      if (!dashboard) {
-        return undefined;
-      }
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
-      const kind = given as keyof typeof RENDERINGS;
+  const dashboards = createDashboardCache({ db, clock, planting });
+  const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length);
+  /** What the usual paths are of. */
+  const paths = new LRUCache<string, { readonly kind: Kind; readonly slug: string }>({
+    max: MAXIMUM_PATHS,
+  });
+
+  const render = (kind: Kind, dashboard: Dashboard): CachedPage =>
+    rendered.render(keyOf(kind, dashboard.slug), dashboard, () => {
       const links = linksOf(publicBaseUrl(), dashboard.slug);
       const tagged = renderTagged(RENDERINGS[kind], dashboard, links);
       const route = `/dashboard/:slug${SUFFIXES[kind]}`;
       return { tagged, ready: asReadyResponse(tagged, CACHE_CONTROL, route) };
-    },
-  });
-  /** The keys of rendered pages by their paths. */
-  const keys = new LRUCache<string, string>({ max: MAXIMUM_CACHED });
+    });
 
   const findReady: FindPublicResponse = (target) => {
-    const key = keys.get(target);
-    return key === undefined ? undefined : rendered.get(key)?.ready;
+    const path = paths.get(target);
+    const dashboard = path && dashboards.find(path.slug);
+    return dashboard && rendered.find(keyOf(path.kind, path.slug), dashboard)?.ready;
   };
 
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>
     SLUG.safeParse(slug).success ? lookUpWellFormed(slug) : Promise.resolve(null);
 
-  const redirect = (ctx: ApiContext, slug: string, kind: keyof typeof RENDERINGS): void => {
+  const redirect = (ctx: ApiContext, slug: string, kind: Kind): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
     ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${SUFFIXES[kind]}`);
   };
 
   const serve =
-    (kind: keyof typeof RENDERINGS) =>
+    (kind: Kind) =>
     async (ctx: ApiContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
-      const key = `${kind}/${slug}`;
-      const cached = rendered.get(key);
+      const cached = dashboards.find(slug);
       if (cached) {
         // A path can be encoded in many ways. One is enough, so that the others evict nothing.
         if (ctx.path === `/dashboard/${encodeURIComponent(slug)}${SUFFIXES[kind]}`) {
-          keys.set(ctx.path, key);
+          paths.set(ctx.path, { kind, slug });
         }
-        send(ctx, cached.tagged, CACHE_CONTROL);
+        send(ctx, render(kind, cached).tagged, CACHE_CONTROL);
         return;
       }
       // Only pages that exist get into the cache, so made-up slugs evict none.
       const dashboardSlug = await lookUpSlug(slug);
-      const page = dashboardSlug === slug ? await rendered.fetch(key) : undefined;
-      if (page) {
-        send(ctx, page.tagged, CACHE_CONTROL);
+      const dashboard = dashboardSlug === slug ? await dashboards.read(slug) : undefined;
+      if (dashboard) {
+        send(ctx, render(kind, dashboard).tagged, CACHE_CONTROL);
       } else if (dashboardSlug !== null && dashboardSlug !== slug) {
         redirect(ctx, dashboardSlug, kind);
       } else if (kind === "page" || kind === "card") {
@@ -291,11 +288,7 @@ export const dashboardPages = ({
     { path: "/dashboard/:slug/shields.json", run: serve("shields") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
     { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
-    previewPage({
-      db,
-      lookUpSlug,
-      read: (slug) => readDashboard({ db, clock, planting }, slug),
-    }),
+    previewPage({ db, lookUpSlug, read: dashboards.read }),
     { path: "/dashboard/:slug/card", run: serve("card") },
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/", run: redirectSlash },
