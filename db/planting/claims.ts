@@ -1,4 +1,4 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Claim, RecordedTrees } from "../../domain/planting/creditOrder.ts";
 import { safeInteger } from "../columns.ts";
@@ -19,31 +19,36 @@ export const lockClaims = async (
 
 /** Lists an order's claims, and those of other orders on the given records. */
 export const listClaims = (
-  transaction: DatabaseTransactionConnection,
+  db: CommonQueryMethods,
   partner: string,
   orderId: number,
   references: readonly string[],
 ): Promise<readonly Claim[]> =>
-  transaction.any(sql.type(claimRow)`
+  db.any(sql.type(claimRow)`
     SELECT reference, order_id AS "orderId", trees
     FROM planting_claim
     WHERE partner = ${partner} AND (order_id = ${orderId} OR reference = ANY(${sql.array(references, "text")}))
     ORDER BY reference, order_id
   `);
 
-export const replaceClaims = async (
+/** The caller must hold the lock of the partner's claims. */
+export const changeClaims = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   orderId: number,
-  claims: readonly RecordedTrees[],
+  {
+    removed,
+    changed,
+  }: { readonly removed: readonly string[]; readonly changed: readonly RecordedTrees[] },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM planting_claim
-    WHERE partner = ${partner} AND order_id = ${orderId}
+    WHERE partner = ${partner} AND order_id = ${orderId} AND reference = ANY(${sql.array(removed, "text")})
   `);
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO planting_claim (partner, reference, order_id, trees)
     SELECT ${partner}, reference, ${orderId}, trees
-    FROM jsonb_to_recordset(${JSON.stringify(claims)}::jsonb) AS claim (reference text, trees bigint)
+    FROM jsonb_to_recordset(${JSON.stringify(changed)}::jsonb) AS claim (reference text, trees bigint)
+    ON CONFLICT (partner, reference, order_id) DO UPDATE SET trees = excluded.trees
   `);
 };

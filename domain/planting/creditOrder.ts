@@ -44,3 +44,20 @@ export const creditOrder = (
   }
   return credited;
 };
+
+/** Returns how an order's claims differ from those with which it is credited now. */
+export const claimChanges = (
+  own: readonly RecordedTrees[],
+  credited: readonly RecordedTrees[],
+): {
+  /** The records on which the order has no claim any more. */
+  readonly removed: readonly string[];
+  readonly changed: readonly RecordedTrees[];
+} => {
+  const before = new Map(own.map(({ reference, trees }) => [reference, trees]));
+  const kept = new Set(credited.map(({ reference }) => reference));
+  return {
+    removed: [...before.keys()].filter((reference) => !kept.has(reference)),
+    changed: credited.filter(({ reference, trees }) => before.get(reference) !== trees),
+  };
+};

@@ -1,3 +1,4 @@
+import { createConnectionQueue } from "../../../db/connections/createConnectionQueue.ts";
 import { link, name as nameOf } from "../../../domain/planting/fact.ts";
 import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
@@ -199,6 +200,8 @@ export const createTreeMapperPartner = ({
   readonly onUnusable: (unusable: UnusableRecords) => void;
 }): PlantingPartner => {
   const readRecords = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
+  // Claims wait for each other. Each would do so with a connection, and leave none for billing.
+  const claimQueue = createConnectionQueue(1);
   return {
     kind: "treemapper",
     name,
@@ -219,9 +222,10 @@ export const createTreeMapperPartner = ({
         ({ planting: { interventionStartDate, interventionEndDate } }) =>
           interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
       );
-      const claims = await claimTrees(
-        since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
-      );
+      const claims = await claimQueue.run(() => {
+        signal.throwIfAborted();
+        return claimTrees(since.map(({ planting, trees }) => ({ reference: planting.id, trees })));
+      });
       const credited = claims.flatMap(({ reference, trees }) => {
         const record = records.get(reference);
         return record ? [{ ...record, trees }] : [];

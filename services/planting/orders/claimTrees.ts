@@ -1,25 +1,46 @@
-import type { DatabasePool } from "slonik";
-import { listClaims, lockClaims, replaceClaims } from "../../../db/planting/claims.ts";
-import { creditOrder } from "../../../domain/planting/creditOrder.ts";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { changeClaims, listClaims, lockClaims } from "../../../db/planting/claims.ts";
+import { claimChanges, creditOrder } from "../../../domain/planting/creditOrder.ts";
 import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 
+type ClaimingOrder = Pick<PlantingOrder, "id" | "partner" | "treeCount">;
+
+const decideClaims = async (
+  db: CommonQueryMethods,
+  order: ClaimingOrder,
+  records: readonly RecordedTrees[],
+) => {
+  const references = records.map(({ reference }) => reference);
+  const claims = await listClaims(db, order.partner, order.id, references);
+  const credited = creditOrder(order, records, claims);
+  const own = claims.filter(({ orderId }) => orderId === order.id);
+  const changes = claimChanges(own, credited);
+  const isChanged = changes.removed.length > 0 || changes.changed.length > 0;
+  return { credited, changes, isChanged };
+};
+
 /**
  * Credits an order with trees of its partner's records that no other order has. Concurrent calls for one partner wait for
- * each other.
+ * each other, except those that change nothing, which are most: claims that are stored already need no lock.
  * @param records are used up in this order
  * @returns all claims of the order
  */
-export const claimTrees = (
+export const claimTrees = async (
   { db }: { readonly db: DatabasePool },
-  order: Pick<PlantingOrder, "id" | "partner" | "treeCount">,
+  order: ClaimingOrder,
   records: readonly RecordedTrees[],
-): Promise<readonly RecordedTrees[]> =>
-  db.transaction(async (transaction) => {
+): Promise<readonly RecordedTrees[]> => {
+  const unlocked = await decideClaims(db, order, records);
+  if (!unlocked.isChanged) {
+    return unlocked.credited;
+  }
+  return db.transaction(async (transaction) => {
     await lockClaims(transaction, order.partner);
-    const references = records.map(({ reference }) => reference);
-    const claims = await listClaims(transaction, order.partner, order.id, references);
-    const credited = creditOrder(order, records, claims);
-    await replaceClaims(transaction, order.partner, order.id, credited);
+    const { credited, changes, isChanged } = await decideClaims(transaction, order, records);
+    if (isChanged) {
+      await changeClaims(transaction, order.partner, order.id, changes);
+    }
     return credited;
   });
+};

@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
 import { startServer } from "../../../program/server/startServer.ts";
 import { createPlanting } from "../../../providers/planting/createPlanting.ts";
 import type { UnusableRecords } from "../../../providers/planting/treemapper/createTreeMapperPartner.ts";
@@ -97,9 +98,11 @@ const startTreeMapper = async (t: ExecutionContext) => {
 /** Starts TreeMapper, and an organization whose trees are planted by a project of it. */
 export const startTreeMapperPlanting = async (
   t: ExecutionContext<DatabaseContext>,
-  apiKey = KEY,
+  {
+    apiKey = KEY,
+    db = t.context.db,
+  }: { readonly apiKey?: string; readonly db?: DatabasePool } = {},
 ) => {
-  const { db } = t.context;
   const server = await startTreeMapper(t);
   const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
   const unusable: UnusableRecords[] = [];

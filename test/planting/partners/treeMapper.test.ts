@@ -222,7 +222,7 @@ test.serial(
     state.status = 200;
     await poll(id);
     t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-    const refused = await startTreeMapperPlanting(t, "tm_wrong");
+    const refused = await startTreeMapperPlanting(t, { apiKey: "tm_wrong" });
     await t.throwsAsync(refused.order(5), { message: /TreeMapper returned 401/u });
   },
 );

@@ -1,0 +1,146 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { z } from "zod";
+import { lockClaims } from "../../../db/planting/claims.ts";
+import { openPool } from "../../../db/pool.ts";
+import { sql } from "../../../db/sql.ts";
+import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/programs.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
+import { planting, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
+
+const test = testWithDatabase();
+
+/** Lists the claims of orders with the transactions that wrote them. */
+const listRows = (db: CommonQueryMethods, orderIds: readonly number[]) =>
+  db.any(sql.type(
+    z.strictObject({ reference: z.string(), trees: z.bigint(), writtenBy: z.string() }),
+  )`
+    SELECT reference, trees, xmin::text AS "writtenBy"
+    FROM planting_claim
+    WHERE order_id = ANY(${sql.array(orderIds, "int4")})
+    ORDER BY reference, order_id
+  `);
+
+/**
+ * Runs work while another process holds the lock of the claims, until it is done or this many connections wait for the
+ * lock. Returns whether it is done.
+ */
+const runWhileLocked = async (
+  db: DatabasePool,
+  work: () => Promise<unknown>,
+  waitingConnections: number,
+): Promise<boolean> => {
+  // Slonik rejects other connections within a transaction.
+  const outside = AsyncLocalStorage.snapshot();
+  const { done, running } = await db.transaction(async (transaction) => {
+    await lockClaims(transaction, "treemapper");
+    let isDone = false;
+    const started = outside(async () => {
+      await work();
+      isDone = true;
+    });
+    await eventually(
+      async () =>
+        isDone ||
+        (await transaction.oneFirst(sql.type(z.strictObject({ waiting: z.bigint() }))`
+          SELECT count(*) AS waiting
+          FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+          WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+        `)) >= waitingConnections,
+    );
+    return { done: isDone, running: started };
+  });
+  await running;
+  return done;
+};
+
+test.serial("a poll that changes no claims waits for no other", async (t) => {
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
+  const [first, second] = [await order(100), await order(100)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("taken", "2026-07-05", [60])];
+  t.false((await poll(first)).isFinished);
+
+  for (const id of [first, second]) {
+    t.true(await runWhileLocked(t.context.db, () => poll(id), 1));
+  }
+});
+
+test.serial("polls that wait for each other hold one connection", async (t) => {
+  const db = await openPool(t.context.databaseUrl, 2);
+  t.teardown(() => db.end());
+  const { state, setup, order, pollNow } = await startTreeMapperPlanting(t, { db });
+  const ids = [await order(10), await order(10), await order(10)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("enough", "2026-07-05", [30])];
+  let polls: readonly Promise<{ readonly isFinished: boolean }>[] = [];
+  const useOtherConnection = async (): Promise<void> => {
+    polls = ids.map(pollNow);
+    // Enough turns for all polls to get to their claims.
+    for (let turn = 0; turn < 100; turn += 1) {
+      await db.query(sql.typeAlias("void")`SELECT`);
+    }
+  };
+
+  t.true(await runWhileLocked(t.context.db, useOtherConnection, 2));
+
+  for (const { isFinished } of await Promise.all(polls)) {
+    t.true(isFinished);
+  }
+  const claims = await listRows(t.context.db, ids);
+  t.deepEqual(
+    claims.map(({ reference, trees }) => [reference, trees]),
+    ids.map(() => ["enough", 10n]),
+  );
+});
+
+test.serial("claims of several processes credit no tree to two orders", async (t) => {
+  const { order } = await startTreeMapperPlanting(t);
+  const ids = [await order(70), await order(70)];
+  const records = [{ reference: "contested", trees: 100 }];
+  const claims = await runBehindLocks<readonly (readonly { readonly trees: number }[])[]>(
+    t.context.db,
+    (transaction) => lockClaims(transaction, "treemapper"),
+    ...ids.map(
+      (id) => () => claimTrees(t.context, { id, partner: "treemapper", treeCount: 70 }, records),
+    ),
+  );
+  t.deepEqual(
+    claims.map((credited) => credited.map(({ trees }) => trees)),
+    [[70], [30]],
+  );
+});
+
+test.serial("a poll writes only the claims that it changes", async (t) => {
+  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
+  const id = await order(100);
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [
+    planting("deleted", "2026-07-03", [1]),
+    planting("grown", "2026-07-04", [2]),
+    planting("same", "2026-07-05", [3]),
+  ];
+  await poll(id);
+  const before = await listRows(t.context.db, [id]);
+  await poll(id);
+  t.deepEqual(await listRows(t.context.db, [id]), before);
+
+  state.interventions = [
+    planting("grown", "2026-07-04", [4]),
+    planting("same", "2026-07-05", [3]),
+    planting("unclaimed", "2026-07-06", [5]),
+  ];
+  await poll(id);
+  const after = await listRows(t.context.db, [id]);
+  t.deepEqual(
+    after.map(({ reference, trees }) => [reference, trees]),
+    [
+      ["grown", 4n],
+      ["same", 3n],
+      ["unclaimed", 5n],
+    ],
+  );
+  t.deepEqual(after[1], before[2]);
+});
