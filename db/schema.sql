@@ -776,6 +776,7 @@ CREATE TABLE reconciliation_stream (
 CREATE TABLE refund (
   id uuid NOT NULL,
   registration_id uuid NOT NULL,
+  account_id uuid NOT NULL,
   count bigint NOT NULL,
   reason text,
   created_at timestamp with time zone NOT NULL,
@@ -1157,7 +1158,7 @@ CREATE INDEX reconciliation_stream_run ON public.reconciliation_stream USING btr
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 
-CREATE INDEX refund_waiting ON public.refund USING btree (created_at) WHERE (dispatched_at IS NULL);
+CREATE INDEX refund_waiting ON public.refund USING btree (account_id, created_at) WHERE (dispatched_at IS NULL);
 
 CREATE INDEX registration_attribution ON public.registration USING btree (account_id, mode, kind, attribution, created_at, id) WHERE (attribution <> ''::text);
 

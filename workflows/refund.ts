@@ -1,12 +1,16 @@
+import type { Duration } from "@temporalio/common";
 import {
+  continueAsNew,
   defineSignal,
   proxyActivities,
   proxyLocalActivities,
   setHandler,
+  workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import { refundIdOf } from "../domain/registrations/decideRefund.ts";
 import { inDeployment } from "./inDeployment.ts";
+import { isTimeout } from "./isTimeout.ts";
 
 /** Signals a further refund of the same registration. */
 export const refundedSignal = defineSignal("refunded");
@@ -14,27 +18,41 @@ export const refundedSignal = defineSignal("refunded");
 export const refundWorkflowId = (deployment: string, registrationId: string): string =>
   inDeployment(deployment, refundIdOf(registrationId));
 
-const { confirmRefund } = proxyActivities<BillingActivities>({
-  startToCloseTimeout: "20 seconds",
-  // The activity fails until the refund is settled: retries add nothing to the history, however long the processor is down.
-  retry: { initialInterval: "1 second", backoffCoefficient: 1.5, maximumInterval: "1 minute" },
-});
-
 /** Runs within a workflow task, which saves most of what an activity costs Temporal. */
 const local = proxyLocalActivities<BillingActivities>({
   startToCloseTimeout: "5 seconds",
   retry: { maximumAttempts: 1 },
 });
 
-/** Completes when all refunds of a registration are settled. */
-export const refund = async (registrationId: string): Promise<void> => {
+/**
+ * Completes when all refunds of a registration are settled.
+ * @param maxWait how long a run waits for that before it continues as new. The dispatcher signals further refunds once a
+ *   second at most, and Temporal accepts ten thousand signals per run
+ */
+export const refund = async (
+  registrationId: string,
+  maxWait: Duration = "1 hour",
+): Promise<void> => {
+  const { confirmRefund } = proxyActivities<BillingActivities>({
+    startToCloseTimeout: "20 seconds",
+    scheduleToCloseTimeout: maxWait,
+    // The activity fails until the refund is settled: retries add nothing to the history, however long the processor is down.
+    retry: { initialInterval: "1 second", backoffCoefficient: 1.5, maximumInterval: "1 minute" },
+  });
+  const restart = () => continueAsNew<typeof refund>(registrationId, maxWait);
   let isOpen = true;
   setHandler(refundedSignal, () => {
     isOpen = true;
   });
   while (isOpen) {
+    if (workflowInfo().continueAsNewSuggested) {
+      await restart();
+    }
     isOpen = false;
     // Of many refunds at the same time, most are settled when their workflow starts.
-    await local.confirmRefund(registrationId).catch(() => confirmRefund(registrationId));
+    await local
+      .confirmRefund(registrationId)
+      .catch(() => confirmRefund(registrationId))
+      .catch((error: unknown) => (isTimeout(error) ? restart() : Promise.reject(error)));
   }
 };

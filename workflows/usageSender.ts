@@ -1,4 +1,3 @@
-import { ActivityFailure, RetryState } from "@temporalio/common";
 import type { Duration } from "@temporalio/common";
 import {
   condition,
@@ -11,6 +10,7 @@ import {
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import { inDeployment } from "./inDeployment.ts";
+import { isTimeout } from "./isTimeout.ts";
 
 /** Signals that usage facts are waiting. It has no payload: the sender reads them from the database. */
 export const wakeSignal = defineSignal("wake");
@@ -26,9 +26,6 @@ export const usageSenderWorkflowId = (
 ): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
-
-const isTimeout = (error: unknown): boolean =>
-  error instanceof ActivityFailure && error.retryState === RetryState.TIMEOUT;
 
 /**
  * Reports a stream's usage until none is left, waits for more, and completes after two idle minutes. The dispatcher

@@ -1,29 +1,46 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { afterLookup, sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
-import { factsOfRefund, shareRegistrations } from "./registrationFacts.ts";
+import { isOfSecond, shareRegistrations } from "./registrationFacts.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
 
+/** The condition that a usage fact of the query is of a refund of its registration. */
+const takesBack = sql.fragment`
+  (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
+`;
+
+/** Whether an event of the registration's second that is in one of the states takes back units of the registration. */
+const isInEvent = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`EXISTS (
+  SELECT
+  FROM meter_event
+  CROSS JOIN LATERAL (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
+  ) AS fact
+  WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
+)`;
+
 /**
  * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be.
+ * some of it is in a failed event. If neither, it has been sent or never will be. The query looks for such usage instead of
+ * reading that of all refunds, because a registration can have as many refunds as units.
+ * @returns null if the registration was deleted, which settled test data are
  */
 export const findRefundProgress = (
   db: CommonQueryMethods,
   registrationId: string,
-): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
-  db.one(sql.type(refundProgressRow)`
+): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
+  db.maybeOne(sql.type(refundProgressRow)`
     SELECT
-      coalesce(
-        bool_or(meter_event.state IS NULL OR meter_event.state IN (${UNFINISHED}, 'superseded')), false
-      ) AS pending,
-      coalesce(bool_or(meter_event.state IN (${FAILED})), false) AS failed
-    FROM refund
-    CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
-    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-    WHERE refund.registration_id = ${registrationId}
+      EXISTS (
+        SELECT
+        FROM usage_fact
+        WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+      ) OR ${isInEvent(UNFINISHED)} AS pending,
+      ${isInEvent(FAILED)} AS failed
+    FROM registration
+    WHERE registration.id = ${registrationId}
   `);
 
 const unitsRow = z.strictObject({ units: z.bigint().transform(Number) });

@@ -15,13 +15,21 @@ export const shareRegistrations = (one: string, other: string): FragmentSqlToken
   return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
 };
 
+/** The condition that a usage fact or meter event is of the stream and second of a registration of the query. */
+export const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`
+    ${column("account_id")} = registration.account_id
+    AND ${column("mode")} = registration.mode
+    AND ${column("meter")} = registration.kind
+    AND ${column("second")} = floor(extract(epoch FROM registration.created_at))::bigint
+  `;
+};
+
 /** The condition that a usage fact counts a registration of the query, together with those recorded with it. */
 const countsRegistration = sql.fragment`
   usage_fact.usage_batch = registration.usage_batch
-  AND usage_fact.account_id = registration.account_id
-  AND usage_fact.mode = registration.mode
-  AND usage_fact.meter = registration.kind
-  AND usage_fact.second = floor(extract(epoch FROM registration.created_at))::bigint
+  AND ${isOfSecond("usage_fact")}
   AND usage_fact.refund_id IS NULL
 `;
 
@@ -29,7 +37,7 @@ const countsRegistration = sql.fragment`
  * The usage facts of a refund of the query, as a table. Without the OFFSET, the planner may expect all facts of the database:
  * as long as it has seen no refund, it does not know that each has few.
  */
-export const factsOfRefund = sql.fragment`
+const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 

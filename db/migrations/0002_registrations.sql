@@ -119,6 +119,8 @@ CREATE TABLE daily_count (
 CREATE TABLE refund (
   id uuid PRIMARY KEY,
   registration_id uuid NOT NULL REFERENCES registration,
+  -- That of the registration, so that the dispatcher finds what waits of each account.
+  account_id uuid NOT NULL,
   count bigint NOT NULL CONSTRAINT refund_count CHECK (count >= 1),
   reason text,
   created_at timestamptz NOT NULL,
@@ -127,7 +129,7 @@ CREATE TABLE refund (
 );
 
 CREATE INDEX refund_registration ON refund (registration_id);
-CREATE INDEX refund_waiting ON refund (created_at) WHERE dispatched_at IS NULL;
+CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_at IS NULL;
 
 -- The refund that each idempotency key was first used for. The primary key decides which of several concurrent requests
 -- refunds.

@@ -104,8 +104,8 @@ export const insertRefunds = (
       WHERE registration.id = refunded.registration_id
     ),
     inserted AS (
-      INSERT INTO refund (id, registration_id, count, reason, created_at)
-      SELECT id, registration_id, count, reason, ${timestamp(createdAt)}
+      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
+      SELECT id, registration_id, ${accountId}, count, reason, ${timestamp(createdAt)}
       FROM entry
       ORDER BY id
     ),

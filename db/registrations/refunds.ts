@@ -10,6 +10,7 @@ import { nothing, sql, timestamp } from "../sql.ts";
 type Refund = {
   readonly id: string;
   readonly registrationId: string;
+  readonly accountId: string;
   readonly count: number;
   readonly reason: string | null;
   readonly createdAt: Date;
@@ -20,9 +21,10 @@ export const insertRefund = async (
   refund: Refund,
 ): Promise<void> => {
   await transaction.query(sql.prepared("insert_refund", nothing)`
-    INSERT INTO refund (id, registration_id, count, reason, created_at)
+    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
     VALUES (
-      ${refund.id}, ${refund.registrationId}, ${refund.count}, ${refund.reason}, ${timestamp(refund.createdAt)}
+      ${refund.id}, ${refund.registrationId}, ${refund.accountId}, ${refund.count}, ${refund.reason},
+      ${timestamp(refund.createdAt)}
     )
   `);
 };
@@ -63,28 +65,82 @@ export const findRefundByKey = (
       AND refund_key.idempotency_key = ${idempotencyKey}
   `);
 
-const waitingRefundRow = z.strictObject({ id: z.uuid(), registrationId: z.uuid() });
+const waitingRefundsRow = z.strictObject({
+  accountId: z.uuid(),
+  registrationId: z.uuid(),
+  ids: z.array(z.uuid()),
+});
 
-/** Lists refunds whose workflow has not been started yet, oldest first. */
+/** Refunds of a registration that wait for their workflow, which is one for all of them. */
+export type WaitingRefunds = Readonly<z.output<typeof waitingRefundsRow>>;
+
+/**
+ * Lists registrations with refunds whose workflow has not been started yet. The accounts that have such refunds share the
+ * limits equally, the oldest refunds of each first, so that none waits for the refunds of another. The query steps through
+ * the index from account to account, so its cost does not grow with what waits beyond the limits.
+ * @param limits the maximum of registrations, which is also that of accounts, and the maximum of refunds
+ * @param after the last account of the page before, in the order of their ids; null for the first page
+ */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
-  limit: number,
-): Promise<readonly { readonly id: string; readonly registrationId: string }[]> =>
-  db.any(sql.type(waitingRefundRow)`
-    SELECT id, registration_id AS "registrationId"
-    FROM refund
-    WHERE dispatched_at IS NULL
-    ORDER BY created_at
-    LIMIT ${limit}
+  limits: { readonly registrations: number; readonly refunds: number },
+  after: string | null = null,
+): Promise<readonly WaitingRefunds[]> =>
+  db.any(sql.type(waitingRefundsRow)`
+    WITH RECURSIVE waiting AS (
+      (
+        SELECT account_id
+        FROM refund
+        WHERE dispatched_at IS NULL
+          ${after === null ? sql.fragment`` : sql.fragment`AND account_id > ${after}`}
+        -- With the second column, only the index of waiting refunds is in this order.
+        ORDER BY account_id, created_at
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id
+      FROM waiting
+      CROSS JOIN LATERAL (
+        SELECT account_id
+        FROM refund
+        WHERE dispatched_at IS NULL AND account_id > waiting.account_id
+        ORDER BY account_id, created_at
+        LIMIT 1
+      ) AS following
+    ),
+    account AS MATERIALIZED (
+      SELECT account_id FROM waiting LIMIT ${limits.registrations}
+    ),
+    registration AS (
+      SELECT
+        account.account_id,
+        oldest.registration_id,
+        array_agg(oldest.id) AS ids,
+        row_number() OVER (PARTITION BY account.account_id ORDER BY min(oldest.created_at)) AS turn
+      FROM account
+      CROSS JOIN LATERAL (
+        SELECT id, registration_id, created_at
+        FROM refund
+        WHERE refund.account_id = account.account_id AND dispatched_at IS NULL
+        ORDER BY refund.account_id, created_at
+        LIMIT (SELECT greatest(1, ${limits.refunds} / count(*)) FROM account)
+      ) AS oldest
+      GROUP BY account.account_id, oldest.registration_id
+    )
+    SELECT account_id AS "accountId", registration_id AS "registrationId", ids
+    FROM registration
+    ORDER BY turn, account_id
+    LIMIT ${limits.registrations}
   `);
 
 /**
- * Records that a refund's workflow was started. A process that has lost the lease changes nothing: an operator may have
- * had the refund dispatched again in the meantime.
+ * Records that the workflow of refunds was started. A process that has lost the lease changes nothing: an operator may have
+ * had the refunds dispatched again in the meantime.
+ * @param ids those that were listed before the start. The workflow may have missed one that was recorded since
  */
-export const markRefundDispatched = async (
+export const markRefundsDispatched = async (
   db: CommonQueryMethods,
-  id: string,
+  ids: readonly string[],
   dispatchedAt: Date,
   lease: DispatcherLease,
 ): Promise<void> => {
@@ -92,6 +148,6 @@ export const markRefundDispatched = async (
     UPDATE refund
     SET dispatched_at = ${timestamp(dispatchedAt)}
     FROM ${heldDispatcherLease(lease)} AS held
-    WHERE id = ${id}
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
   `);
 };

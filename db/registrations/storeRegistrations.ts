@@ -159,6 +159,7 @@ type Reversal = {
 /** Subtracts the units from their records and inserts the refunds as dispatched: they have no usage to report to a processor. */
 export const insertReversals = async (
   transaction: DatabaseTransactionConnection,
+  accountId: string,
   reversals: readonly Reversal[],
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
@@ -187,8 +188,8 @@ export const insertReversals = async (
       FROM reversed
       WHERE registration.id = reversed.registration_id
     )
-    INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
-    SELECT refund_id, registration_id, count, ${reason}, ${now}, ${now}
+    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
+    SELECT refund_id, registration_id, ${accountId}, count, ${reason}, ${now}, ${now}
     FROM reversed
   `);
 };

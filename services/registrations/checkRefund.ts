@@ -9,9 +9,9 @@ export const checkRefund = async (
   { db }: { readonly db: CommonQueryMethods },
   registrationId: string,
 ): Promise<RefundState> => {
-  const { pending, failed } = await findRefundProgress(db, registrationId);
-  if (pending) {
+  const progress = await findRefundProgress(db, registrationId);
+  if (progress?.pending) {
     return "pending";
   }
-  return failed ? "failed" : "settled";
+  return progress?.failed ? "failed" : "settled";
 };

@@ -140,7 +140,7 @@ const recordRefund = async (
   if (kind === "tree") {
     await releaseRefundedTrees(transaction, owner, [{ registrationId, count }]);
   }
-  await insertRefund(transaction, { id, registrationId, count, reason, createdAt: now });
+  await insertRefund(transaction, { id, registrationId, accountId, count, reason, createdAt: now });
   if (idempotencyKey !== null && !(await insertRefundKey(transaction, owner, idempotencyKey, id))) {
     throw refundKeyIsTaken();
   }

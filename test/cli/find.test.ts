@@ -284,8 +284,8 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
       SELECT id, account_id, gen_random_uuid() AS refund_id FROM registration WHERE idempotency_key LIKE 'filled-%'
     ),
     refunded AS (
-      INSERT INTO refund (id, registration_id, count, created_at, dispatched_at)
-      SELECT refund_id, id, 1, now(), now() FROM filled
+      INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
+      SELECT refund_id, id, account_id, 1, now(), now() FROM filled
     )
     INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
     SELECT account_id, 'live', 'tree', 'refund-key-' || refund_id, refund_id FROM filled

@@ -132,11 +132,11 @@ const failEvent = (filler: DatabasePool): Promise<bigint> =>
         SET meter_event_id = held.id
         FROM failed, held
         WHERE usage_fact.meter_event_id = failed.id AND usage_fact.refund_id IS NOT NULL
-        RETURNING usage_fact.refund_id
+        RETURNING usage_fact.refund_id, usage_fact.account_id
       ),
       new_refund AS (
-        INSERT INTO refund (id, registration_id, count, created_at, dispatched_at)
-        SELECT refund_id, gen_random_uuid(), 1, now(), now() FROM refund_fact
+        INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
+        SELECT refund_id, gen_random_uuid(), account_id, 1, now(), now() FROM refund_fact
       )
       SELECT id FROM failed
     `);

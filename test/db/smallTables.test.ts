@@ -74,6 +74,7 @@ test("a plan that was made for few registrations is not kept when there are many
       single.transaction((transaction) =>
         insertReversals(
           transaction,
+          accountId,
           [{ refundId: crypto.randomUUID(), registrationId: id, count: 1 }],
           { reason: null, reversedAt: now },
         ),

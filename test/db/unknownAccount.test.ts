@@ -130,8 +130,8 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
       SELECT * FROM registration WHERE account_id = ${accountId} AND imported_id IS DISTINCT FROM 'old-2'
     ),
     new_refund AS (
-      INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
-      SELECT gen_random_uuid(), id, 1, 'reason', created_at, created_at FROM refunded
+      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
+      SELECT gen_random_uuid(), id, account_id, 1, 'reason', created_at, created_at FROM refunded
     ),
     new_entry AS (
       INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)

@@ -10,7 +10,7 @@ import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../db/billing/reconciliation/reconciliations.ts";
-import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
+import { markRefundsDispatched } from "../../db/registrations/refunds.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
@@ -21,7 +21,7 @@ import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
-import { refund, refundWorkflowId } from "../../workflows/refund.ts";
+import { refund, refundedSignal, refundWorkflowId } from "../../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
@@ -29,6 +29,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
+import { listAllWaitingRefunds } from "../support/listAllWaitingRefunds.ts";
 import { seizeLease } from "../worker/dispatcher/dispatching.ts";
 import { startWorker } from "./startWorker.ts";
 
@@ -202,21 +203,21 @@ const failsAndStartsAgain = test.macro(async (t, settle: keyof typeof SETTLEMENT
       taskQueue: "test",
       args: [id],
     });
-  const [waiting] = await listWaitingRefunds(db, 10);
+  const [waiting] = await listAllWaitingRefunds(db);
   const lease = await seizeLease(db);
-  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
+  await markRefundsDispatched(db, waiting?.ids ?? [], deps.clock.now(), lease);
 
   const failure = await t.throwsAsync(run(), { instanceOf: WorkflowFailedError });
   t.regex(String(failure?.cause?.cause), /the refunded usage has failed; see: impact usage show /u);
-  t.deepEqual(await listWaitingRefunds(db, 10), []);
+  t.deepEqual(await listAllWaitingRefunds(db), []);
 
   const [failed = 0n] = await listFailedMeterEventIds(db, stream);
   await SETTLEMENTS[settle](deps, failed);
   await drain();
 
-  t.deepEqual(await listWaitingRefunds(db, 10), [{ id: waiting?.id, registrationId: id }]);
+  t.deepEqual(await listAllWaitingRefunds(db), [{ ...waiting, registrationId: id }]);
   await t.notThrowsAsync(run());
-  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
+  await markRefundsDispatched(db, waiting?.ids ?? [], deps.clock.now(), lease);
 });
 
 test.serial(
@@ -264,6 +265,31 @@ test("a sender without progress continues as new, however often it is woken, and
     [5],
   );
   t.is((await current.describe()).status.name, "RUNNING");
+});
+
+test("a refund that is not settled continues as new, however often it is signaled, and completes later", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, register, drain, billed, recorded } = setup;
+  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+  const id = await register(5);
+  await drain();
+  await setup.refund(id, 1);
+
+  const workflowId = refundWorkflowId("test", id);
+  const first = await client.workflow.start(refund, {
+    workflowId,
+    taskQueue: "test",
+    args: [id, "3 seconds"],
+  });
+  const current = client.workflow.getHandle(workflowId);
+  await eventually(async () => {
+    await current.signal(refundedSignal);
+    return (await current.describe()).runId !== first.firstExecutionRunId;
+  });
+
+  await drain();
+  await current.result();
+  t.deepEqual(billed(), await recorded());
 });
 
 test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {

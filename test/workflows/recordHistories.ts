@@ -3,15 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
-import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import type { BillingActivities } from "../../activities/createBillingActivities.ts";
-import type { ShardActivities, WebhookActivities } from "../../activities/createShardActivities.ts";
-import type { DonationActivities } from "../../activities/createDonationActivities.ts";
-import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
-import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { CharityValidation } from "../../domain/charities/charities.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
@@ -27,7 +21,8 @@ import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { webhookShard } from "../../workflows/webhookShard.ts";
 import { usageShard } from "../../workflows/usageShard.ts";
-import { activitiesCompleted, inOrder } from "./recordingSteps.ts";
+import { activitiesCompleted, firstRunOf, inOrder } from "./recordingSteps.ts";
+import type { Recording } from "./recordingSteps.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
@@ -54,19 +49,7 @@ const unsettled = (): never => {
   throw ApplicationFailure.create({ message: "not settled", type: "refund_unsettled" });
 };
 
-type Recording = {
-  readonly activities: Partial<
-    BillingActivities &
-      ShardActivities &
-      DonationActivities &
-      PlantingActivities &
-      RetentionActivities &
-      WebhookActivities
-  >;
-  readonly run: (client: Client) => Promise<WorkflowHandle>;
-};
-
-const runDonation = async (client: Client): Promise<WorkflowHandle> => {
+const runDonation: Recording["run"] = async (client) => {
   const startWorkflowOperation = new WithStartWorkflowOperation(donation, {
     ...options(donationWorkflowId(DEPLOYMENT, REGISTRATION)),
     workflowIdConflictPolicy: "USE_EXISTING",
@@ -93,13 +76,11 @@ const createOrders = (
     pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
   },
   run: async (client) => {
-    const workflowId = "planting-order-creation-recorded";
     const run = await client.workflow.start(plantingOrderCreation, {
-      ...options(workflowId),
+      ...options("planting-order-creation-recorded"),
       args,
     });
-    await run.result();
-    return client.workflow.getHandle(workflowId, run.firstExecutionRunId);
+    return firstRunOf(client, run);
   },
 });
 
@@ -166,6 +147,21 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       await handle.signal(refundedSignal);
       await handle.result();
       return handle;
+    },
+  },
+  "refund-continued": {
+    activities: {
+      confirmRefund: inOrder<undefined>(
+        ...Array.from({ length: 8 }, () => unsettled),
+        () => undefined,
+      ),
+    },
+    run: async (client) => {
+      const run = await client.workflow.start(refund, {
+        ...options(`refund-${REGISTRATION}`),
+        args: [REGISTRATION, "3 seconds"],
+      });
+      return firstRunOf(client, run);
     },
   },
   "planting-order-signaled": {

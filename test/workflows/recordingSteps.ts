@@ -1,5 +1,27 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { WorkflowHandle } from "@temporalio/client";
+import type {
+  Client,
+  WorkflowHandle,
+  WorkflowHandleWithFirstExecutionRunId,
+} from "@temporalio/client";
+import type { BillingActivities } from "../../activities/createBillingActivities.ts";
+import type { DonationActivities } from "../../activities/createDonationActivities.ts";
+import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
+import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
+import type { ShardActivities, WebhookActivities } from "../../activities/createShardActivities.ts";
+
+/** Scripted activities, and what runs the workflow whose history is recorded. */
+export type Recording = {
+  readonly activities: Partial<
+    BillingActivities &
+      ShardActivities &
+      DonationActivities &
+      PlantingActivities &
+      RetentionActivities &
+      WebhookActivities
+  >;
+  readonly run: (client: Client) => Promise<WorkflowHandle>;
+};
 
 /** Returns an activity that produces the results in order and repeats the last one. */
 export const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<Result>) => {
@@ -24,4 +46,13 @@ export const activitiesCompleted = async (handle: WorkflowHandle, count: number)
     }
     await delay(50);
   }
+};
+
+/** Waits until a workflow and the runs that continue it have ended, and returns its first run. */
+export const firstRunOf = async (
+  client: Client,
+  handle: WorkflowHandleWithFirstExecutionRunId,
+): Promise<WorkflowHandle> => {
+  await handle.result();
+  return client.workflow.getHandle(handle.workflowId, handle.firstExecutionRunId);
 };

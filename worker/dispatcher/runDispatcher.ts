@@ -11,7 +11,8 @@ import {
 } from "../../db/billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
 import { listDueProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
-import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
+import { listWaitingRefunds, markRefundsDispatched } from "../../db/registrations/refunds.ts";
+import type { WaitingRefunds } from "../../db/registrations/refunds.ts";
 import type { TroubledStream } from "../../db/billing/sending/usageShards.ts";
 import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
 import { listShardStatuses } from "../../db/shards.ts";
@@ -41,7 +42,8 @@ const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
-const REFUNDS_PER_PASS = 200;
+/** One signal for each registration, and one statement that marks its refunds. */
+const PER_PASS = { registrations: 200, refunds: 5000 };
 /** How often the dispatcher looks for deliveries from before the clock was set back. */
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
@@ -112,17 +114,17 @@ const createPasses = ({
 
   const startRefund = async (
     { lease }: Leadership,
-    waiting: { readonly id: string; readonly registrationId: string },
+    { registrationId, ids }: WaitingRefunds,
   ): Promise<void> => {
     await callTemporal(() =>
       temporal.workflow.signalWithStart(refund, {
-        workflowId: refundWorkflowId(deployment, waiting.registrationId),
+        workflowId: refundWorkflowId(deployment, registrationId),
         taskQueue,
-        args: [waiting.registrationId],
+        args: [registrationId],
         signal: refundedSignal,
       }),
     );
-    await markRefundDispatched(db, waiting.id, clock.now(), lease);
+    await markRefundsDispatched(db, ids, clock.now(), lease);
   };
 
   const troublePace = createScanPace();
@@ -212,8 +214,12 @@ const createPasses = ({
     });
   };
 
+  let lastAccountId: string | null = null;
+
   const startRefunds = async (leadership: Leadership): Promise<void> => {
-    const waiting = await listWaitingRefunds(db, REFUNDS_PER_PASS);
+    const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);
+    const accountIds = [...new Set(waiting.map(({ accountId }) => accountId))].toSorted();
+    lastAccountId = accountIds.length < PER_PASS.registrations ? null : (accountIds.at(-1) ?? null);
     await forEachConcurrently(waiting, leadership.signal, (each) => startRefund(leadership, each));
   };
 

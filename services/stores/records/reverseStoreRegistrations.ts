@@ -94,6 +94,7 @@ export const reverseStoreRegistrations = (
       const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
       await insertReversals(
         transaction,
+        accountId,
         reversals.map(({ record, count }) => ({
           refundId: newId(),
           registrationId: record.id,

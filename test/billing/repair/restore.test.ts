@@ -1,7 +1,6 @@
 import test from "ava";
 import { z } from "zod";
 import { openPool } from "../../../db/pool.ts";
-import { listWaitingRefunds } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
@@ -13,6 +12,7 @@ import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { copyDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
@@ -139,7 +139,7 @@ test("usage and its later refund are distinguished", async (t) => {
   pass(16 * 60);
   await scene.impact(restored, ...AFTER_RESTORE);
   // Its workflow may have failed while the refund was blocked.
-  t.like(await listWaitingRefunds(restored.db, 10), [{ registrationId: id }]);
+  t.like(await listAllWaitingRefunds(restored.db), [{ registrationId: id }]);
   t.is((await drain(restored)).kind, "done");
   t.deepEqual(scene.billed(), { 0: 0 });
 });
@@ -163,7 +163,7 @@ for (const sent of [0, 6, 11, 15]) {
     const run = await scene.impact(restored, ...AFTER_RESTORE);
     t.is(run.exitCode, 0, run.stderr);
     // Its workflow may have ended while the refund was held.
-    t.like(await listWaitingRefunds(restored.db, 10), [{ registrationId: refunded }]);
+    t.like(await listAllWaitingRefunds(restored.db), [{ registrationId: refunded }]);
     t.is((await scene.drain(restored)).kind, "done");
 
     t.deepEqual(scene.billedByMinute(), { 0: 11 });

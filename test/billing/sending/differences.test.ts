@@ -3,7 +3,6 @@ import { z } from "zod";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
-import { listWaitingRefunds } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
@@ -14,6 +13,7 @@ import { createRegistrationWriter } from "../../../services/registrations/create
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { setUpBilling } from "../billingSetup.ts";
 import type { BillingSetup } from "../billingSetup.ts";
 
@@ -337,7 +337,7 @@ test("a refund that Stripe lost is confirmed again when it is reopened", async (
 
   await reopen(setup, lost);
 
-  const waiting = await listWaitingRefunds(deps.db, 100);
+  const waiting = await listAllWaitingRefunds(deps.db);
   t.true(waiting.some(({ registrationId }) => registrationId === id));
   await drain();
   t.deepEqual(billed(), await recorded());

@@ -16,7 +16,7 @@ import {
 } from "../../../db/billing/sending/dispatcherLease.ts";
 import { listShardStatuses } from "../../../db/shards.ts";
 import { openPool } from "../../../db/pool.ts";
-import { listWaitingRefunds, markRefundDispatched } from "../../../db/registrations/refunds.ts";
+import { markRefundsDispatched } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
 import { SHARDS } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
@@ -35,6 +35,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { startRelay } from "../../support/relay.ts";
+import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { startWorker } from "../../workflows/startWorker.ts";
 import { isStarted, refundOneTree, SEIZED_MS, seizeLease, startDispatcher } from "./dispatching.ts";
 
@@ -281,34 +282,34 @@ test.serial("a sender that waits for its next attempt is not restarted", async (
   t.true(await isDelayed());
 });
 
-/** Returns the id of a refund that is not dispatched. */
-const waitingRefund = async (db: DatabasePool): Promise<string> => {
+/** Returns the ids of a registration's refunds that are not dispatched. */
+const waitingRefunds = async (db: DatabasePool): Promise<readonly string[]> => {
   await refundOneTree(db);
-  const [newest] = (await listWaitingRefunds(db, 1000)).slice(-1);
+  const [newest] = (await listAllWaitingRefunds(db)).slice(-1);
   if (newest === undefined) {
     throw new Error("No refund is waiting.");
   }
-  return newest.id;
+  return newest.ids;
 };
 
 test.serial(
   "a refund that was marked after the loss of the lease is dispatched again",
   async (t) => {
     const { db } = t.context;
-    const id = await waitingRefund(db);
+    const ids = await waitingRefunds(db);
     const lost = await seizeLease(db);
     const held = await seizeLease(db);
     const isWaiting = async (): Promise<boolean> =>
-      (await listWaitingRefunds(db, 1000)).some((refund) => refund.id === id);
+      (await listAllWaitingRefunds(db)).some((waiting) => waiting.ids[0] === ids[0]);
 
-    await markRefundDispatched(db, id, new Date(), lost);
+    await markRefundsDispatched(db, ids, new Date(), lost);
     t.true(await isWaiting());
     t.false(await renewDispatcherLease(db, lost, 60_000));
     t.false(await recordDispatcherPass(db, lost));
     await releaseDispatcherLease(db, lost);
     t.true((await readDispatcherStatus(db)).isHeld);
 
-    await markRefundDispatched(db, id, new Date(), held);
+    await markRefundsDispatched(db, ids, new Date(), held);
     t.false(await isWaiting());
   },
 );
@@ -317,12 +318,12 @@ test.serial(
   "a lease cannot be acquired before the statement of its holder has ended",
   async (t) => {
     const { db } = t.context;
-    const id = await waitingRefund(db);
+    const ids = await waitingRefunds(db);
     const held = await seizeLease(db);
     await db.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = now()`);
     const [marked, mayCommit] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const marking = db.transaction(async (transaction) => {
-      await markRefundDispatched(transaction, id, new Date(), held);
+      await markRefundsDispatched(transaction, ids, new Date(), held);
       marked.resolve();
       await mayCommit.promise;
     });

@@ -1,0 +1,158 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { listWaitingRefunds } from "../../db/registrations/refunds.ts";
+import { sql } from "../../db/sql.ts";
+import { checkRefund } from "../../services/registrations/checkRefund.ts";
+import type { RefundState } from "../../services/registrations/checkRefund.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const TABLES = ["registration", "refund", "usage_fact", "meter_event"];
+/** Of one registration. To look each of them up reads thousands of pages. */
+const REFUNDS = 3000;
+const MAXIMUM_PAGES = 60;
+
+const idRow = z.strictObject({ id: z.uuid() });
+
+/** Inserts a registration with refunds of one unit each that wait for their workflow. */
+const insertRefunded = async (
+  db: DatabasePool,
+  accountId: string,
+  refunds: number,
+  createdAt = new Date("2026-11-01T00:00:00Z"),
+): Promise<string> => {
+  const time = createdAt.toISOString();
+  const registrationId = await db.oneFirst(sql.type(idRow)`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, usage_batch)
+    VALUES (gen_random_uuid(), ${accountId}, 'live', 'tree', ${refunds}, ${time}, '', 7)
+    RETURNING id
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO refund (id, registration_id, account_id, count, created_at)
+    SELECT
+      gen_random_uuid(), ${registrationId}, ${accountId}, 1, ${time}::timestamptz + number * interval '1 minute'
+    FROM generate_series(1, ${refunds}::integer) AS number
+  `);
+  return registrationId;
+};
+
+/** Inserts the usage of the refunds: all in a delivered event but the newest's, which is in an event of this state or in none. */
+const insertUsage = async (
+  db: DatabasePool,
+  registrationId: string,
+  state: string | null,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    WITH event AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+      SELECT
+        account_id, mode, kind, extract(epoch FROM created_at), sequence, -1, id || '/' || sequence, 'ledger',
+        given.state, now()
+      FROM registration
+      CROSS JOIN (VALUES (1, 'delivered'), (2, ${state}::text)) AS given (sequence, state)
+      WHERE registration.id = ${registrationId} AND given.state IS NOT NULL
+      RETURNING id, sequence
+    ),
+    given AS (
+      SELECT
+        refund.id,
+        1 + (row_number() OVER (ORDER BY refund.created_at DESC) = 1)::integer AS sequence
+      FROM refund
+      WHERE registration_id = ${registrationId}
+    )
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+    SELECT account_id, mode, kind, usage_batch, given.id, -1, extract(epoch FROM created_at), event.id
+    FROM given
+    JOIN registration ON registration.id = ${registrationId}
+    LEFT JOIN event ON event.sequence = given.sequence
+  `);
+};
+
+test("the state of a registration's refunds is found without reading all of them", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  await stopAutovacuum(filler, TABLES);
+  const { id: accountId } = await createTestOrganization(filler);
+  const given = [
+    ["delivered", "settled"],
+    ["held", "settled"],
+    ["waived", "settled"],
+    ["blocked", "failed"],
+    ["sealed", "pending"],
+    [null, "pending"],
+  ] as const;
+  const registered: { readonly id: string; readonly state: RefundState }[] = [];
+  for (const [index, [eventState, state]] of given.entries()) {
+    const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
+    const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
+    await insertUsage(filler, id, eventState);
+    registered.push({ id, state });
+  }
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  const countPages = await createPageCounter(filler, single, TABLES);
+
+  for (const { id, state } of registered) {
+    const pages = await countPages(async (db) => {
+      t.is(await checkRefund({ db }, id), state);
+    });
+    t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
+  }
+});
+
+test("refunds of a registration that was deleted are settled", async (t) => {
+  t.is(await checkRefund(t.context, crypto.randomUUID()), "settled");
+});
+
+test.serial(
+  "waiting refunds are listed by registration, and an account does not wait for another's",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const single = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    await stopAutovacuum(filler, TABLES);
+    await filler.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
+    const accounts: string[] = [];
+    for (let number = 1; number <= 3; number += 1) {
+      accounts.push((await createTestOrganization(filler)).id);
+    }
+    const [busy = "", bulk = "", late = ""] = accounts;
+    const busyIds: string[] = [];
+    for (let day = 1; day <= 20; day += 1) {
+      busyIds.push(await insertRefunded(filler, busy, 2, new Date(Date.UTC(2026, 7, day))));
+    }
+    const bulkId = await insertRefunded(filler, bulk, REFUNDS);
+    const lateId = await insertRefunded(filler, late, 1, new Date(Date.UTC(2027, 0, 1)));
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const countPages = await createPageCounter(filler, single, ["refund"]);
+    const limits = { registrations: 5, refunds: 60 };
+    const listed: (readonly [string, string, number])[] = [];
+    const list = async (db: DatabasePool, after: string | null): Promise<void> => {
+      const waiting = await listWaitingRefunds(db, limits, after);
+      listed.push(
+        ...waiting.map((each) => [each.accountId, each.registrationId, each.ids.length] as const),
+      );
+    };
+
+    const pages = await countPages((db) => list(db, null));
+    t.deepEqual(listed.splice(0), [
+      [busy, busyIds[0] ?? "", 2],
+      [bulk, bulkId, 20],
+      [late, lateId, 1],
+      [busy, busyIds[1] ?? "", 2],
+      [busy, busyIds[2] ?? "", 2],
+    ]);
+    t.true(pages < MAXIMUM_PAGES, `${pages} pages`);
+
+    await list(single, busy);
+    t.deepEqual(listed, [
+      [bulk, bulkId, 30],
+      [late, lateId, 1],
+    ]);
+  },
+);

@@ -1,0 +1,7 @@
+import type { DatabasePool } from "slonik";
+import { listWaitingRefunds } from "../../db/registrations/refunds.ts";
+import type { WaitingRefunds } from "../../db/registrations/refunds.ts";
+
+/** Lists the refunds of a test's database whose workflow has not been started yet. */
+export const listAllWaitingRefunds = (db: DatabasePool): Promise<readonly WaitingRefunds[]> =>
+  listWaitingRefunds(db, { registrations: 1000, refunds: 1000 });
