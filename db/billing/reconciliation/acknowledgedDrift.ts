@@ -23,29 +23,30 @@ export const customerOf = ({
   accountIds,
 }: Pick<ReportedStream, "customerId" | "accountIds">): string => customerId ?? accountIds[0];
 
-/** Returns those of the acknowledgements that are of a stream. */
-export const acknowledgedOf = (
-  acknowledged: readonly AcknowledgedDrift[],
-  stream: ReportedStream,
-): readonly AcknowledgedDrift[] =>
-  acknowledged.filter(
-    ({ processor, mode, meter, customer }) =>
-      processor === stream.processor &&
-      mode === stream.mode &&
-      meter === stream.meter &&
-      customer === customerOf(stream),
-  );
+const keyOf = ({
+  processor,
+  mode,
+  meter,
+  customer,
+}: Pick<AcknowledgedDrift, "processor" | "mode" | "meter" | "customer">): string =>
+  `${processor}/${mode}/${meter}/${customer}`;
 
-/** Lists what was acknowledged in a half-open span of unix seconds. */
-export const listAcknowledgedDrift = (
+/**
+ * Reads what was acknowledged in a half-open span of unix seconds.
+ * @returns a function that returns the acknowledgements of a stream
+ */
+export const readAcknowledgedDrift = async (
   db: CommonQueryMethods,
   span: Span,
-): Promise<readonly AcknowledgedDrift[]> =>
-  db.any(sql.type(acknowledgedRow)`
+): Promise<(stream: ReportedStream) => readonly AcknowledgedDrift[]> => {
+  const acknowledged = await db.any(sql.type(acknowledgedRow)`
     SELECT processor, mode, meter, customer, minute, units
     FROM acknowledged_drift
     WHERE minute >= ${span.start} AND minute < ${span.end}
   `);
+  const byStream = Map.groupBy(acknowledged, keyOf);
+  return (stream) => byStream.get(keyOf({ ...stream, customer: customerOf(stream) })) ?? [];
+};
 
 /** Stores the acknowledgement. It replaces that of another difference of the same minute. */
 export const saveAcknowledgedDrift = async (

@@ -129,7 +129,8 @@ const storedDifferenceRow = z.strictObject({
 
 export type StoredDifference = Readonly<z.output<typeof storedDifferenceRow>>;
 
-const idRow = z.strictObject({ id: z.bigint() });
+/** The most streams that a statement inserts. If the processor is down, every stream is stored, with its error. */
+const STREAMS_PER_INSERT = 1000;
 
 /** Replaces the streams that an earlier poll stored for the reconciliation. */
 export const replaceReconciliationStreams = async (
@@ -148,26 +149,55 @@ export const replaceReconciliationStreams = async (
     DELETE FROM reconciliation_stream
     WHERE reconciliation_id = ${reconciliationId}
   `);
-  for (const stream of streams) {
-    const id = await transaction.oneFirst(sql.type(idRow)`
-      INSERT INTO reconciliation_stream (
-        reconciliation_id, processor, mode, meter, customer_id, account_ids, account_name, delivered, pending, failed,
-        processor_quantity, acknowledged, error, error_is_temporary
+  for (let start = 0; start < streams.length; start += STREAMS_PER_INSERT) {
+    const part = streams.slice(start, start + STREAMS_PER_INSERT).map((stream) => ({
+      processor: stream.processor,
+      mode: stream.mode,
+      meter: stream.meter,
+      customer_id: stream.customerId,
+      account_ids: stream.accountIds,
+      account_name: stream.accountName,
+      delivered: stream.delivered,
+      pending: stream.pending,
+      failed: stream.failed,
+      processor_quantity: stream.processorQuantity,
+      acknowledged: stream.acknowledged,
+      error: stream.error,
+      error_is_temporary: stream.errorIsTemporary,
+      differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
+        minute,
+        ours,
+        processor,
+        may_lag: mayLag,
+      })),
+    }));
+    await transaction.query(sql.typeAlias("void")`
+      WITH given AS MATERIALIZED (
+        SELECT nextval(pg_get_serial_sequence('reconciliation_stream', 'id')) AS id, stream.*
+        FROM json_to_recordset(${JSON.stringify(part)}) AS stream (
+          processor text, mode text, meter text, customer_id text, account_ids uuid[], account_name text,
+          delivered bigint, pending bigint, failed bigint, processor_quantity bigint, acknowledged bigint,
+          error text, error_is_temporary boolean, differences json
+        )
+      ),
+      inserted AS (
+        INSERT INTO reconciliation_stream (
+          id, reconciliation_id, processor, mode, meter, customer_id, account_ids, account_name, delivered, pending,
+          failed, processor_quantity, acknowledged, error, error_is_temporary
+        )
+        OVERRIDING SYSTEM VALUE
+        SELECT
+          id, ${reconciliationId}, processor, mode, meter, customer_id, account_ids, account_name, delivered, pending,
+          failed, processor_quantity, acknowledged, error, error_is_temporary
+        FROM given
       )
-      VALUES (
-        ${reconciliationId}, ${stream.processor}, ${stream.mode}, ${stream.meter}, ${stream.customerId},
-        ${sql.array(stream.accountIds, "uuid")}, ${stream.accountName}, ${stream.delivered}, ${stream.pending},
-        ${stream.failed}, ${stream.processorQuantity}, ${stream.acknowledged}, ${stream.error},
-        ${stream.errorIsTemporary}
+      INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
+      SELECT given.id, difference.minute, difference.ours, difference.processor, difference.may_lag
+      FROM given
+      CROSS JOIN LATERAL json_to_recordset(given.differences) AS difference (
+        minute bigint, ours bigint, processor bigint, may_lag boolean
       )
-      RETURNING id
     `);
-    for (const { minute, ours, processor, mayLag } of stream.differences) {
-      await transaction.query(sql.typeAlias("void")`
-        INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
-        VALUES (${id}, ${minute}, ${ours}, ${processor}, ${mayLag})
-      `);
-    }
   }
 };
 

@@ -1,9 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
-import {
-  acknowledgedOf,
-  listAcknowledgedDrift,
-} from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
@@ -18,7 +15,7 @@ import {
   listMinuteEvents,
   sumMeterEventsByMinute,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import { minuteOf, secondOf, streamKey } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -273,8 +270,13 @@ export const reconcileUsage = async (
   signal: AbortSignal,
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
   const deps = { ...given, db: openBulkPool(given.db, pace) };
-  const acknowledged = await listAcknowledgedDrift(deps.db, span);
-  const unsealed = await sumUnsealed(deps.db, pace, span, accountId);
+  const acknowledgedOf = await readAcknowledgedDrift(deps.db, span);
+  const unsealed = new Map(
+    (await sumUnsealed(deps.db, pace, span, accountId)).map((each) => [
+      streamKey(each),
+      each.quantity,
+    ]),
+  );
   const { separatedAt } = await readDeployment(deps.db);
   const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
   const totals =
@@ -284,13 +286,11 @@ export const reconcileUsage = async (
     span: ownSpanOf(stream, span, separatedAt),
     // Those of one account lack what the customer used in other accounts.
     totals: accountId === null ? (totals?.[index] ?? null) : null,
-    unsealed: unsealed
-      .filter(
-        ({ accountId: id, mode, meter }) =>
-          stream.accountIds.includes(id) && mode === stream.mode && meter === stream.meter,
-      )
-      .reduce((sum, { quantity }) => sum + quantity, 0),
-    acknowledged: acknowledgedOf(acknowledged, stream),
+    unsealed: stream.accountIds.reduce(
+      (sum, id) => sum + (unsealed.get(streamKey({ ...stream, accountId: id })) ?? 0),
+      0,
+    ),
+    acknowledged: acknowledgedOf(stream),
   }));
   const streams = await runConcurrently(
     comparisons,

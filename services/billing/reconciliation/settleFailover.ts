@@ -1,8 +1,5 @@
 import type { DatabasePool } from "slonik";
-import {
-  acknowledgedOf,
-  listAcknowledgedDrift,
-} from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { hasPeriodEnded } from "../../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
@@ -242,14 +239,14 @@ export const settleFailover = async (
   const span = spanOf(clock.now(), restoredAt);
   const listed = { start: Math.min(span.start, defaultSpan(clock.now()).start), end: span.end };
   const streams = await listStripeStreams(db, listed, accountId);
-  const acknowledged = await listAcknowledgedDrift(db, listed);
+  const acknowledgedOf = await readAcknowledgedDrift(db, listed);
   const unreadable: UnreadableStream[] = [];
   const corrections = await runConcurrently(
     streams,
     async (stream) => {
       const comparison: Comparison = {
         stream,
-        acknowledged: acknowledgedOf(acknowledged, stream),
+        acknowledged: acknowledgedOf(stream),
         readTheirs: createUsageReader(processor, stream, signal),
       };
       const proposed: ProposedCorrection[] = [];
