@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { sql, timestamp } from "../sql.ts";
 
@@ -15,19 +15,23 @@ export const insertEventDay = async (db: CommonQueryMethods, now: Date): Promise
   `);
 };
 
+/** A transaction that none of those after a time is before; 0 if nothing was recorded by that time. */
+export const eventBoundary = (time: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  coalesce(
+    (SELECT transaction_id FROM event_day WHERE recorded_at <= ${time} ORDER BY recorded_at DESC LIMIT 1),
+    '0'::xid8
+  )
+`;
+
 const transactionIdRow = z.strictObject({ transactionId: z.string() });
 
-/** Returns a transaction that none of those after a time is before; 0 if nothing was recorded by that time. */
-export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Promise<bigint> => {
-  const found = await db.maybeOneFirst(sql.type(transactionIdRow)`
-    SELECT transaction_id::text AS "transactionId"
-    FROM event_day
-    WHERE recorded_at <= ${timestamp(time)}
-    ORDER BY recorded_at DESC
-    LIMIT 1
-  `);
-  return BigInt(found ?? 0);
-};
+/** Returns the boundary of events at a time. */
+export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Promise<bigint> =>
+  BigInt(
+    await db.oneFirst(sql.type(transactionIdRow)`
+      SELECT ${eventBoundary(timestamp(time))}::text AS "transactionId"
+    `),
+  );
 
 /** Deletes the days that a later one before the time replaces. */
 export const deleteEventDays = async (db: CommonQueryMethods, time: Date): Promise<void> => {

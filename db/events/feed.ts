@@ -2,10 +2,10 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_DATA } from "../../domain/events/events.ts";
-import type { EventContent, EventType, FeedPosition } from "../../domain/events/events.ts";
-import { safeInteger } from "../columns.ts";
-import { isOfMode, rowWithId } from "../ownedRecords.ts";
-import { sql } from "../sql.ts";
+import type { EventType, FeedPosition } from "../../domain/events/events.ts";
+import { rowWithId } from "../ownedRecords.ts";
+import { sql, timestamp } from "../sql.ts";
+import { eventBoundary } from "./eventDays.ts";
 
 /*
  * The feed is the account's registrations and its stored events, in the order of the transactions that recorded them. See
@@ -15,95 +15,159 @@ import { sql } from "../sql.ts";
 /** The oldest transaction that has not ended. Events from it on are not shown, because earlier ones may still appear. */
 const HORIZON = sql.fragment`pg_snapshot_xmin(pg_current_snapshot())`;
 
-const idOf = ({ id }: FeedPosition): FragmentSqlToken => sql.fragment`${id}::uuid`;
-const transactionOf = ({ transactionId }: FeedPosition): FragmentSqlToken =>
-  sql.fragment`${String(transactionId)}::xid8`;
+/** A page is not longer, whatever is asked for. */
+const MAXIMUM_EVENTS = 1000;
 
-/** The condition that an organization's registration is an event. The partial index of the feed has the same. */
-const registrationsOf = (owner: AccountMode): FragmentSqlToken => sql.fragment`
-  ${isOfMode("registration", owner)}
-  AND registration.usage_batch IS NOT NULL
+/** Not greater than any other id. */
+const FIRST_ID = "00000000-0000-0000-0000-000000000000";
+
+/** The condition that a registration is an event. The partial index of the feed has the same. */
+const IS_EVENT = sql.fragment`registration.usage_batch IS NOT NULL`;
+
+type FeedQuery = {
+  readonly owner: AccountMode;
+  readonly types: readonly EventType[];
+  /** The last event that was read; null for none. */
+  readonly after: FeedPosition | null;
+  /** Since when events are kept. */
+  readonly keptSince: Date;
+  readonly limits: { readonly events: number; readonly bytes: number };
+};
+
+/**
+ * What a statement asks for, as a table of one row. The planner sees no value, so its plan is right for every account,
+ * position and limit, and is made once.
+ */
+const asked = ({
+  owner,
+  types,
+  after,
+  keptSince,
+  limits,
+}: FeedQuery): FragmentSqlToken => sql.fragment`
+  (
+    SELECT
+      ${owner.accountId}::uuid AS account_id,
+      ${owner.mode}::text AS mode,
+      ${sql.array([...types], "text")} AS types,
+      given.id AS given_id,
+      given.transaction_id AS given_transaction_id,
+      coalesce(given.id, ${FIRST_ID}::uuid) AS after_id,
+      coalesce(given.transaction_id, kept.transaction_id) AS after_transaction_id,
+      kept.transaction_id AS first_transaction_id,
+      ${Math.min(limits.events, MAXIMUM_EVENTS)}::bigint AS maximum,
+      ${limits.bytes}::bigint AS maximum_bytes,
+      pg_snapshot_xmin(snapshot) AS horizon,
+      pg_snapshot_xmax(snapshot) AS next_transaction_id
+    FROM pg_current_snapshot() AS snapshot
+    CROSS JOIN (
+      SELECT ${after?.id ?? null}::uuid AS id, ${after === null ? null : String(after.transactionId)}::xid8 AS transaction_id
+    ) AS given
+    CROSS JOIN (SELECT ${eventBoundary(sql.fragment`(SELECT ${timestamp(keptSince)})`)} AS transaction_id OFFSET 0) AS kept
+    OFFSET 0
+  ) AS asked
 `;
 
-const eventsOf = ({ accountId, mode }: AccountMode): FragmentSqlToken => sql.fragment`
-  event.account_id = ${accountId}
-  AND event.mode = ${mode}
-  AND event.type = wanted.type
-`;
-
-/** Repeats the first column's comparison, because only that one is in the index of registrations. */
-const following = (table: "registration" | "event", after: FeedPosition): FragmentSqlToken => {
-  const transaction = sql.identifier([table, "transaction_id"]);
+/**
+ * The events up to a transaction that are asked for, oldest first. Each part of the union reads an index in its order,
+ * between two places of it, and stops at the limit. With the literal limits, other plans never seem cheaper.
+ */
+const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): FragmentSqlToken => {
+  const literalLimit = sql.literalValue(String(MAXIMUM_EVENTS + 1));
   return sql.fragment`
-    ${transaction} >= ${transactionOf(after)}
-    AND (${transaction}, ${sql.identifier([table, "id"])}) > (${transactionOf(after)}, ${idOf(after)})
+    SELECT candidate.*
+    FROM (
+      (
+        SELECT
+          registration.transaction_id, registration.id, registration.json_bytes AS bytes, registration.created_at,
+          'registration.created' AS type, NULL::json AS data, registration.kind, registration.count,
+          registration.fractional_count, registration.idempotency_key, registration.attribution, registration.metadata
+        FROM (
+          SELECT *
+          FROM registration
+          WHERE (account_id, mode, transaction_id, id)
+              > (asked.account_id, asked.mode, asked.after_transaction_id, asked.after_id)
+            AND (account_id, mode, transaction_id) < (asked.account_id, asked.mode, ${before})
+            AND ${IS_EVENT}
+            AND 'registration.created' = ANY(asked.types)
+          ORDER BY account_id, mode, transaction_id, id
+          LIMIT ${literalLimit}
+        ) AS registration
+        LIMIT ${limit}
+      )
+      UNION ALL
+      (
+        SELECT stored.*
+        FROM unnest(asked.types) AS wanted (type)
+        CROSS JOIN LATERAL (
+          SELECT
+            event.transaction_id, event.id, octet_length(event.data::text), event.created_at, event.type, event.data,
+            NULL::text, NULL::bigint, NULL::double precision, NULL::text, NULL::text, NULL::jsonb
+          FROM (
+            SELECT *
+            FROM event
+            WHERE (account_id, mode, type, transaction_id, id)
+                > (asked.account_id, asked.mode, wanted.type, asked.after_transaction_id, asked.after_id)
+              AND (account_id, mode, type, transaction_id) < (asked.account_id, asked.mode, wanted.type, ${before})
+            ORDER BY account_id, mode, type, transaction_id, id
+            LIMIT ${literalLimit}
+          ) AS event
+          LIMIT ${limit}
+        ) AS stored
+      )
+    ) AS candidate
+    ORDER BY candidate.transaction_id, candidate.id
+    LIMIT ${limit}
   `;
 };
 
-const storedTypes = (types: readonly EventType[]): FragmentSqlToken =>
-  sql.fragment`unnest(${sql.array(
-    types.filter((type) => type !== "registration.created"),
-    "text",
-  )}) AS wanted (type)`;
-
-/** Events up to a transaction, oldest first. Each part of the union is an index search that stops at the limit. */
-const selectAfter = (
-  owner: AccountMode,
-  types: readonly EventType[],
-  after: FeedPosition,
-  { before, limit }: { readonly before: FragmentSqlToken; readonly limit: number },
-): FragmentSqlToken => sql.fragment`
-  SELECT candidate.*
-  FROM (
-    ${
-      types.includes("registration.created")
-        ? sql.fragment`
-          (
-            SELECT
-              registration.transaction_id,
-              registration.id,
-              true AS is_registration,
-              registration.json_bytes AS bytes
-            FROM registration
-            WHERE ${registrationsOf(owner)}
-              AND ${following("registration", after)}
-              AND registration.transaction_id < ${before}
-            ORDER BY registration.transaction_id, registration.id
-            LIMIT ${limit}
-          )
-          UNION ALL
-        `
-        : sql.fragment``
-    }
+/** The times of the first event of each type from a transaction on. */
+const firstEventsFrom = (transactionId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  (
     (
-      SELECT stored.*
-      FROM ${storedTypes(types)}
-      CROSS JOIN LATERAL (
-        SELECT event.transaction_id, event.id, false, octet_length(event.data::text)
-        FROM event
-        WHERE ${eventsOf(owner)}
-          AND ${following("event", after)}
-          AND event.transaction_id < ${before}
-        ORDER BY event.transaction_id, event.id
-        LIMIT ${limit}
-      ) AS stored (transaction_id, id, is_registration, bytes)
+      SELECT created_at
+      FROM registration
+      WHERE (account_id, mode, transaction_id) >= (asked.account_id, asked.mode, ${transactionId})
+        AND (account_id, mode) <= (asked.account_id, asked.mode)
+        AND ${IS_EVENT}
+        AND 'registration.created' = ANY(asked.types)
+      ORDER BY account_id, mode, transaction_id
+      LIMIT 1
     )
-  ) AS candidate
-  ORDER BY candidate.transaction_id, candidate.id
-  LIMIT ${limit}
+    UNION ALL
+    (
+      SELECT stored.created_at
+      FROM unnest(asked.types) AS wanted (type)
+      CROSS JOIN LATERAL (
+        SELECT created_at
+        FROM event
+        WHERE (account_id, mode, type, transaction_id) >= (asked.account_id, asked.mode, wanted.type, ${transactionId})
+          AND (account_id, mode, type) <= (asked.account_id, asked.mode, wanted.type)
+        ORDER BY account_id, mode, type, transaction_id
+        LIMIT 1
+      ) AS stored
+    )
+  )
 `;
 
-const feedRow = z.strictObject({
-  transactionId: z.string().transform(BigInt),
-  id: z.uuid(),
-  createdAt: z.date(),
-  type: z.string(),
-  data: z.unknown(),
-  found: safeInteger,
-});
-
-/** An event and its place in the feed. */
-export type FeedEvent = FeedPosition & EventContent & { readonly createdAt: Date };
+/** The condition that the owner has the event that was read last. */
+const HAS_GIVEN_EVENT = sql.fragment`
+  EXISTS (
+    SELECT
+    FROM ${rowWithId("registration", sql.fragment`asked.given_id`)}
+    WHERE registration.transaction_id = asked.given_transaction_id
+      AND registration.account_id = asked.account_id
+      AND registration.mode = asked.mode
+      AND ${IS_EVENT}
+  )
+  OR EXISTS (
+    SELECT
+    FROM (SELECT * FROM event WHERE event.id = asked.given_id OFFSET 0) AS event
+    WHERE event.transaction_id = asked.given_transaction_id
+      AND event.account_id = asked.account_id
+      AND event.mode = asked.mode
+  )
+`;
 
 const content = z.discriminatedUnion("type", [
   z.object({
@@ -124,166 +188,98 @@ const content = z.discriminatedUnion("type", [
   }),
 ]);
 
-/**
- * Reads the events of an account and mode that follow a position, oldest first. None is left out: those of transactions
- * that may be overtaken by others come later.
- * @param limits the most events, and the most bytes of JSON; a single event may have more
- */
-export const readEventsAfter = async (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  types: readonly EventType[],
-  after: FeedPosition,
-  limits: { readonly events: number; readonly bytes: number },
-): Promise<{ readonly events: readonly FeedEvent[]; readonly hasMore: boolean }> => {
-  const rows = await db.any(sql.type(feedRow)`
-    WITH picked AS MATERIALIZED (
-      ${selectAfter(owner, types, after, { before: HORIZON, limit: limits.events + 1 })}
-    ),
-    placed AS (
-      SELECT
-        picked.*,
-        row_number() OVER following AS place,
-        sum(picked.bytes) OVER following - picked.bytes AS preceding_bytes,
-        count(*) OVER () AS found
-      FROM picked
-      WINDOW following AS (ORDER BY picked.transaction_id, picked.id ROWS UNBOUNDED PRECEDING)
-    )
-    SELECT
-      placed.transaction_id::text AS "transactionId",
-      placed.id,
-      coalesce(registration.created_at, event.created_at) AS "createdAt",
-      coalesce(event.type, 'registration.created') AS type,
-      CASE WHEN placed.is_registration THEN json_build_object(
-        'registration_id', registration.id,
-        'kind', registration.kind,
-        'count', registration.count,
-        'fractional_count', registration.fractional_count,
-        'idempotency_key', coalesce(registration.idempotency_key, ''),
-        'attribution', registration.attribution,
-        'metadata', registration.metadata
-      ) ELSE event.data END AS data,
-      placed.found
-    FROM placed
-    -- With a limit each is a search by id. Without it, PostgreSQL may read all events of all accounts for a join.
-    LEFT JOIN LATERAL (
-      SELECT id, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata
-      FROM registration
-      WHERE placed.is_registration AND registration.id = placed.id
-      LIMIT 1
-    ) AS registration ON true
-    LEFT JOIN LATERAL (
-      SELECT type, created_at, data
-      FROM event
-      WHERE NOT placed.is_registration AND event.id = placed.id
-      LIMIT 1
-    ) AS event ON true
-    WHERE placed.place <= ${limits.events} AND placed.preceding_bytes < ${limits.bytes}
-    ORDER BY placed.transaction_id, placed.id
-  `);
-  return {
-    events: rows.map(({ transactionId, id, createdAt, type, data }) => ({
-      transactionId,
-      id,
-      createdAt,
-      ...content.parse({ type, data }),
-    })),
-    hasMore: rows.length < (rows[0]?.found ?? 0),
-  };
-};
+const transactionIdText = z.string().transform(BigInt);
 
-const existsRow = z.strictObject({ exists: z.boolean() });
+const eventRow = z
+  .object({ transactionId: transactionIdText, id: z.uuid(), createdAt: z.coerce.date() })
+  .and(content);
 
-/** Returns whether the account has an event at a position. */
-export const hasEventAt = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  position: FeedPosition,
-): Promise<boolean> =>
-  db.oneFirst(sql.type(existsRow)`
-    SELECT
-      EXISTS (
-        SELECT
-        FROM ${rowWithId("registration", idOf(position))}
-        WHERE registration.transaction_id = ${transactionOf(position)} AND ${registrationsOf(owner)}
-      )
-      OR EXISTS (
-        SELECT
-        FROM event
-        WHERE event.id = ${idOf(position)}
-          AND event.transaction_id = ${transactionOf(position)}
-          AND event.account_id = ${owner.accountId}
-          AND event.mode = ${owner.mode}
-      ) AS "exists"
-  `);
+/** An event and its place in the feed. */
+export type FeedEvent = Readonly<z.output<typeof eventRow>>;
 
-/** Returns whether the account has events after a position and before a transaction. */
-export const hasEventsBetween = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  types: readonly EventType[],
-  after: FeedPosition,
-  before: bigint,
-): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    ${selectAfter(owner, types, after, { before: sql.fragment`${String(before)}::xid8`, limit: 1 })}
-  `);
-
-const stateRow = z.strictObject({
+const pageRow = z.strictObject({
+  isKnown: z.boolean(),
+  firstTransactionId: transactionIdText,
+  events: z.array(eventRow),
+  hasMore: z.boolean(),
   heldBackSince: z.date().nullable(),
   isFromElsewhere: z.boolean(),
 });
 
 /**
- * Returns since when events are recorded and not shown, because an older transaction is still open; null if there are
- * none. `isFromElsewhere`: records are of transactions that this server has not reached yet, so they were copied from
- * another server.
+ * Reads the events of an account and mode that follow a position, oldest first, by one statement, so all that it returns is
+ * of the same moment. No event is left out: those of transactions that may be overtaken by others come later.
+ * @param query.limits the most events, and the most bytes of JSON; a single event may have more
+ * @returns `isKnown`: whether the owner has the event that was read last. `firstTransactionId`: none of those that recorded
+ * the kept events is before it. `heldBackSince`: if there is nothing more, since when events are recorded and not shown,
+ * because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions that this
+ * server has not reached yet, so they were copied from another server.
  */
-export const readFeedState = (
+export const readFeedPage = (
   db: CommonQueryMethods,
-  owner: AccountMode,
-  types: readonly EventType[],
-): Promise<Readonly<z.output<typeof stateRow>>> =>
-  db.one(sql.type(stateRow)`
+  query: FeedQuery,
+): Promise<Readonly<z.output<typeof pageRow>>> =>
+  db.one(sql.prepared("read_feed", pageRow)`
     SELECT
-      min(held.created_at) AS "heldBackSince",
-      coalesce(bool_or(held.latest >= pg_snapshot_xmax(pg_current_snapshot())), false) AS "isFromElsewhere"
-    FROM (
-      ${
-        types.includes("registration.created")
-          ? sql.fragment`
-            SELECT (
-              SELECT registration.created_at
-              FROM registration
-              WHERE ${registrationsOf(owner)} AND registration.transaction_id >= ${HORIZON}
-              ORDER BY registration.transaction_id
-              LIMIT 1
-            ) AS created_at, (
-              SELECT registration.transaction_id
-              FROM registration
-              WHERE ${registrationsOf(owner)}
-              ORDER BY registration.transaction_id DESC
-              LIMIT 1
-            ) AS latest
-            UNION ALL
-          `
-          : sql.fragment``
-      }
-      SELECT (
-        SELECT event.created_at
-        FROM event
-        WHERE ${eventsOf(owner)} AND event.transaction_id >= ${HORIZON}
-        ORDER BY event.transaction_id
-        LIMIT 1
-      ) AS created_at, (
-        SELECT event.transaction_id
-        FROM event
-        WHERE ${eventsOf(owner)}
-        ORDER BY event.transaction_id DESC
-        LIMIT 1
-      ) AS latest
-      FROM ${storedTypes(types)}
+      asked.given_id IS NULL OR ${HAS_GIVEN_EVENT} AS "isKnown",
+      asked.first_transaction_id::text AS "firstTransactionId",
+      page.events,
+      page.has_more AS "hasMore",
+      held.since AS "heldBackSince",
+      held.since IS NOT NULL
+        AND EXISTS (SELECT FROM ${firstEventsFrom(sql.fragment`asked.next_transaction_id`)} AS later)
+        AS "isFromElsewhere"
+    FROM ${asked(query)}
+    CROSS JOIN LATERAL (
+      SELECT
+        coalesce(
+          json_agg(
+            json_build_object(
+              'transactionId', placed.transaction_id::text,
+              'id', placed.id,
+              'createdAt', placed.created_at,
+              'type', placed.type,
+              'data', coalesce(placed.data, json_build_object(
+                'registration_id', placed.id,
+                'kind', placed.kind,
+                'count', placed.count,
+                'fractional_count', placed.fractional_count,
+                'idempotency_key', coalesce(placed.idempotency_key, ''),
+                'attribution', placed.attribution,
+                'metadata', placed.metadata
+              ))
+            )
+            ORDER BY placed.place
+          ),
+          '[]'
+        ) AS events,
+        count(*) < coalesce(max(placed.found), 0) AS has_more
+      FROM (
+        SELECT
+          picked.*,
+          row_number() OVER following AS place,
+          sum(picked.bytes) OVER following - picked.bytes AS preceding_bytes,
+          count(*) OVER () AS found
+        FROM (${followingEvents(sql.fragment`asked.horizon`, sql.fragment`asked.maximum + 1`)}) AS picked
+        WINDOW following AS (ORDER BY picked.transaction_id, picked.id ROWS UNBOUNDED PRECEDING)
+      ) AS placed
+      WHERE placed.place <= asked.maximum AND placed.preceding_bytes < asked.maximum_bytes
+    ) AS page
+    CROSS JOIN LATERAL (
+      SELECT min(held.created_at) AS since
+      FROM ${firstEventsFrom(sql.fragment`asked.horizon`)} AS held
+      WHERE NOT page.has_more
     ) AS held
+  `);
+
+/** Returns whether the account has events after a position that are older than the kept ones. */
+export const hasExpiredEvents = (db: CommonQueryMethods, query: FeedQuery): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM ${asked(query)}
+    CROSS JOIN LATERAL (
+      ${followingEvents(sql.fragment`asked.first_transaction_id`, sql.fragment`1`)}
+    ) AS expired
   `);
 
 const blockerRow = z.strictObject({

@@ -1,12 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
-import { findEventBoundary } from "../../db/events/eventDays.ts";
 import type { FeedEvent } from "../../db/events/feed.ts";
-import {
-  hasEventAt,
-  hasEventsBetween,
-  readEventsAfter,
-  readFeedState,
-} from "../../db/events/feed.ts";
+import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -17,8 +11,6 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** A page is held in memory. */
 const PAGE_BYTES = 768 * 1024;
-
-const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 export type Feed = {
   readonly events: readonly FeedEvent[];
@@ -39,30 +31,11 @@ const gone = (why: string): DomainError =>
     `starting_after: ${why}. Compare your copy with the lists of records, and read the feed from its start, without starting_after`,
   );
 
-/** @throws DomainError request_invalid or event_gone */
-const requirePosition = async (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  types: readonly EventType[],
-  startingAfter: string,
-  boundary: bigint,
-): Promise<FeedPosition> => {
-  const position = parseEventId(startingAfter);
-  if (position === null) {
+/** @throws DomainError request_invalid */
+const parsePosition = (startingAfter: string | null): FeedPosition | null => {
+  const position = startingAfter === null ? null : parseEventId(startingAfter);
+  if (startingAfter !== null && position === null) {
     throw new DomainError("request_invalid", "starting_after: must be the id of an event");
-  }
-  if (!(await hasEventAt(db, owner, position))) {
-    throw gone(
-      "the event is unknown; it was deleted because of its age, or lost when the database was restored",
-    );
-  }
-  if (
-    position.transactionId < boundary &&
-    (await hasEventsBetween(db, owner, types, position, boundary))
-  ) {
-    throw gone(
-      `events that follow it are older than ${EVENT_DAYS} days, and some may have been deleted`,
-    );
   }
   return position;
 };
@@ -87,18 +60,33 @@ export const readFeed = async (
     readonly limit: number;
   },
 ): Promise<Feed> => {
-  const boundary = await findEventBoundary(db, keptSince(clock.now()));
-  const after =
-    startingAfter === null
-      ? { transactionId: boundary, id: FIRST_ID }
-      : await requirePosition(db, owner, types, startingAfter, boundary);
-  // Before the events, so that an event that is not held back then is among them.
-  const { heldBackSince, isFromElsewhere } = await readFeedState(db, owner, types);
+  const after = parsePosition(startingAfter);
+  const query = {
+    owner,
+    types,
+    after,
+    keptSince: keptSince(clock.now()),
+    limits: { events: limit, bytes: PAGE_BYTES },
+  };
+  const { isKnown, firstTransactionId, isFromElsewhere, ...feed } = await readFeedPage(db, query);
+  if (!isKnown) {
+    throw gone(
+      "the event is unknown; it was deleted because of its age, or lost when the database was restored",
+    );
+  }
+  if (
+    after !== null &&
+    after.transactionId < firstTransactionId &&
+    (await hasExpiredEvents(db, query))
+  ) {
+    throw gone(
+      `events that follow it are older than ${EVENT_DAYS} days, and some may have been deleted`,
+    );
+  }
   if (isFromElsewhere) {
     throw new Error(
       "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/backup.md#events-after-a-copy says.",
     );
   }
-  const page = await readEventsAfter(db, owner, types, after, { events: limit, bytes: PAGE_BYTES });
-  return { ...page, heldBackSince: page.hasMore ? null : heldBackSince };
+  return feed;
 };

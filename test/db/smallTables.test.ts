@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { readFeedPage } from "../../db/events/feed.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { openPool } from "../../db/pool.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
@@ -13,6 +14,7 @@ import { findRegistrationUsage } from "../../db/registrations/registrationUsage.
 import { readShortPage } from "../../db/registrations/shortPages.ts";
 import { insertReversals } from "../../db/registrations/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
+import { EVENT_TYPES } from "../../domain/events/events.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -24,19 +26,39 @@ const test = testWithDatabase();
 const EXECUTIONS = 8;
 /** They have 1,200 pages. */
 const RECORDS = 50_000;
+const FEW_RECORDS = 60;
+const TRANSACTION_RECORDS = 200;
 const MAXIMUM_PAGES = 100;
 
-const insertRecords = (filler: DatabasePool, accountId: string, count: number) =>
-  filler.query(sql.typeAlias("void")`
-    INSERT INTO registration
-      (id, account_id, mode, kind, count, created_at, attribution, idempotency_key, usage_batch)
-    SELECT
-      gen_random_uuid(), ${accountId}, 'live', 'tree', 100,
-      '2026-11-01'::timestamptz - number * interval '1 second', 'campaign-' || number % 100, 'key-' || number, 0
-    FROM generate_series((SELECT count(*) FROM registration) + 1, ${count}::integer) AS number
-  `);
+/** In many transactions, because a page of the feed reads all of its last one. */
+const insertRecords = async (
+  filler: DatabasePool,
+  accountId: string,
+  from: number,
+  to: number,
+): Promise<void> => {
+  for (let first = from; first <= to; first += TRANSACTION_RECORDS) {
+    await filler.query(sql.typeAlias("void")`
+      INSERT INTO registration
+        (id, account_id, mode, kind, count, created_at, attribution, idempotency_key, usage_batch)
+      SELECT
+        gen_random_uuid(), ${accountId}, 'live', 'tree', 100,
+        '2026-11-01'::timestamptz - number * interval '1 second', 'campaign-' || number % 100, 'key-' || number, 0
+      FROM generate_series(${first}::integer, ${Math.min(first + TRANSACTION_RECORDS - 1, to)}::integer) AS number
+    `);
+  }
+};
 
 const idRow = z.strictObject({ id: z.uuid() });
+
+const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
+
+const findNewestEvent = (db: DatabasePool) =>
+  db.one(sql.type(positionRow)`
+    SELECT transaction_id::text AS "transactionId", id FROM registration ORDER BY transaction_id DESC, id DESC LIMIT 1
+  `);
+
+const nameRow = z.strictObject({ name: z.string() });
 
 test("a plan that was made for few registrations is not kept when there are many", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
@@ -45,7 +67,7 @@ test("a plan that was made for few registrations is not kept when there are many
   const { id: accountId } = await createTestOrganization(db);
   // The plans are not made again because of new statistics.
   await stopAutovacuum(filler, ["registration"]);
-  await insertRecords(filler, accountId, 60);
+  await insertRecords(filler, accountId, 1, FEW_RECORDS);
   await filler.query(sql.typeAlias("void")`ANALYZE`);
   const id = await db.oneFirst(sql.type(idRow)`SELECT id FROM registration LIMIT 1`);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
@@ -56,6 +78,14 @@ test("a plan that was made for few registrations is not kept when there are many
     separator: ",",
     now,
   } as const;
+  const firstEvents = {
+    owner: { accountId, mode: "live" },
+    types: EVENT_TYPES,
+    after: null,
+    keptSince: now,
+    limits: { events: 20, bytes: 1_000_000 },
+  } as const;
+  let newest = await findNewestEvent(filler);
   const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
     "a short page": (single) => readShortPage(single, owner, {}, page),
     "a short page of an attribution": (single) =>
@@ -70,6 +100,9 @@ test("a plan that was made for few registrations is not kept when there are many
       single.transaction((transaction) => lockRegistration(transaction, owner, id)),
     "its usage": (single) => findRegistrationUsage(single, owner, id),
     "its evidence": (single) => findEvidenceTree(single, owner, id, "", now),
+    "the first events": (single) => readFeedPage(single, firstEvents),
+    "the events after the newest": (single) =>
+      readFeedPage(single, { ...firstEvents, after: newest }),
     "its reversal": (single) =>
       single.transaction((transaction) =>
         insertReversals(
@@ -86,7 +119,12 @@ test("a plan that was made for few registrations is not kept when there are many
       await operation(db);
     }
   }
-  await insertRecords(filler, accountId, RECORDS);
+  const planned = await db.anyFirst(sql.type(nameRow)`
+    SELECT name FROM pg_prepared_statements WHERE generic_plans = 0
+  `);
+  t.deepEqual(planned, [], "statements that are planned each time");
+  await insertRecords(filler, accountId, FEW_RECORDS + 1, RECORDS);
+  newest = await findNewestEvent(filler);
 
   const countPages = await createPageCounter(filler, db, ["registration"]);
   for (const operation of Object.values(operations)) {

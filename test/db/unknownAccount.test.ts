@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { hasEventAt, readEventsAfter, readFeedState } from "../../db/events/feed.ts";
+import { z } from "zod";
+import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
 import {
@@ -160,6 +161,8 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
   `);
 };
 
+const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
+
 test("a look-up reads a few pages of an account that the statistics do not know", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
   const db = await openPool(t.context.databaseUrl, 1);
@@ -197,8 +200,21 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     new Date("2026-10-31T20:00:00Z"),
     new Date("2026-10-31T21:00:00Z"),
   ];
-  const start = { transactionId: 0n, id: "00000000-0000-0000-0000-000000000000" };
-  const limits = { events: 20, bytes: 1_000_000 };
+  const firstEvents = {
+    owner: donor,
+    types: EVENT_TYPES,
+    after: null,
+    keptSince: new Date("2026-11-01T00:00:00.000Z"),
+    limits: { events: 20, bytes: 1_000_000 },
+  } as const;
+  const positions = await db.any(sql.type(positionRow)`
+    SELECT transaction_id::text AS "transactionId", id
+    FROM registration
+    WHERE account_id = ${unknown.id} AND imported_id IS NULL AND unit_price_cents IS NULL
+    ORDER BY transaction_id, id
+  `);
+  const middle = positions[positions.length / 2] ?? null;
+  const newest = positions.at(-1) ?? null;
   const order = {
     ...donor,
     publicId: "order",
@@ -282,9 +298,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
     "the seconds with failed usage": (single) => findFailedSeconds(single, stream),
-    "the first events": (single) => readEventsAfter(single, donor, EVENT_TYPES, start, limits),
-    "the state of the feed": (single) => readFeedState(single, donor, EVENT_TYPES),
-    "an event": (single) => hasEventAt(single, donor, { ...start, id: registrationId }),
+    "the first events": (single) => readFeedPage(single, firstEvents),
+    "the events after one": (single) => readFeedPage(single, { ...firstEvents, after: middle }),
+    "the events after the newest": (single) =>
+      readFeedPage(single, { ...firstEvents, after: newest }),
+    "expired events": (single) => hasExpiredEvents(single, firstEvents),
     "the last usage": (single) =>
       listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
     "the oldest tree in no order": (single) =>
