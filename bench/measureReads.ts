@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { openPool } from "../db/pool.ts";
 import { sql } from "../db/sql.ts";
+import { eventIdOf } from "../domain/events/events.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
@@ -25,6 +26,12 @@ type Round = {
   readonly service: LoadReport;
   readonly cpu: Readonly<Record<"API" | "PostgreSQL", number>>;
 };
+
+const recordRow = z.strictObject({
+  accountId: z.uuid(),
+  id: z.uuid(),
+  transactionId: z.string().transform(BigInt),
+});
 
 const one = (_account: string, id: string): string => `/one?${id}`;
 
@@ -57,15 +64,14 @@ export const measureReads = async (
   }
   const db = await openPool(databaseUrl, 1);
   await db.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  const records = await db.any(sql.type(z.strictObject({ accountId: z.uuid(), id: z.uuid() }))`
-    SELECT account.id AS "accountId", registration.id
+  const records = await db.any(sql.type(recordRow)`
+    SELECT account.id AS "accountId", registration.id, registration.transaction_id::text AS "transactionId"
     FROM account
     CROSS JOIN LATERAL (
-      SELECT id FROM registration WHERE account_id = account.id ORDER BY random() LIMIT ${IDS}
+      SELECT id, transaction_id FROM registration WHERE account_id = account.id ORDER BY random() LIMIT ${IDS}
     ) AS registration
     ORDER BY random()
   `);
-  await db.end();
   const keys = records.map(({ accountId }) => accountKeys[accounts.indexOf(accountId)] ?? "");
   const ids = records.map(({ id }) => id);
   // A fast machine exceeds the default limit.
@@ -76,6 +82,26 @@ export const measureReads = async (
   const bareReader = await services.startProgram("bench/bareReader.ts", {
     DATABASE_URL: databaseUrl,
   });
+  // So that every further refund is refused.
+  for (const [index, id] of ids.entries()) {
+    const response = await fetch(`${api.url}/refund/trees`, {
+      method: "POST",
+      headers: { Authorization: keys[index] ?? "", "Content-Type": "application/json" },
+      body: refundBody(id),
+    });
+    if (!response.ok) {
+      throw new Error(`A refund returned ${response.status}: ${await response.text()}`);
+    }
+  }
+  const newest = await db.any(sql.type(recordRow)`
+    SELECT DISTINCT ON (account_id) account_id AS "accountId", id, transaction_id::text AS "transactionId"
+    FROM event
+    ORDER BY account_id, transaction_id DESC, id DESC
+  `);
+  await db.end();
+  const newestOf = new Map(newest.map((event) => [event.accountId, eventIdOf(event)]));
+  const newestEvents = new Map(records.map(({ accountId, id }) => [id, newestOf.get(accountId)]));
+  const eventIds = new Map(records.map((record) => [record.id, eventIdOf(record)]));
   const comparisons: readonly Comparison[] = [
     { what: "a page of 20", path: "/plant/trees?limit=20", bare: (account) => `/page?${account}` },
     {
@@ -92,18 +118,17 @@ export const measureReads = async (
       bare: one,
       posted: { bodies: ids.map(refundBody), status: 400 },
     },
+    {
+      what: "a page of 10 events",
+      path: (id) => `/events?limit=10&starting_after=${eventIds.get(id)}`,
+      bare: (account) => `/events?${account}`,
+    },
+    {
+      what: "a poll that finds no new event",
+      path: (id) => `/events?starting_after=${newestEvents.get(id)}`,
+      bare: one,
+    },
   ];
-  // So that every further refund is refused.
-  for (const [index, id] of ids.entries()) {
-    const response = await fetch(`${api.url}/refund/trees`, {
-      method: "POST",
-      headers: { Authorization: keys[index] ?? "", "Content-Type": "application/json" },
-      body: refundBody(id),
-    });
-    if (!response.ok) {
-      throw new Error(`A refund returned ${response.status}: ${await response.text()}`);
-    }
-  }
   const results: Result[] = [];
   for (const { what, path, bare: barePath, posted } of comparisons) {
     const load = { keys, connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };

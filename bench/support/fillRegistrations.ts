@@ -1,5 +1,8 @@
 import { Client } from "pg";
 
+/** So few that even a new server has ended them. */
+const TRANSACTIONS = 500;
+
 /**
  * Inserts an account's registrations, up to a few seconds ago, with the usage facts and totals that the service would
  * have written. Skips foreign keys and updates each total once, which is faster than the service.
@@ -38,13 +41,15 @@ export const fillRegistrations = async (
        ),
        inserted AS (
          INSERT INTO registration (
-           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch
+           id, account_id, mode, kind, count, created_at, idempotency_key, attribution, metadata, usage_batch,
+           transaction_id
          )
          SELECT
            uuidv7(created_at - clock_timestamp()), $1::uuid, 'live', 'tree', 1, created_at, 'fill-' || number,
            CASE WHEN number % 2 = 0 THEN 'newsletter' ELSE '' END, jsonb_build_object('order', number),
            -- As if each had been recorded by itself.
-           nextval('usage_batch')
+           nextval('usage_batch'),
+           (3 + number * $4::bigint / $2::bigint)::text::xid8
          FROM span
          CROSS JOIN generate_series(0, $2::bigint - 1) AS number
          CROSS JOIN LATERAL (
@@ -57,7 +62,7 @@ export const fillRegistrations = async (
          $1::uuid, 'live', 'tree', usage_batch, 1, floor(extract(epoch FROM created_at))::bigint,
          (SELECT id FROM meter_event WHERE account_id = $1::uuid AND second = 0)
        FROM inserted`,
-      [accountId, count, spanSeconds],
+      [accountId, count, spanSeconds, TRANSACTIONS],
     );
     await client.query(
       `INSERT INTO impact_total (account_id, mode, kind, period, total)
