@@ -16,7 +16,7 @@ const STATEMENTS: Readonly<Record<string, string>> = {
   "/attribution": `SELECT ${COLUMNS} FROM registration WHERE account_id = $1 AND mode = 'live' AND kind = 'tree'
     AND attribution = 'newsletter' AND attribution <> '' ORDER BY created_at DESC, id DESC LIMIT 20`,
   "/events": `SELECT ${COLUMNS}, kind FROM registration WHERE account_id = $1 AND mode = 'live'
-    AND imported_id IS NULL AND unit_price_cents IS NULL ORDER BY transaction_id, id LIMIT 10`,
+    AND usage_batch IS NOT NULL ORDER BY transaction_id, id LIMIT 10`,
   "/one": `SELECT ${COLUMNS} FROM registration WHERE id = $1`,
 };
 

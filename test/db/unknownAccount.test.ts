@@ -210,7 +210,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const positions = await db.any(sql.type(positionRow)`
     SELECT transaction_id::text AS "transactionId", id
     FROM registration
-    WHERE account_id = ${unknown.id} AND imported_id IS NULL AND unit_price_cents IS NULL
+    WHERE account_id = ${unknown.id} AND usage_batch IS NOT NULL
     ORDER BY transaction_id, id
   `);
   const middle = positions[positions.length / 2] ?? null;
