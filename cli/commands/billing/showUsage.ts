@@ -127,10 +127,14 @@ export const showUsage = async (
   const senderId = isInTrouble(events)
     ? usageSenderWorkflowId(deployment, stream)
     : usageShardWorkflowId(deployment, shardOf(accountId));
-  const workflows = {
-    sender: facts.length === 0 ? null : senderId,
-    refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
-  };
+  // Without usage, nothing is reported and no refund is taken back at the processor.
+  const workflows =
+    facts.length === 0
+      ? { sender: null, refund: null }
+      : {
+          sender: senderId,
+          refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
+        };
   if (json) {
     printJson(io, {
       ...presentRegistration(registration),

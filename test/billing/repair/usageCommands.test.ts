@@ -308,6 +308,10 @@ test.serial("usage show says why a registration has no usage", async (t) => {
   `);
   const prepaid = await scene.impact("usage", "show", id);
   t.regex(prepaid.stdout, /billing +prepaid/u);
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
+  const reversed = await scene.impact("usage", "show", id);
+  t.regex(reversed.stdout, /refunded +1\n/u);
+  t.regex(reversed.stdout, /refund workflow +-\n/u);
   t.regex(prepaid.stderr, /paid from the store's balance/u);
   t.notRegex(prepaid.stderr, /imported/u);
 
