@@ -17,11 +17,15 @@ export type ScanPace = {
  * was done meanwhile, and each scan reads more of them. Without a pace, scans would then take all of the time.
  * @param share the part of the time that scans take at most. One that takes longer than this part of ten seconds is repeated
  *   after ten seconds, or after resting for as long as it took.
- * @param monotonicMs milliseconds of the monotonic clock
+ * @param options.maximumIntervalMs another time than ten seconds
+ * @param options.monotonicMs milliseconds of the monotonic clock
  */
 export const createScanPace = (
   share = DEFAULT_SHARE,
-  monotonicMs: () => number = () => performance.now(),
+  {
+    maximumIntervalMs = MAXIMUM_INTERVAL_MS,
+    monotonicMs = () => performance.now(),
+  }: { readonly maximumIntervalMs?: number; readonly monotonicMs?: () => number } = {},
 ): ScanPace => {
   let dueAtMs = Number.NEGATIVE_INFINITY;
   return {
@@ -34,7 +38,7 @@ export const createScanPace = (
         const result = await work();
         const durationMs = monotonicMs() - startedAtMs;
         intervalMs = Math.max(
-          Math.min(durationMs / share, MAXIMUM_INTERVAL_MS),
+          Math.min(durationMs / share, maximumIntervalMs),
           LEAST_INTERVAL_PER_SCAN * durationMs,
         );
         return result;

@@ -10,8 +10,8 @@ import {
 } from "../../db/billing/meterEventReports.ts";
 import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
 import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
-import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
-import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
+import { countSubscriptionsByState } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { summarizeWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
 import { listShardAges } from "../../db/shards.ts";
 import { readFeedHorizon } from "../../db/events/feed.ts";
 import { countLowBalances } from "../../db/stores/balances.ts";
@@ -24,6 +24,8 @@ import {
   SUBSCRIPTION_PROBLEMS,
 } from "../../domain/billing/subscriptions.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { createScanPace } from "../../services/createScanPace.ts";
+import type { ScanPace } from "../../services/createScanPace.ts";
 
 type GaugeOf<State> = {
   readonly name: string;
@@ -34,6 +36,23 @@ type GaugeOf<State> = {
 
 /** A query and the gauges that it fills. */
 type DatabaseGauges = { readonly refresh: () => Promise<void> };
+
+/**
+ * The pace of queries that read a row of every account or stream. Each worker makes them for each Prometheus server, so they
+ * may take a hundredth of a worker's time.
+ */
+const createCostlyPace = (): ScanPace => createScanPace(0.01, { maximumIntervalMs: 60_000 });
+
+/** Returns a function that reads, or returns what was read last until the pace's next scan is due. */
+const withPace = <State>(read: () => Promise<State>, pace: ScanPace): (() => Promise<State>) => {
+  let last: { readonly state: State } | null = null;
+  return async () => {
+    if (last === null || pace.isDue()) {
+      last = { state: await pace.scan(read) };
+    }
+    return last.state;
+  };
+};
 
 /** A gauge is registered when it has its first value, because 0 would look like one. */
 const createGauges = <State>(
@@ -83,22 +102,32 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
  */
 export const addDatabaseMetrics = (
   registry: Registry,
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  {
+    db,
+    clock,
+    createPace = createCostlyPace,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly createPace?: () => ScanPace;
+  },
 ): (() => Promise<void>) => {
+  const readWaiting = withPace(() => summarizeWaitingStreams(db), createPace());
+  const readSubscriptions = withPace(() => countSubscriptionsByState(db), createPace());
   const gauges = [
-    createGauges(registry, () => listWaitingStreams(db), [
+    createGauges(registry, readWaiting, [
       {
         name: "impact_usage_waiting_streams",
         help: "Streams (account, mode, meter) with unreported usage.",
-        set: (gauge, waiting) => gauge.set(waiting.length),
+        set: (gauge, { streams }) => gauge.set(streams),
       },
       {
         name: "impact_usage_oldest_unreported_age_seconds",
         help: "Age of the oldest unreported usage; 0 if there is none.",
-        set: (gauge, waiting) => {
-          const nowSeconds = clock.now().getTime() / 1000;
-          gauge.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
-        },
+        set: (gauge, { oldestSecond }) =>
+          gauge.set(
+            oldestSecond === null ? 0 : Math.max(0, clock.now().getTime() / 1000 - oldestSecond),
+          ),
       },
     ]),
     createGauges(registry, () => listShardAges(db, "usage"), [
@@ -173,14 +202,14 @@ export const addDatabaseMetrics = (
           gauge.set((lastSuccessAt ?? installedAt).getTime() / 1000),
       },
     ]),
-    createGauges(registry, () => listWatchedSubscriptions(db, null), [
+    createGauges(registry, readSubscriptions, [
       {
         name: "impact_subscriptions",
         help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
         labelNames: ["status", "policy"],
-        set: (gauge, subscriptions) => {
-          for (const { status, policy } of subscriptions) {
-            gauge.inc({ status, policy });
+        set: (gauge, states) => {
+          for (const { status, policy, subscriptions } of states) {
+            gauge.inc({ status, policy }, subscriptions);
           }
         },
       },
@@ -188,16 +217,16 @@ export const addDatabaseMetrics = (
         name: "impact_subscription_problems",
         help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
         labelNames: ["problem", "policy"],
-        set: (gauge, subscriptions) => {
+        set: (gauge, states) => {
           for (const problem of SUBSCRIPTION_PROBLEMS) {
             for (const policy of SUBSCRIPTION_POLICIES) {
               gauge.set({ problem, policy }, 0);
             }
           }
-          for (const subscription of subscriptions) {
-            const problems = listSubscriptionProblems(subscription).map(({ kind }) => kind);
+          for (const state of states) {
+            const problems = listSubscriptionProblems(state).map(({ kind }) => kind);
             for (const problem of new Set(problems)) {
-              gauge.inc({ problem, policy: subscription.policy });
+              gauge.inc({ problem, policy: state.policy }, state.subscriptions);
             }
           }
         },

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
@@ -42,12 +42,13 @@ export const saveSubscriptionState = async (
   `);
 };
 
-/** The meters for which an account has live usage. */
-const usedKinds = sql.fragment`
+/** The meters that meet a condition on `kind`, and for which an account has live usage. */
+const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
     SELECT coalesce(array_agg(kind ORDER BY kind DESC), '{}')
     FROM unnest(${sql.array([...KINDS], "text")}) AS kind
-    WHERE EXISTS (
+    WHERE ${condition} AND (
+      EXISTS (
         SELECT
         FROM meter_event
         WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.meter = kind
@@ -65,8 +66,11 @@ const usedKinds = sql.fragment`
         FROM folded_usage
         WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.meter = kind
       )
+    )
   )
 `;
+
+const usedKinds = usedKindsIf(sql.fragment`true`);
 
 const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
 
@@ -111,6 +115,26 @@ const watchedRow = z.strictObject({
 /** An organization's subscription as Stripe last returned it. */
 export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
 
+/** The current subscriptions, with their organizations. */
+const currentSubscriptions = sql.fragment`
+  stripe_subscription
+  JOIN account
+    ON account.id = stripe_subscription.account_id
+    AND account.stripe_subscription_id = stripe_subscription.subscription_id
+`;
+
+const lostDonationItems = sql.fragment`(
+  stripe_subscription.has_donation_items IS false AND EXISTS (
+    SELECT
+    FROM donation_subscription
+    WHERE donation_subscription.account_id = account.id
+      AND donation_subscription.mode = 'live'
+      AND donation_subscription.subscription_id = stripe_subscription.subscription_id
+      AND donation_subscription.active_since IS NOT NULL
+      AND donation_subscription.verified_at <= stripe_subscription.read_at
+  )
+)`;
+
 /** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
 export const listWatchedSubscriptions = (
   db: CommonQueryMethods,
@@ -126,21 +150,40 @@ export const listWatchedSubscriptions = (
       stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
       ${usedKinds} AS "usedKinds",
-      stripe_subscription.has_donation_items IS false AND EXISTS (
-        SELECT
-        FROM donation_subscription
-        WHERE donation_subscription.account_id = account.id
-          AND donation_subscription.mode = 'live'
-          AND donation_subscription.subscription_id = stripe_subscription.subscription_id
-          AND donation_subscription.active_since IS NOT NULL
-          AND donation_subscription.verified_at <= stripe_subscription.read_at
-      ) AS "lostDonationItems"
-    FROM stripe_subscription
-    JOIN account
-      ON account.id = stripe_subscription.account_id
-      AND account.stripe_subscription_id = stripe_subscription.subscription_id
+      ${lostDonationItems} AS "lostDonationItems"
+    FROM ${currentSubscriptions}
     WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ORDER BY account.created_at, account.id
+  `);
+
+const countedRow = watchedRow
+  .pick({ policy: true, status: true, meteredKinds: true, lostDonationItems: true })
+  .extend({
+    /** The meters without a price for which the organizations have live usage. */
+    usedKinds: z.array(kindColumn),
+    subscriptions: z.int(),
+  });
+
+/** Subscriptions that have the same state, and so the same problems. */
+export type CountedSubscriptions = Readonly<z.output<typeof countedRow>>;
+
+/** Counts the current subscriptions of all organizations by their state, as far as they have been read. */
+export const countSubscriptionsByState = (
+  db: CommonQueryMethods,
+): Promise<readonly CountedSubscriptions[]> =>
+  db.any(sql.type(countedRow)`
+    SELECT policy, status, "meteredKinds", "usedKinds", "lostDonationItems", count(*)::integer AS subscriptions
+    FROM (
+      SELECT
+        account.subscription_policy AS policy,
+        stripe_subscription.status,
+        stripe_subscription.metered_kinds AS "meteredKinds",
+        -- Most subscriptions have a price for every meter, so that this looks nothing up.
+        ${usedKindsIf(sql.fragment`kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+        ${lostDonationItems} AS "lostDonationItems"
+      FROM ${currentSubscriptions}
+    ) AS subscription
+    GROUP BY policy, status, "meteredKinds", "usedKinds", "lostDonationItems"
   `);
 
 const idRow = z.strictObject({ id: z.uuid() });

@@ -36,16 +36,36 @@ export const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sq
     ) AS following
   )`;
 
-/** Lists every stream with unsealed facts or an unfinished event. */
-export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
-  db.any(sql.type(streamRow)`
-    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
-    SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
+/** Defines the query `waiting`: each stream with unsealed facts or an unfinished event. */
+const waitingStreams = sql.fragment`
+  ${unsealedStreams(sql.fragment`true`)},
+  waiting AS (
+    SELECT account_id, mode, meter, min(second) AS second, max(attempts) AS attempts
     FROM (
       SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
       UNION ALL
       SELECT account_id, mode, meter, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
-    ) AS waiting
+    ) AS unreported
     GROUP BY account_id, mode, meter
+  )`;
+
+/** Lists every stream with unsealed facts or an unfinished event. */
+export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
+  db.any(sql.type(streamRow)`
+    WITH RECURSIVE ${waitingStreams}
+    SELECT account_id AS "accountId", mode, meter, second, attempts
+    FROM waiting
     ORDER BY second
+  `);
+
+const summaryRow = z.strictObject({ streams: z.int(), oldestSecond: safeInteger.nullable() });
+
+/** Counts the streams with unsealed facts or an unfinished event, and returns the oldest second of them. */
+export const summarizeWaitingStreams = (
+  db: CommonQueryMethods,
+): Promise<Readonly<z.output<typeof summaryRow>>> =>
+  db.one(sql.type(summaryRow)`
+    WITH RECURSIVE ${waitingStreams}
+    SELECT count(*)::integer AS streams, min(second) AS "oldestSecond"
+    FROM waiting
   `);

@@ -111,7 +111,7 @@ test("a scan is not shared with a shard that looks a second later, unless the ne
 
 test("scans that take long are made in their share of the time, or every ten seconds", async (t) => {
   let nowMs = 0;
-  const pace = createScanPace(0.25, () => nowMs);
+  const pace = createScanPace(0.25, { monotonicMs: () => nowMs });
   const isDueAfter = (restMs: number): boolean => {
     nowMs += restMs;
     return pace.isDue();

@@ -1,0 +1,127 @@
+import { Registry } from "prom-client";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import { saveSubscriptionState } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { sql } from "../../db/sql.ts";
+import type { Kind } from "../../domain/accounts/accounts.ts";
+import { systemClock } from "../../domain/clock.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { createScanPace } from "../../services/createScanPace.ts";
+import type { ScanPace } from "../../services/createScanPace.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+
+// Serial, because the metrics are of the whole database.
+const test = testWithDatabase();
+
+/** More than a function can have as arguments. */
+const STREAMS = 130_000;
+const NOW = new Date("2026-11-02T00:00:00Z");
+const clock: Clock = { now: () => NOW };
+
+test.serial("subscriptions are counted by status and policy, and their problems", async (t) => {
+  const { db } = t.context;
+  let number = 0;
+  const subscribe = async (given: {
+    readonly status: string;
+    readonly policy?: "alert" | "keep";
+    readonly meteredKinds: readonly Kind[];
+    readonly plants: boolean;
+  }): Promise<void> => {
+    number += 1;
+    const subscriptionId = `sub_${number}`;
+    const { id } = await createTestOrganization(db, {
+      stripeCustomerId: `cus_${number}`,
+      stripeSubscriptionId: subscriptionId,
+    });
+    await updateAccount(db, id, { subscriptionPolicy: given.policy ?? "alert" });
+    const { status, meteredKinds } = given;
+    await saveSubscriptionState(
+      db,
+      { accountId: id, subscriptionId },
+      { status, meteredKinds, hasDonationItems: null },
+      NOW,
+    );
+    if (given.plants) {
+      await createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id));
+    }
+  };
+  await subscribe({ status: "active", meteredKinds: ["tree", "bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: ["bottle"], plants: true });
+  await subscribe({ status: "active", meteredKinds: [], plants: false });
+  await subscribe({ status: "canceled", policy: "keep", meteredKinds: ["tree"], plants: true });
+  const registry = new Registry();
+
+  await addDatabaseMetrics(registry, { db, clock })();
+
+  const listed = async (name: string): Promise<readonly string[]> =>
+    (await registry.getSingleMetricAsString(name))
+      .split("\n")
+      .filter((line) => !line.startsWith("#") && !line.endsWith(" 0"))
+      .toSorted();
+  t.deepEqual(await listed("impact_subscriptions"), [
+    'impact_subscriptions{status="active",policy="alert"} 4',
+    'impact_subscriptions{status="canceled",policy="keep"} 1',
+  ]);
+  t.deepEqual(await listed("impact_subscription_problems"), [
+    'impact_subscription_problems{problem="inactive",policy="keep"} 1',
+    'impact_subscription_problems{problem="unpriced_meter",policy="alert"} 2',
+  ]);
+});
+
+test.serial(
+  "queries of all streams and subscriptions are made in their share of the time",
+  async (t) => {
+    let nowMs = 0;
+    let scans = 0;
+    const createPace = (): ScanPace => {
+      const { isDue, scan } = createScanPace(0.01, {
+        maximumIntervalMs: 60_000,
+        monotonicMs: () => nowMs,
+      });
+      return {
+        isDue,
+        scan: (work) =>
+          scan(() => {
+            scans += 1;
+            nowMs += 100;
+            return work();
+          }),
+      };
+    };
+    const refresh = addDatabaseMetrics(new Registry(), { db: t.context.db, clock, createPace });
+
+    await refresh();
+    t.is(scans, 2);
+    await refresh();
+    t.is(scans, 2);
+    nowMs += 20_000;
+    await refresh();
+    t.is(scans, 4);
+  },
+);
+
+test.serial("waiting usage is counted, however many streams wait", async (t) => {
+  const { db, owner } = t.context;
+  await owner.query(sql.typeAlias("void")`DELETE FROM usage_fact`);
+  const second = NOW.getTime() / 1000 - 100;
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    SELECT gen_random_uuid(), 'live', 'tree', 0, 1, ${second} + number % 100
+    FROM generate_series(1, ${STREAMS}::integer) AS number
+  `);
+  const registry = new Registry();
+
+  await addDatabaseMetrics(registry, { db, clock })();
+
+  t.regex(
+    await registry.getSingleMetricAsString("impact_usage_waiting_streams"),
+    /^impact_usage_waiting_streams 130000$/mu,
+  );
+  t.regex(
+    await registry.getSingleMetricAsString("impact_usage_oldest_unreported_age_seconds"),
+    /^impact_usage_oldest_unreported_age_seconds 100$/mu,
+  );
+});
