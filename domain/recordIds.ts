@@ -47,3 +47,6 @@ export const requireOneRecord = (
   }
   return id;
 };
+
+/** Not greater than any other UUID. */
+export const FIRST_ID = "00000000-0000-0000-0000-000000000000";

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
@@ -15,6 +16,7 @@ import {
 } from "../../services/webhooks/getWebhookEndpoint.ts";
 import { readDeliveries, readDelivery } from "../../services/webhooks/readDeliveries.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
+import type { RecoveryPositions } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
 import { pathParameter } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
@@ -37,6 +39,9 @@ type Dependencies = {
 };
 
 const TAG = "webhooks";
+
+/** Recoveries that continue where they have ended. One that is forgotten reads its earlier events again. */
+const MAXIMUM_POSITIONS = 1000;
 
 const SINCE_MUST_BE = `a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
 
@@ -167,6 +172,7 @@ export const deliveryEndpoints = (
   };
   const example = { ...EXAMPLE, type: TYPES_EXAMPLE[owner][0] };
   const deps = { db, clock, actor: null };
+  const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
   return [
     keyEndpoint({
       method: "get",
@@ -302,6 +308,7 @@ export const deliveryEndpoints = (
           deps,
           await find(db, ctx, caller),
           new Date(since),
+          positions,
         );
         return { recovered_count: recovered, has_more: hasMore };
       },

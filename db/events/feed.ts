@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_DATA } from "../../domain/events/events.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
+import { FIRST_ID } from "../../domain/recordIds.ts";
 import { rowWithId } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { eventBoundary } from "./eventDays.ts";
@@ -17,9 +18,6 @@ const HORIZON = sql.fragment`pg_snapshot_xmin(pg_current_snapshot())`;
 
 /** A page is not longer, whatever is asked for. */
 const MAXIMUM_EVENTS = 1000;
-
-/** Not greater than any other id. */
-const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 /** The condition that a registration is an event. The partial index of the feed has the same. */
 const IS_EVENT = sql.fragment`registration.usage_batch IS NOT NULL`;

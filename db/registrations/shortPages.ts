@@ -5,6 +5,7 @@ import type {
   RegistrationFilter,
   Totals,
 } from "../../domain/registrations/registrations.ts";
+import { FIRST_ID } from "../../domain/recordIds.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { ownedBy } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -14,9 +15,6 @@ import { totalColumns, totalsOf } from "./totals.ts";
 
 /** The most registrations that a short page reads. */
 export const SHORT_PAGE_ROWS = 101;
-
-/** Not greater than any other id. */
-const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 /** Returns the position before which a page begins: that of the previous page's end, or the end of the range. */
 const upperBound = (

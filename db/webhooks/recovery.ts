@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import type { FeedPosition } from "../../domain/events/events.ts";
 import { WEBHOOK_TYPES, webhookFieldsOf } from "../../domain/events/webhookPayloads.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
@@ -8,40 +9,73 @@ import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
 import { sql, timestamp } from "../sql.ts";
 
-const foundRow = z.strictObject({ found: safeInteger });
+const missedRow = z.strictObject({
+  found: safeInteger,
+  transactionId: z.string().nullable(),
+  id: z.uuid().nullable(),
+});
 
 /**
- * Makes deliveries due of the events since a time that an endpoint wants, and that are neither delivered to it nor pending,
- * oldest first. The schedule of those that had failed begins again. The database selects what webhooks send, because the
- * whole events can be many megabytes.
- * @returns how many such events there are; counting ends at one more than the limit
+ * Makes deliveries due of the events since a time that follow a position, that an endpoint wants, and that are neither
+ * delivered to it nor pending, oldest first. The schedule of those that had failed begins again. The database selects what
+ * webhooks send, because the whole events can be many megabytes. Of each type it reads in the feed's order and stops at the
+ * limit.
+ * @returns how many such events there are, where counting ends at one more than the limit, and the last one that was made due
  */
-export const insertMissedDeliveries = (
+export const insertMissedDeliveries = async (
   db: CommonQueryMethods,
   { id, accountId, mode, types }: WebhookEndpoint,
-  since: Date,
-  limit: number,
-  now: Date,
-): Promise<number> => {
+  {
+    since,
+    after,
+    limit,
+    now,
+  }: {
+    readonly since: Date;
+    readonly after: FeedPosition;
+    readonly limit: number;
+    readonly now: Date;
+  },
+): Promise<{ readonly found: number; readonly last: FeedPosition | null }> => {
   const sent = WEBHOOK_TYPES.flatMap((type) => webhookFieldsOf(type).map((name) => [type, name]));
   const time = timestamp(now);
-  return db.oneFirst(sql.type(foundRow)`
+  const afterTransaction = sql.fragment`${String(after.transactionId)}::xid8`;
+  const {
+    found,
+    transactionId,
+    id: lastId,
+  } = await db.one(sql.type(missedRow)`
     WITH missed AS MATERIALIZED (
-      SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
-      FROM event
-      WHERE event.account_id = ${accountId}
-        AND event.mode = ${mode}
-        AND event.type = ANY(${sql.array(types ?? WEBHOOK_TYPES, "text")})
-        AND event.created_at >= ${timestamp(since)}
-        AND NOT EXISTS (
-          SELECT
-          FROM webhook_delivery
-          WHERE webhook_delivery.endpoint_id = ${id}
-            AND webhook_delivery.event_id = event.id
-            AND webhook_delivery.state <> 'failed'
-        )
-      ORDER BY event.transaction_id, event.id
+      SELECT candidate.*
+      FROM unnest(${sql.array(types ?? WEBHOOK_TYPES, "text")}) AS wanted (type)
+      CROSS JOIN LATERAL (
+        SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
+        FROM event
+        WHERE event.account_id = ${accountId}
+          AND event.mode = ${mode}
+          AND event.type = wanted.type
+          AND event.transaction_id >= ${afterTransaction}
+          AND (event.transaction_id, event.id) > (${afterTransaction}, ${after.id}::uuid)
+          AND event.created_at >= ${timestamp(since)}
+          AND NOT EXISTS (
+            SELECT
+            FROM webhook_delivery
+            WHERE webhook_delivery.endpoint_id = ${id}
+              AND webhook_delivery.event_id = event.id
+              AND webhook_delivery.state <> 'failed'
+            OFFSET 0
+          )
+        ORDER BY event.transaction_id, event.id
+        LIMIT ${limit + 1}
+      ) AS candidate
+      ORDER BY candidate.transaction_id, candidate.id
       LIMIT ${limit + 1}
+    ),
+    recovered AS MATERIALIZED (
+      SELECT *
+      FROM missed
+      ORDER BY transaction_id, id
+      LIMIT ${limit}
     ),
     inserted_delivery AS (
       INSERT INTO webhook_delivery (
@@ -49,30 +83,42 @@ export const insertMissedDeliveries = (
       )
       SELECT
         ${id},
-        missed.id,
-        missed.transaction_id,
-        missed.type,
-        missed.created_at,
+        recovered.id,
+        recovered.transaction_id,
+        recovered.type,
+        recovered.created_at,
         (
           SELECT json_object_agg(field.name, field.value ORDER BY field.place)
-          FROM json_each(missed.data) WITH ORDINALITY AS field (name, value, place)
-          WHERE (missed.type, field.name) IN (
+          FROM json_each(recovered.data) WITH ORDINALITY AS field (name, value, place)
+          WHERE (recovered.type, field.name) IN (
             SELECT sent.type, sent.name
             FROM ${sql.unnest(sent, ["text", "text"])} AS sent (type, name)
           )
         ),
         ${time},
         ${time}
-      FROM missed
-      ORDER BY missed.transaction_id, missed.id
-      LIMIT ${limit}
+      FROM recovered
+      ORDER BY recovered.transaction_id, recovered.id
       ON CONFLICT (endpoint_id, event_id) DO UPDATE
       SET state = 'pending', due_at = excluded.due_at, earlier_attempts = webhook_delivery.attempts
       WHERE webhook_delivery.state = 'failed'
     )
-    SELECT count(*) AS found
-    FROM missed
+    SELECT
+      (SELECT count(*) FROM missed) AS found,
+      last.transaction_id::text AS "transactionId",
+      last.id
+    FROM (SELECT) AS one
+    LEFT JOIN (
+      SELECT transaction_id, id FROM recovered ORDER BY transaction_id DESC, id DESC LIMIT 1
+    ) AS last ON true
   `);
+  return {
+    found,
+    last:
+      transactionId === null || lastId === null
+        ? null
+        : { transactionId: BigInt(transactionId), id: lastId },
+  };
 };
 
 /** Makes a delivery due, and begins its schedule again, unless a worker is making an attempt. */

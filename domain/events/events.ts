@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { KINDS } from "../accounts/accounts.ts";
+import { FIRST_ID } from "../recordIds.ts";
 
 /** How long events are kept at least. */
 export const EVENT_DAYS = 30;
@@ -110,6 +111,12 @@ export type FeedPosition = {
   /** A UUID. */
   readonly id: string;
 };
+
+/** Returns the place before all events of a transaction and of later ones. */
+export const startOfTransaction = (transactionId: bigint): FeedPosition => ({
+  transactionId,
+  id: FIRST_ID,
+});
 
 const EVENT_ID = /^evt_(?<transaction>[0-9a-f]{16})(?<uuid>[0-9a-f]{32})$/u;
 

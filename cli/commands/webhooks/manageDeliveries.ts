@@ -3,6 +3,7 @@ import type { DeliveryState } from "../../../domain/webhooks/decideDelivery.ts";
 import { getWebhookEndpoint } from "../../../services/webhooks/getWebhookEndpoint.ts";
 import { readDeliveries, readDelivery } from "../../../services/webhooks/readDeliveries.ts";
 import { recoverWebhookEvents } from "../../../services/webhooks/recoverWebhookEvents.ts";
+import type { RecoveryPositions } from "../../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
@@ -96,9 +97,15 @@ export const recoverEvents = async (
   const { io } = context;
   const deps = await openWebhooks(context, options);
   const endpoint = await getWebhookEndpoint(deps.db, id);
+  const positions: RecoveryPositions = new Map();
   let total = 0;
   for (;;) {
-    const { recovered, hasMore } = await recoverWebhookEvents(deps, endpoint, options.since);
+    const { recovered, hasMore } = await recoverWebhookEvents(
+      deps,
+      endpoint,
+      options.since,
+      positions,
+    );
     total += recovered;
     if (!hasMore) {
       break;
