@@ -33,15 +33,15 @@ export const catalogueCharityColumns = sql.fragment`
   charity.affiliation
 `;
 
-/** Returns a charity if it is eligible for donations. */
-export const findEligibleCharity = (
+/** Returns the charities that have the given EINs and are eligible for donations. */
+export const listEligibleCharities = (
   db: CommonQueryMethods,
-  ein: Ein,
-): Promise<CatalogueCharity | null> =>
-  db.maybeOne(sql.prepared("find_eligible_charity", catalogueCharityRow)`
+  eins: readonly Ein[],
+): Promise<readonly CatalogueCharity[]> =>
+  db.any(sql.prepared("list_eligible_charities", catalogueCharityRow)`
     SELECT ${catalogueCharityColumns}
     FROM charity
-    WHERE charity.ein = ${ein} AND charity.eligible
+    WHERE charity.ein = ANY(${sql.array([...eins], "text")}) AND charity.eligible
   `);
 
 const recordRow = catalogueCharityRow.extend({

@@ -12,21 +12,23 @@ const charityJson: z.ZodType<Charity> = z.strictObject({
   iconUrl: z.string(),
 });
 
-const charityRow = z.strictObject({ charity: charityJson });
+const charityRow = z.strictObject({ lookup: z.string(), charity: charityJson });
 
-/** Returns the stored details of a charity if they were fetched at `since` or later. */
-export const findCharityDetail = async (
+/** Returns the stored details of charities, by their look-ups, if they were fetched at `since` or later. */
+export const findCharityDetails = async (
   db: CommonQueryMethods,
   provider: CharityProviderName,
-  lookup: string,
+  lookups: readonly string[],
   since: Date,
-): Promise<Charity | null> => {
-  const row = await db.maybeOne(sql.prepared("find_charity_detail", charityRow)`
-    SELECT charity
+): Promise<ReadonlyMap<string, Charity>> => {
+  const rows = await db.any(sql.prepared("find_charity_details", charityRow)`
+    SELECT lookup, charity
     FROM charity_detail
-    WHERE provider = ${provider} AND lookup = ${lookup} AND fetched_at >= ${timestamp(since)}
+    WHERE provider = ${provider}
+      AND lookup = ANY(${sql.array([...lookups], "text")})
+      AND fetched_at >= ${timestamp(since)}
   `);
-  return row?.charity ?? null;
+  return new Map(rows.map(({ lookup, charity }) => [lookup, charity]));
 };
 
 export const saveCharityDetail = async (

@@ -39,7 +39,7 @@ const createUnconfigured = (name: CharityProviderName): CharityProvider => {
     search: fail,
     findByEin: fail,
     findById: fail,
-    local: { findByEin: fail, findById: fail, isComplete: true },
+    local: { find: fail, isComplete: true },
   };
 };
 

@@ -1,4 +1,9 @@
-import type { Charity, CharityProviderName, Ein } from "../../domain/charities/charities.ts";
+import type {
+  Charity,
+  CharityIds,
+  CharityProviderName,
+  Ein,
+} from "../../domain/charities/charities.ts";
 
 /** All given conditions must hold; without any, the provider decides what to list first. */
 export type CharityQuery = {
@@ -18,8 +23,8 @@ export type CharityPage = {
 
 /** Charities that the database can confirm without a call to a remote provider. */
 export type LocalCharities = {
-  readonly findByEin: (ein: Ein) => Promise<Charity | null>;
-  readonly findById: (nonprofitId: string) => Promise<Charity | null>;
+  /** Returns the charities in the order of their ids, by one query. Missing ones are null. */
+  readonly find: (ids: readonly CharityIds[]) => Promise<readonly (Charity | null)[]>;
   /** Whether a charity that is missing here does not exist: true for the built-in catalogue, false for a cache. */
   readonly isComplete: boolean;
 };

@@ -6,7 +6,6 @@ import type {
   CharityLookup,
   CharityValidation,
   ConfirmedCharity,
-  Ein,
 } from "../../domain/charities/charities.ts";
 import { formatEin } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
@@ -28,15 +27,6 @@ export type ConfirmCharityDependencies = {
   readonly charities: Charities;
   readonly validateCharity: ValidateCharity;
 };
-
-const find = (
-  source: {
-    readonly findByEin: (ein: Ein) => Promise<Charity | null>;
-    readonly findById: (nonprofitId: string) => Promise<Charity | null>;
-  },
-  { ein, nonprofitId }: CharityIds,
-): Promise<Charity | null> =>
-  nonprofitId === null ? source.findByEin(ein) : source.findById(nonprofitId);
 
 /**
  * Returns the charity if it is the one that the client named.
@@ -64,23 +54,39 @@ const searchFailed = (cause: unknown): OutageError =>
   new OutageError("charity search failed", { cause });
 
 /**
- * Finds a charity in the built-in catalogue or among the stored details; that needs only the database.
- * @returns null if only the provider knows
- * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ * Finds charities in the built-in catalogue or among the stored details, in the order of their ids; that needs one query of
+ * the database. Missing ones are null.
  * @throws OutageError
  */
-export const findLocalCharity = async (
-  { local, name }: Pick<CharityProvider, "local" | "name">,
-  ids: CharityIds,
-): Promise<ConfirmedCharity | null> => {
+export const findLocalCharities = async (
+  { local }: Pick<CharityProvider, "local">,
+  ids: readonly CharityIds[],
+): Promise<readonly (Charity | null)[]> => {
   try {
-    const charity = await find(local, ids);
-    return charity || local.isComplete
-      ? { charity: requireMatch(charity, ids), provider: name }
-      : null;
+    return await local.find(ids);
   } catch (error) {
     throw error instanceof CharityProviderError ? searchFailed(error) : error;
   }
+};
+
+/**
+ * Confirms a charity that was found locally, or not.
+ * @returns null if only the provider knows
+ * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ */
+export const confirmLocally = (
+  { local, name }: Pick<CharityProvider, "local" | "name">,
+  charity: Charity | null,
+  ids: CharityIds,
+): ConfirmedCharity | null =>
+  charity || local.isComplete ? { charity: requireMatch(charity, ids), provider: name } : null;
+
+const findLocalCharity = async (
+  provider: CharityProvider,
+  ids: CharityIds,
+): Promise<ConfirmedCharity | null> => {
+  const [charity = null] = await findLocalCharities(provider, [ids]);
+  return confirmLocally(provider, charity, ids);
 };
 
 /**
@@ -165,13 +171,10 @@ export const validateCharity = async (
 ): Promise<CharityValidation> => {
   const provider = charities.named(name);
   try {
-    const charity = await find(
-      {
-        findByEin: (ein) => provider.findByEin(ein, signal),
-        findById: (nonprofitId) => provider.findById(nonprofitId, signal),
-      },
-      ids,
-    );
+    const charity =
+      ids.nonprofitId === null
+        ? await provider.findByEin(ids.ein, signal)
+        : await provider.findById(ids.nonprofitId, signal);
     return { kind: "confirmed", charity: requireMatch(charity, ids), provider: name };
   } catch (error) {
     if (error instanceof DomainError) {

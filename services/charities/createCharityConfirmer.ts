@@ -1,9 +1,9 @@
-import type { CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
+import type { Charity, CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
-import { confirmRemotely, findLocalCharity } from "./confirmCharity.ts";
+import { confirmLocally, confirmRemotely, findLocalCharities } from "./confirmCharity.ts";
 import { newId } from "../newId.ts";
 import { runConcurrently } from "../runConcurrently.ts";
 
@@ -12,8 +12,6 @@ const MAXIMUM_VALIDATIONS = 20;
 
 /** How many are open at a time. */
 const CONCURRENT_VALIDATIONS = 5;
-
-const CONCURRENT_LOOKUPS = 4;
 
 const unconfirmed = (why: string): DomainError =>
   new DomainError("charity_unconfirmed", `the charity is not confirmed: ${why}; try again`);
@@ -51,6 +49,17 @@ export const createCharityConfirmer = (
   let validations = 0;
   let hasFailed = false;
 
+  const confirmFound = (
+    charity: Charity | null,
+    ids: CharityIds,
+  ): Outcome<ConfirmedCharity> | null => {
+    try {
+      return confirmLocally(provider, charity, ids);
+    } catch (error) {
+      return asOutcome(error);
+    }
+  };
+
   const validate = async (key: string, ids: CharityIds): Promise<void> => {
     if (hasFailed) {
       outcomes.set(key, unconfirmed(FAILED));
@@ -72,20 +81,20 @@ export const createCharityConfirmer = (
     const named = [...new Map(charities.map((ids) => [charityKey(ids), ids]))].filter(
       ([key]) => !outcomes.has(key),
     );
-    const unknown = new Set<string>();
-    await runConcurrently(
-      named,
-      async ([key, ids]) => {
-        const found = await findLocalCharity(provider, ids).catch(asOutcome);
-        if (found) {
-          outcomes.set(key, found);
-        } else {
-          unknown.add(key);
-        }
-      },
-      { concurrency: CONCURRENT_LOOKUPS },
+    if (named.length === 0) {
+      return outcomes;
+    }
+    const found = await findLocalCharities(
+      provider,
+      named.map(([, ids]) => ids),
     );
-    const remote = named.filter(([key]) => unknown.has(key));
+    const remote = named.filter(([key, ids], index) => {
+      const outcome = confirmFound(found[index] ?? null, ids);
+      if (outcome !== null) {
+        outcomes.set(key, outcome);
+      }
+      return outcome === null;
+    });
     const reached = remote.slice(0, MAXIMUM_VALIDATIONS - validations);
     validations += reached.length;
     await runConcurrently(reached, ([key, ids]) => validate(key, ids), {

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { StatementTimeoutError } from "slonik";
 import type { CatalogueCharity } from "../../../db/charities/charities.ts";
-import { findEligibleCharity } from "../../../db/charities/charities.ts";
-import type { Charity } from "../../../domain/charities/charities.ts";
+import { listEligibleCharities } from "../../../db/charities/charities.ts";
+import type { Charity, CharityIds, Ein } from "../../../domain/charities/charities.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
 import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
@@ -30,6 +30,14 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   iconUrl: charity.iconUrl,
 });
 
+/** Returns the EIN by which a charity is looked up; null if it has an id that no charity has. */
+const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
+  if (nonprofitId === null) {
+    return ein;
+  }
+  return nonprofitId.startsWith(ID_PREFIX) ? parseEin(nonprofitId.slice(ID_PREFIX.length)) : null;
+};
+
 const search = async (
   db: CommonQueryMethods,
   query: CharityQuery,
@@ -55,21 +63,23 @@ export const createCatalogue = ({
   readonly db: CommonQueryMethods;
   readonly searches: DatabasePool;
 }): CharityProvider => {
-  const findByEin: LocalCharities["findByEin"] = async (ein) => {
-    const charity = await findEligibleCharity(db, ein);
-    return charity && toCharity(charity);
+  const find: LocalCharities["find"] = async (ids) => {
+    const eins = ids.map(einOf);
+    const found = await listEligibleCharities(
+      db,
+      eins.filter((ein) => ein !== null),
+    );
+    const charities = new Map(found.map((charity) => [charity.ein, toCharity(charity)]));
+    return eins.map((ein) => (ein === null ? null : (charities.get(ein) ?? null)));
   };
-
-  const findById: LocalCharities["findById"] = async (nonprofitId) => {
-    const ein = nonprofitId.startsWith(ID_PREFIX) && parseEin(nonprofitId.slice(ID_PREFIX.length));
-    return ein ? findByEin(ein) : null;
-  };
+  const findOne = async (ids: CharityIds): Promise<Charity | null> =>
+    (await find([ids]))[0] ?? null;
 
   return {
     name: "catalogue",
-    findByEin,
-    findById,
-    local: { findByEin, findById, isComplete: true },
+    findByEin: (ein) => findOne({ ein, nonprofitId: null }),
+    findById: (nonprofitId) => findOne({ ein: null, nonprofitId }),
+    local: { find, isComplete: true },
     search: async (query, signal) => {
       try {
         // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.

@@ -1,10 +1,13 @@
 import type { CommonQueryMethods } from "slonik";
-import { findCharityDetail, saveCharityDetail } from "../../../db/charities/charityDetails.ts";
-import type { Charity } from "../../../domain/charities/charities.ts";
+import { findCharityDetails, saveCharityDetail } from "../../../db/charities/charityDetails.ts";
+import type { Charity, Ein } from "../../../domain/charities/charities.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { CharityProvider, LocalCharities, RemoteCharityProvider } from "../provider.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
+
+const lookupOfEin = (ein: Ein): string => `ein:${ein}`;
+const lookupOfId = (nonprofitId: string): string => `id:${nonprofitId}`;
 
 /**
  * Stores the details of each charity that a provider finds and serves them for a day, to all processes. A charity that
@@ -14,14 +17,14 @@ export const withDetailsCache = (
   provider: RemoteCharityProvider,
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
 ): CharityProvider => {
-  const findCached = (lookup: string): Promise<Charity | null> =>
-    findCharityDetail(db, provider.name, lookup, new Date(clock.now().getTime() - DAY_MS));
+  const findCached = (lookups: readonly string[]): Promise<ReadonlyMap<string, Charity>> =>
+    findCharityDetails(db, provider.name, lookups, new Date(clock.now().getTime() - DAY_MS));
 
   const findAndCache = async (
     lookup: string,
     find: () => Promise<Charity | null>,
   ): Promise<Charity | null> => {
-    const cached = await findCached(lookup);
+    const cached = (await findCached([lookup])).get(lookup);
     if (cached) {
       return cached;
     }
@@ -34,15 +37,21 @@ export const withDetailsCache = (
   };
 
   const local: LocalCharities = {
-    findByEin: (ein) => findCached(`ein:${ein}`),
-    findById: (id) => findCached(`id:${id}`),
+    find: async (ids) => {
+      const lookups = ids.map(({ ein, nonprofitId }) =>
+        nonprofitId === null ? lookupOfEin(ein) : lookupOfId(nonprofitId),
+      );
+      const cached = await findCached(lookups);
+      return lookups.map((lookup) => cached.get(lookup) ?? null);
+    },
     isComplete: false,
   };
 
   return {
     ...provider,
-    findByEin: (ein, signal) => findAndCache(`ein:${ein}`, () => provider.findByEin(ein, signal)),
-    findById: (id, signal) => findAndCache(`id:${id}`, () => provider.findById(id, signal)),
+    findByEin: (ein, signal) =>
+      findAndCache(lookupOfEin(ein), () => provider.findByEin(ein, signal)),
+    findById: (id, signal) => findAndCache(lookupOfId(id), () => provider.findById(id, signal)),
     local,
   };
 };
