@@ -33,7 +33,10 @@ export const catalogueCharityColumns = sql.fragment`
   charity.affiliation
 `;
 
-/** Returns the charities that have the given EINs and are eligible for donations. */
+/**
+ * Returns the charities that have the given EINs and are eligible for donations. The planner does not see the EINs, so that
+ * it keeps its plan whatever their number.
+ */
 export const listEligibleCharities = (
   db: CommonQueryMethods,
   eins: readonly Ein[],
@@ -41,7 +44,7 @@ export const listEligibleCharities = (
   db.any(sql.prepared("list_eligible_charities", catalogueCharityRow)`
     SELECT ${catalogueCharityColumns}
     FROM charity
-    WHERE charity.ein = ANY(${sql.array([...eins], "text")}) AND charity.eligible
+    WHERE charity.ein = ANY((SELECT ${sql.array([...eins], "text")})::text[]) AND charity.eligible
   `);
 
 const recordRow = catalogueCharityRow.extend({

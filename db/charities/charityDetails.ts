@@ -25,7 +25,7 @@ export const findCharityDetails = async (
     SELECT lookup, charity
     FROM charity_detail
     WHERE provider = ${provider}
-      AND lookup = ANY(${sql.array([...lookups], "text")})
+      AND lookup = ANY((SELECT ${sql.array([...lookups], "text")})::text[])
       AND fetched_at >= ${timestamp(since)}
   `);
   return new Map(rows.map(({ lookup, charity }) => [lookup, charity]));
