@@ -29,13 +29,13 @@ export const sumUnsealed = async (
     return sumUnsealedUsage(db, span, accountId === null ? null : [accountId]);
   }
   const waiting = new Set((await listWaitingStreams(db)).map((stream) => stream.accountId));
-  const quantities: UnsealedQuantity[] = [];
+  const groups: (readonly UnsealedQuantity[])[] = [];
   for await (const group of inGroups([...waiting], pace, (accountIds) =>
     sumUnsealedUsage(db, span, accountIds),
   )) {
-    quantities.push(...group);
+    groups.push(group);
   }
-  return quantities;
+  return groups.flat();
 };
 
 /**
@@ -48,12 +48,12 @@ export const sumStreams = async (
   span: Span,
   options: { readonly atStripe: Span; readonly accountId: string | null },
 ): Promise<readonly StreamTotals[]> => {
-  const sums: AccountSums[] = [];
+  const sums: (readonly AccountSums[])[] = [];
   const sizes = { firstPartSeconds: HOUR, maximumPartSeconds: DAY };
   for await (const part of inParts(span, { pace, ...sizes }, (each) =>
     sumReportedAccounts(db, each, options),
   )) {
-    sums.push(...part);
+    sums.push(part);
   }
-  return sumReportedStreams(db, sums);
+  return sumReportedStreams(db, sums.flat());
 };
