@@ -100,17 +100,3 @@ export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
     SELECT FROM ledger_usage WHERE mode = 'live'
   `);
-
-/** Reverses the usage of a delivered meter event, under a separate identifier. */
-export const revokeLedgerUsage = async (
-  db: CommonQueryMethods,
-  identifier: string,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-    SELECT identifier || ':revoked', account_id, mode, meter, second, -quantity, now()
-    FROM ledger_usage
-    WHERE identifier = ${identifier}
-    ON CONFLICT (identifier) DO NOTHING
-  `);
-};

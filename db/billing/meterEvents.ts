@@ -254,6 +254,10 @@ export const insertMeterEvents = (
     ORDER BY sealing.place
   `);
 
+/** The last error of an event with a note before it. */
+export const noteBeforeError = (note: string | null): FragmentSqlToken =>
+  sql.fragment`nullif(concat_ws('; before: ', ${note}::text, last_error), '')`;
+
 /**
  * Moves a settled event to the state that a later decision leads to: an operator's, or the processor's. Must run under the
  * stream's lock.
@@ -278,32 +282,11 @@ export const moveSettledEvent = async (
     SET
       state = ${settlement.state},
       quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
-      last_error = nullif(concat_ws('; before: ', ${settlement.note}::text, last_error), ''),
+      last_error = ${noteBeforeError(settlement.note)},
       settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}
   `);
 };
-
-/**
- * Lists a live stream's events in the built-in ledger, from a unix second on, that are delivered or will be. Must run
- * under the stream's lock.
- */
-export const listLiveLedgerEvents = (
-  transaction: DatabaseTransactionConnection,
-  { accountId, meter }: Pick<UsageStream, "accountId" | "meter">,
-  fromSecond: number,
-): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE account_id = ${accountId}
-      AND mode = 'live'
-      AND meter = ${meter}
-      AND second >= ${fromSecond}
-      AND processor = 'ledger'
-      AND state IN ('delivered', ${UNFINISHED})
-    ORDER BY second, sequence
-  `);
 
 const leasedUntilRow = z.strictObject({ leasedUntil: z.date().nullable() });
 

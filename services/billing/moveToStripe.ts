@@ -1,11 +1,9 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listAccounts } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
-import { revokeLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import { listLiveLedgerEvents, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { countLedgerEvents, revokeLedgerEvents } from "../../db/billing/ledgerEvents.ts";
 import { lockStream } from "../../db/billing/streams.ts";
-import { releaseFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
@@ -71,6 +69,34 @@ const recordStripe = (
     }
   });
 
+/** Keeps a statement far from its timeout: a stream has up to 2.7 million events in a month, one for each second. */
+const EVENTS_PER_STATEMENT = 10_000;
+
+/** Moves a stream's usage from a second on, in the order of time. */
+const moveEvents = async (
+  transaction: DatabaseTransactionConnection,
+  stream: { readonly accountId: string; readonly meter: Kind },
+  since: Date,
+  now: Date,
+): Promise<Pick<MovedUsage, "events" | "quantity">> => {
+  let events = 0;
+  let quantity = 0;
+  let fromSecond = secondOf(since);
+  for (;;) {
+    const part = await revokeLedgerEvents(
+      transaction,
+      { ...stream, fromSecond },
+      { note: "moved to Stripe", revokedAt: now, limit: EVENTS_PER_STATEMENT },
+    );
+    events += part.events;
+    quantity += part.quantity;
+    if (part.events < EVENTS_PER_STATEMENT || part.lastSecond === null) {
+      return { events, quantity };
+    }
+    fromSecond = part.lastSecond;
+  }
+};
+
 /** Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. */
 const moveStream = (
   { db, clock, actor }: Dependencies,
@@ -82,28 +108,15 @@ const moveStream = (
     await lockStream(transaction, { accountId, mode: "live", meter });
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
-    const events = await listLiveLedgerEvents(transaction, { accountId, meter }, secondOf(since));
-    const delivered = events.filter(({ state }) => state === "delivered");
-    if (!isDryRun) {
-      for (const { id, identifier } of delivered) {
-        await revokeLedgerUsage(transaction, identifier);
-        await moveSettledEvent(transaction, id, {
-          state: "superseded",
-          note: "moved to Stripe",
-          acceptedQuantity: null,
-          settledAt: now,
-        });
-        await releaseFacts(transaction, id, 0);
-      }
-    }
+    const stream = { accountId, meter };
+    const found = await countLedgerEvents(transaction, { ...stream, fromSecond: secondOf(since) });
     const moved = {
       meter,
       since,
-      events: delivered.length,
-      quantity: delivered.reduce((sum, { quantity }) => sum + quantity, 0),
-      unfinished: events.length - delivered.length,
+      ...found,
+      ...(isDryRun ? {} : await moveEvents(transaction, stream, since, now)),
     };
-    if (!isDryRun && delivered.length > 0) {
+    if (!isDryRun && moved.events > 0) {
       await recordAction(
         transaction,
         actor,

@@ -1,0 +1,101 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { safeInteger } from "../columns.ts";
+import { sql, timestamp } from "../sql.ts";
+import { noteBeforeError, UNFINISHED } from "./meterEvents.ts";
+
+/** Live events of a stream in the built-in ledger, from a unix second on. */
+type LedgerEvents = Pick<UsageStream, "accountId" | "meter"> & { readonly fromSecond: number };
+
+const isAmong = ({ accountId, meter, fromSecond }: LedgerEvents): FragmentSqlToken => sql.fragment`
+  account_id = ${accountId}
+  AND mode = 'live'
+  AND meter = ${meter}
+  AND second >= ${fromSecond}
+  AND processor = 'ledger'
+`;
+
+const countsRow = z.strictObject({
+  /** The delivered ones. */
+  events: z.int(),
+  /** Their units. */
+  quantity: z.bigint().transform(Number),
+  /** Those that are not settled yet. */
+  unfinished: z.int(),
+});
+
+export const countLedgerEvents = (
+  db: CommonQueryMethods,
+  events: LedgerEvents,
+): Promise<Readonly<z.output<typeof countsRow>>> =>
+  db.one(sql.type(countsRow)`
+    SELECT
+      count(*) FILTER (WHERE state = 'delivered')::integer AS events,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS quantity,
+      count(*) FILTER (WHERE state IN (${UNFINISHED}))::integer AS unfinished
+    FROM meter_event
+    WHERE ${isAmong(events)}
+  `);
+
+const revokedRow = countsRow.pick({ events: true, quantity: true }).extend({
+  /** The second of the last delivered event, from which the next call continues; null if there was none. */
+  lastSecond: safeInteger.nullable(),
+});
+
+/**
+ * Reverses the usage of the first delivered events in the ledger, under separate identifiers, and makes the facts of these
+ * events available for another sealing. Must run under the stream's lock.
+ */
+export const revokeLedgerEvents = (
+  transaction: DatabaseTransactionConnection,
+  events: LedgerEvents,
+  {
+    note,
+    revokedAt,
+    limit,
+  }: { readonly note: string; readonly revokedAt: Date; readonly limit: number },
+): Promise<Readonly<z.output<typeof revokedRow>>> =>
+  transaction.one(sql.type(revokedRow)`
+    WITH superseded AS (
+      UPDATE meter_event
+      SET state = 'superseded', last_error = ${noteBeforeError(note)}, settled_at = ${timestamp(revokedAt)}
+      WHERE id = ANY(ARRAY(
+        SELECT id
+        FROM meter_event
+        WHERE ${isAmong(events)} AND state = 'delivered'
+        ORDER BY second, sequence
+        LIMIT ${limit}
+      ))
+      RETURNING id, identifier, quantity, second
+    ),
+    revoked AS (
+      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+      SELECT recorded.identifier || ':revoked', account_id, mode, meter, recorded.second, -recorded.quantity, now()
+      FROM superseded
+      CROSS JOIN LATERAL (
+        SELECT *
+        FROM ledger_usage
+        WHERE ledger_usage.identifier = superseded.identifier
+        -- Keeps this a look-up of each, whatever the statistics say.
+        OFFSET 0
+      ) AS recorded
+      ON CONFLICT (identifier) DO NOTHING
+    ),
+    released AS (
+      UPDATE usage_fact
+      SET meter_event_id = NULL
+      WHERE id = ANY(ARRAY(
+        SELECT fact.id
+        FROM superseded
+        CROSS JOIN LATERAL (
+          SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = superseded.id OFFSET 0
+        ) AS fact
+      ))
+    )
+    SELECT
+      count(*)::integer AS events,
+      coalesce(sum(quantity), 0)::bigint AS quantity,
+      max(second) AS "lastSecond"
+    FROM superseded
+  `);

@@ -1,0 +1,100 @@
+import { z } from "zod";
+import { openPool } from "../../../db/pool.ts";
+import { sql } from "../../../db/sql.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
+import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+
+const test = testWithDatabase();
+
+/** More than a statement moves, in seconds with two events. */
+const EVENTS = 10_003;
+
+const storedRow = z.strictObject({
+  superseded: z.int(),
+  notes: z.array(z.string()),
+  unsealed: z.int(),
+  alreadyReported: z.int(),
+  ledgerEntries: z.int(),
+  ledgerUnits: z.int(),
+});
+
+test("a few statements move the usage of a stream to Stripe", async (t) => {
+  const { owner } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  let queries = 0;
+  const db = await openPool(t.context.databaseUrl, 1, undefined, {
+    interceptors: [
+      {
+        name: "count-queries",
+        beforeQueryExecution: () => {
+          queries += 1;
+          return null;
+        },
+      },
+    ],
+  });
+  t.teardown(() => db.end());
+  const billing = createBilling({
+    db,
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+  });
+  const { customerId } = double.control.addCustomer({});
+  const { id: accountId } = await createTestOrganization(db, { stripeCustomerId: customerId });
+  await owner.query(sql.typeAlias("void")`
+    WITH event AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, last_error, sealed_at)
+      SELECT
+        ${accountId}, 'live', 'tree', extract(epoch FROM now())::bigint + number / 2, number % 2, 2, 'event-' || number,
+        'ledger', CASE number WHEN 1 THEN 'sending' ELSE 'delivered' END, CASE number WHEN 2 THEN 'busy' END, now()
+      FROM generate_series(1, ${EVENTS}::integer) AS number
+      RETURNING *
+    ),
+    entry AS (
+      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+      SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+    )
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, already_reported, second, meter_event_id)
+    SELECT account_id, mode, meter, 0, 3, 1, second, id FROM event
+  `);
+  const move = (isDryRun: boolean) =>
+    moveToStripe(
+      { db, billing, clock: systemClock, actor: SERVICE },
+      { isDryRun, operator: "maria" },
+    );
+  const moved = [
+    { events: EVENTS - 1, quantity: 2 * (EVENTS - 1), unfinished: 1, meter: "tree", accountId },
+  ];
+
+  t.like((await move(true)).usage, moved);
+  queries = 0;
+  t.like((await move(false)).usage, moved);
+  t.true(queries < 50, `${queries} queries`);
+  t.like((await move(false)).usage, [{ events: 0, quantity: 0, unfinished: 1 }]);
+
+  const stored = await db.one(sql.type(storedRow)`
+    SELECT
+      count(*) FILTER (WHERE state = 'superseded')::integer AS superseded,
+      array_agg(DISTINCT last_error ORDER BY last_error) FILTER (WHERE last_error IS NOT NULL) AS notes,
+      (SELECT count(*)::integer FROM usage_fact WHERE meter_event_id IS NULL) AS unsealed,
+      (SELECT sum(already_reported)::integer FROM usage_fact) AS "alreadyReported",
+      (SELECT count(*)::integer FROM ledger_usage) AS "ledgerEntries",
+      (SELECT sum(quantity)::integer FROM ledger_usage) AS "ledgerUnits"
+    FROM meter_event
+  `);
+  t.deepEqual(stored, {
+    superseded: EVENTS - 1,
+    notes: ["moved to Stripe", "moved to Stripe; before: busy"],
+    unsealed: EVENTS - 1,
+    alreadyReported: EVENTS,
+    ledgerEntries: 2 * (EVENTS - 1),
+    ledgerUnits: 0,
+  });
+});
