@@ -3,11 +3,8 @@ import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from
 import { readDatabaseServers } from "./connections/databaseServers.ts";
 import { createDriver } from "./connections/driver.ts";
 import { keepConnections } from "./connections/keepConnections.ts";
-import {
-  createConnectionShares,
-  sharesOfMixedPool,
-  sharesOfOneKind,
-} from "./connections/connectionShares.ts";
+import { createConnectionShares, sharesOfMixedPool } from "./connections/connectionShares.ts";
+import type { ConnectionShares } from "./connections/connectionShares.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 import { DEFAULT_LIMITS } from "./connections/sessionLimits.ts";
 import { sharePool } from "./connections/sharePool.ts";
@@ -110,29 +107,28 @@ export const openPool = async (
   );
 
 /**
- * Opens a pool for work that may be slow, in which accounts take turns and one account never has the last connection.
+ * Opens a pool for work that may be slow.
+ * @param options.shares decide which account may have a connection
  * @param options.timeoutAdvice what a client can change if a statement takes too long. With it the error is a DomainError
  *   query_timeout, otherwise slonik's.
  */
 export const openTurnPool = async (
   url: string,
-  options: {
+  {
+    maximumConnections,
+    statementTimeoutMs,
+    shares,
+    timeoutAdvice,
+    interceptors = [],
+  }: {
     readonly maximumConnections: number;
     readonly statementTimeoutMs: number;
-    readonly maximumWaitMs: number;
+    readonly shares: ConnectionShares;
     readonly timeoutAdvice?: string;
     readonly interceptors?: readonly Interceptor[];
   },
-): Promise<DatabasePool> => {
-  const {
-    maximumConnections,
-    statementTimeoutMs,
-    maximumWaitMs,
-    timeoutAdvice,
-    interceptors = [],
-  } = options;
-  const shares = createConnectionShares(sharesOfOneKind(maximumConnections), { maximumWaitMs });
-  return sharePool(
+): Promise<DatabasePool> =>
+  sharePool(
     await createUnsharedPool(url, {
       maximumConnections,
       statementTimeoutMs,
@@ -142,7 +138,5 @@ export const openTurnPool = async (
       ],
     }),
     maximumConnections,
-    // All requests count as one kind, or an account could fill the pool with requests of two kinds.
-    { ...shares, run: ({ accountId }, work) => shares.run({ accountId, kind: "read" }, work) },
+    shares,
   );
-};

@@ -1,6 +1,7 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../config/config.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { createReadShares, createTurns } from "../db/connections/connectionShares.ts";
 import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
@@ -59,7 +60,7 @@ const CONCURRENT_SEARCHES = 3;
 const SEARCH_TIMEOUT_MS = 5000;
 /** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
 const SEARCH_WAIT_MS = 3000;
-/** Slow reads keep one or two cores busy, and the last connection is for the other accounts. */
+/** Two slow reads keep one or two cores busy, and the others are for short ones. */
 const CONCURRENT_READS = 4;
 /** A client that would wait longer should retry later. */
 const READ_WAIT_MS = 10_000;
@@ -80,12 +81,12 @@ export const openSearches = (
     interceptors,
     maximumConnections: CONCURRENT_SEARCHES,
     statementTimeoutMs: SEARCH_TIMEOUT_MS,
-    maximumWaitMs: SEARCH_WAIT_MS,
+    shares: createTurns(CONCURRENT_SEARCHES, { maximumWaitMs: SEARCH_WAIT_MS }),
   });
 
 /**
  * Opens a separate pool for reads that may be slow: lists, statistics, evidence and dashboards. Authentication and writes
- * never wait for them.
+ * never wait for them, and short ones never for slow ones.
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openReads = (
@@ -96,7 +97,7 @@ export const openReads = (
     interceptors,
     maximumConnections: CONCURRENT_READS,
     statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
-    maximumWaitMs: READ_WAIT_MS,
+    shares: createReadShares(CONCURRENT_READS, { maximumWaitMs: READ_WAIT_MS }),
     timeoutAdvice: READ_ADVICE,
   });
 

@@ -90,7 +90,7 @@ export const answerFromMemory = ({
     route: path,
     prefix: path.slice(0, path.lastIndexOf("/") + 1),
     /** As the app's, so that both share connections. */
-    kind: `get ${path}`,
+    request: { kind: `get ${path}`, isSlowRead: false },
     confirm,
   }));
 
@@ -130,14 +130,14 @@ export const answerFromMemory = ({
   /** Starts to confirm the response to a request; returns null if the app has to respond. */
   const startConfirming = (
     { headers, url = "" }: IncomingMessage,
-    { prefix, kind, route, confirm }: (typeof endpoints)[number],
+    { prefix, request, route, confirm }: (typeof endpoints)[number],
   ) => {
     const caller = url.startsWith(prefix) ? confirmed.findCachedCaller(headers) : null;
     const admission = caller && confirmed.limiter.enter(caller);
     if (caller === null || admission?.kind !== "admitted") {
       return null;
     }
-    const confirmation = runForCaller(caller, kind, () =>
+    const confirmation = runForCaller(caller, request, () =>
       confirm(url.slice(prefix.length), caller),
     );
     if (confirmation === null) {

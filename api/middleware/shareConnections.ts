@@ -1,6 +1,7 @@
 import type { Middleware } from "koa";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { runForAccount } from "../../db/connections/connectionShares.ts";
+import { createSlowReadCheck } from "../http/slowReads.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Unauthenticated requests share one account's part. */
@@ -9,16 +10,17 @@ const PUBLIC = "public";
 /**
  * Runs work whose database connections count against the shares of its account and its kind.
  * @param caller undefined for a request without a key
- * @param kind requests of the same kind share connections
+ * @param request.kind requests of the same kind share connections
  */
 export const runForCaller = <Result>(
   caller: Caller | undefined,
-  kind: string,
+  request: { readonly kind: string; readonly isSlowRead: boolean },
   work: () => Result,
-): Result => runForAccount({ accountId: caller?.accountId ?? PUBLIC, kind }, work);
+): Result => runForAccount({ accountId: caller?.accountId ?? PUBLIC, ...request }, work);
 
-/** Runs requests of one kind for their callers. */
-export const shareConnections =
-  (kind: string): Middleware<ApiState> =>
-  (ctx, next) =>
-    runForCaller(ctx.state.caller, kind, next);
+/** Runs requests of one kind, an endpoint's or a page's, for their callers. */
+export const shareConnections = (kind: string): Middleware<ApiState> => {
+  const isSlowRead = createSlowReadCheck(kind);
+  return (ctx, next) =>
+    runForCaller(ctx.state.caller, { kind, isSlowRead: isSlowRead(ctx.querystring) }, next);
+};

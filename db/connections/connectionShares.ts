@@ -2,7 +2,12 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { DomainError } from "../../domain/errors.ts";
 
 /** For whom a connection is needed: an account, and the kind of its request. */
-export type Claim = { readonly accountId: string; readonly kind: string };
+export type Claim = {
+  readonly accountId: string;
+  readonly kind: string;
+  /** Whether it is for a query that may read many records. */
+  readonly isSlowRead?: boolean;
+};
 
 const claims = new AsyncLocalStorage<Claim>();
 
@@ -169,5 +174,36 @@ export const createConnectionShares = (
       }
     },
     waitingCount: () => waitingCount,
+  };
+};
+
+type WaitOptions = { readonly maximumWaitMs: number };
+
+/**
+ * Divides the connections of a pool in which accounts take turns, and one account never has the last of several. All
+ * requests of an account count as one kind, or it could fill the pool with requests of two kinds.
+ */
+export const createTurns = (connections: number, options: WaitOptions): ConnectionShares => {
+  const shares = createConnectionShares(sharesOfOneKind(connections), options);
+  return {
+    ...shares,
+    run: ({ accountId }, work) => shares.run({ accountId, kind: "any" }, work),
+  };
+};
+
+/**
+ * Divides the connections of a pool for short and slow reads, for which accounts take turns. One connection is for work
+ * without an account, and slow reads have half of all at most. So neither that work nor a short read waits for a slow one.
+ * @param connections at least three
+ */
+export const createReadShares = (connections: number, options: WaitOptions): ConnectionShares => {
+  const all = createTurns(connections - 1, options);
+  const slow = createTurns(Math.floor(connections / 2), options);
+  return {
+    run: (claim, work) =>
+      claim.isSlowRead === true
+        ? slow.run(claim, () => all.run(claim, work))
+        : all.run(claim, work),
+    waitingCount: () => slow.waitingCount() + all.waitingCount(),
   };
 };

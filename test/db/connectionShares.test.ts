@@ -1,6 +1,7 @@
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import {
   createConnectionShares,
+  createReadShares,
   runForAccount,
   runForAll,
   sharesOfMixedPool,
@@ -157,6 +158,36 @@ test("work of one kind that has waited too long is rejected and never starts", a
   await endFirst();
   await first;
   t.deepEqual(started, ["first"]);
+});
+
+const slowOf = (owner: string): Claim => ({ ...listOf(owner), isSlowRead: true });
+
+test("slow reads have half of the connections, short ones all but the last, and both wait in turns", async (t) => {
+  const shares = createReadShares(4, { maximumWaitMs: 60_000 });
+  const { started, run, endFirst } = createWork(shares);
+  const work = [
+    ...["a", "a", "a", "b", "c"].map((owner) => run(`slow ${owner}`, slowOf(owner))),
+    ...["a", "c", "d"].map((owner) => run(`short ${owner}`, listOf(owner))),
+  ];
+  await nextLoopIteration();
+  t.deepEqual(started, ["slow a", "slow b", "short a"]);
+  t.is(shares.waitingCount(), 5);
+
+  await endFirst();
+  await endFirst();
+  t.deepEqual(started.slice(3), ["short c", "short d"], "they have waited longer for a connection");
+  await endFirst();
+  await endFirst();
+  t.deepEqual(
+    started.slice(5),
+    ["slow a", "slow c"],
+    "an account has the next turn after those of others",
+  );
+  for (let left = 0; left < 4; left += 1) {
+    await endFirst();
+  }
+  await Promise.all(work);
+  t.is(started.length, 8);
 });
 
 test("work that fails ends its turn", async (t) => {

@@ -6,7 +6,7 @@ import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { revokeApiKey } from "../../../db/accounts/apiKeys.ts";
-import { runForAccount } from "../../../db/connections/connectionShares.ts";
+import { createReadShares, runForAccount } from "../../../db/connections/connectionShares.ts";
 import { openTurnPool } from "../../../db/pool.ts";
 import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
@@ -337,7 +337,7 @@ test.serial("no lookup of evidence waits for the slow reads of an account", asyn
   const reads = await openTurnPool(databaseUrl, {
     maximumConnections: 2,
     statementTimeoutMs: 60_000,
-    maximumWaitMs: 1,
+    shares: createReadShares(2, { maximumWaitMs: 1 }),
   });
   t.teardown(() => reads.end());
   const { find, confirm } = createCachedTreeLookup({
