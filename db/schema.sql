@@ -1026,9 +1026,13 @@ ALTER TABLE charity ALTER search_text SET STATISTICS 0;
 
 CREATE STATISTICS public.donation_customer_emails ON lower(customer_email) FROM donation;
 
+CREATE STATISTICS public.donation_customer_names ON lower(customer_name) FROM donation;
+
 CREATE STATISTICS public.donation_orders ON ltrim(order_id, '#'::text) FROM donation;
 
 CREATE STATISTICS public.registration_customer_emails ON lower(customer_email) FROM registration;
+
+CREATE STATISTICS public.registration_customer_names ON lower(customer_name) FROM registration;
 
 CREATE STATISTICS public.registration_orders ON ltrim(order_id, '#'::text) FROM registration;
 
@@ -1085,6 +1089,8 @@ CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (acc
 CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (account_id, mode, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
+
+CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, lower(customer_name)) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
 CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
 
@@ -1175,6 +1181,8 @@ CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING bt
 CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (account_id, mode, kind, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
+
+CREATE INDEX registration_only_name ON public.registration USING btree (account_id, mode, kind, lower(customer_name)) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
 CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
 

@@ -87,6 +87,9 @@ CREATE INDEX registration_customer_id ON registration
   (account_id, mode, kind, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX registration_customer_name ON registration
   USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+-- Those with only a name, for the export and erasure of a customer.
+CREATE INDEX registration_only_name ON registration (account_id, mode, kind, lower(customer_name))
+  WHERE customer_name IS NOT NULL AND customer_id IS NULL AND customer_email IS NULL;
 CREATE INDEX registration_reversible ON registration
   (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;
 -- Evidence of a store shows the newest tree in some planting orders.
@@ -95,6 +98,7 @@ CREATE INDEX registration_ordered ON registration (planting_order_id, created_at
 -- The planner ignores the statistics of partial indexes.
 CREATE STATISTICS registration_orders ON ltrim(order_id, '#') FROM registration;
 CREATE STATISTICS registration_customer_emails ON lower(customer_email) FROM registration;
+CREATE STATISTICS registration_customer_names ON lower(customer_name) FROM registration;
 
 -- Totals of registered minus refunded units, updated in the transaction that changes them. The period is 'all' or a
 -- month in UTC, YYYY-MM.

@@ -40,11 +40,15 @@ CREATE INDEX donation_customer_id ON donation
   (account_id, mode, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX donation_customer_name ON donation
   USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+-- Those with only a name, for the export and erasure of a customer.
+CREATE INDEX donation_only_name ON donation (account_id, mode, lower(customer_name))
+  WHERE customer_name IS NOT NULL AND customer_id IS NULL AND customer_email IS NULL;
 CREATE INDEX donation_order ON donation
   (account_id, mode, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
 -- The planner ignores the statistics of partial indexes.
 CREATE STATISTICS donation_orders ON ltrim(order_id, '#') FROM donation;
 CREATE STATISTICS donation_customer_emails ON lower(customer_email) FROM donation;
+CREATE STATISTICS donation_customer_names ON lower(customer_name) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
 -- Totals count the others.

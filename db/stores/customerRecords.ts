@@ -3,7 +3,6 @@ import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
-import { escapeLike } from "./customerConditions.ts";
 
 /* Which registrations and donations of a store belong to a customer. */
 
@@ -20,14 +19,15 @@ const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentS
   )`;
 };
 
-/** Selects records that have a customer's name and neither an id nor an email address. */
+/**
+ * Selects records that have a customer's name and neither an id nor an email address.
+ * @param names in lower case, as the database writes it
+ */
 const onlyNames = (table: RecordTable, names: readonly string[]): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(
-    (${sql.join(
-      names.map((name) => sql.fragment`${column("customer_name")} ILIKE ${escapeLike(name)}`),
-      sql.fragment` OR `,
-    )})
+    lower(${column("customer_name")}) = ${anyOf(names)}
+    AND ${column("customer_name")} IS NOT NULL
     AND ${column("customer_id")} IS NULL
     AND ${column("customer_email")} IS NULL
   )`;

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
@@ -89,7 +90,8 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
   const values = sql.fragment`
     -- As of imported records, whose ids have version 8.
     overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', 'key-' || number, 'campaign-' || number,
-    CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), number || '@example.com', 'customer-' || number, '#' || number
+    CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), CASE WHEN number > 1 THEN number || '@example.com' END,
+    CASE WHEN number > 1 THEN 'customer-' || number END, '#' || number
   `;
   const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
   // In many transactions, because a page of the feed reads all of its last one.
@@ -188,6 +190,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const keys = ["key-10000", "key-3", "key-20001"];
   const emails = ["10000@example.com"];
   const customer = { ids: ["customer-10000"], emails, orderIds: ["10000"] };
+  // One record has only a name.
+  const names = Array.from({ length: 500 }, (_, index) => hash("md5", String(index)));
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
   const shortPage = {
@@ -312,6 +316,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a customer's donations": (single) => listPersonalDonations(single, unknown.id, customer, 20),
     "how many records a customer has": (single) =>
       countSelectedRecords(single, unknown.id, customer),
+    "how many records have only a name": (single) =>
+      countSelectedRecords(single, unknown.id, { names }),
     "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
     "a balance entry by reference": (single) =>
       findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
@@ -333,6 +339,14 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
         blankSelectedRegistrations(transaction, unknown.id, customer, 500),
+      ),
+    "the erasure of registrations with only a name": (single) =>
+      single.transaction((transaction) =>
+        blankSelectedRegistrations(transaction, unknown.id, { names }, 500),
+      ),
+    "the erasure of donations with only a name": (single) =>
+      single.transaction((transaction) =>
+        blankSelectedDonations(transaction, unknown.id, { names }, 500),
       ),
     "the erasure of a customer's donations": (single) =>
       single.transaction((transaction) =>

@@ -15,6 +15,9 @@ import { findCustomer } from "./findCustomer.ts";
 /** Short transactions, because the store's writes wait for them. */
 const BATCH_RECORDS = 500;
 
+/** An address that is shared, such as the shop's own, may lead to the names of all its customers. */
+const BATCH_NAMES = 500;
+
 export type Forgotten = { readonly registrations: number; readonly donations: number };
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
@@ -27,8 +30,13 @@ const add = (left: Forgotten, right: Forgotten): Forgotten => ({
 });
 
 /** Records with only a name come first: the others lead to the name if the call is interrupted and repeated. */
-const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] =>
-  names.length === 0 ? [identity] : [{ names }, identity];
+const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] => {
+  const selections: RecordSelection[] = [];
+  for (let start = 0; start < names.length; start += BATCH_NAMES) {
+    selections.push({ names: names.slice(start, start + BATCH_NAMES) });
+  }
+  return [...selections, identity];
+};
 
 const forgetBatch = (
   { db, clock, actor }: Dependencies,
