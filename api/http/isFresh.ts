@@ -4,5 +4,12 @@ import type { ApiContext } from "./apiContext.ts";
  * Returns whether the client has the response whose ETag is set. Koa compares copies of all headers, so requests without
  * the condition are sorted out before.
  */
-export const isFresh = (ctx: ApiContext): boolean =>
-  ctx.req.headers["if-none-match"] !== undefined && ctx.fresh;
+export const isFresh = (ctx: ApiContext): boolean => {
+  const { headers } = ctx.req;
+  if (headers["if-none-match"] === undefined) {
+    return false;
+  }
+  // It must be ignored then, which Koa does not (RFC 9110, section 13.1.3).
+  delete headers["if-modified-since"];
+  return ctx.fresh;
+};

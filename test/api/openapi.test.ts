@@ -256,5 +256,11 @@ test("the description, the page and its files are revalidated by their ETag", as
       `GET ${path} HTTP/1.1\r\nHost: x\r\nIf-None-Match: ${etag}\r\nConnection: close\r\n\r\n`,
     );
     t.is(again.slice(0, 12), "HTTP/1.1 304", path);
+    const dated = await rawRequest(
+      url,
+      `GET ${path} HTTP/1.1\r\nHost: x\r\nIf-None-Match: ${etag}\r\n` +
+        "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT\r\nConnection: close\r\n\r\n",
+    );
+    t.is(dated.slice(0, 12), "HTTP/1.1 304", `${path} with a date, which is ignored`);
   }
 });
