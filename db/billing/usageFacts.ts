@@ -207,7 +207,10 @@ const factRow = z.strictObject({
 
 export type UsageFact = Readonly<z.output<typeof factRow>>;
 
-/** Lists the facts of a registration and its refunds, with its own units of a fact that others share. */
+/**
+ * Lists the facts of a registration and its refunds, with its own units of facts that others share. Very many units are in
+ * several facts, of which it has the first.
+ */
 export const listFactsOfRegistration = (
   db: CommonQueryMethods,
   registrationId: string,
@@ -216,7 +219,14 @@ export const listFactsOfRegistration = (
     SELECT
       usage_fact.id,
       usage_fact.refund_id AS "refundId",
-      least(usage_fact.quantity, registration.count) AS quantity,
+      CASE
+        WHEN usage_fact.refund_id IS NOT NULL THEN usage_fact.quantity
+        ELSE greatest(0, least(
+          usage_fact.quantity,
+          registration.count + usage_fact.quantity
+            - sum(usage_fact.quantity) OVER (PARTITION BY usage_fact.refund_id ORDER BY usage_fact.id)
+        ))::bigint
+      END AS quantity,
       usage_fact.second,
       usage_fact.meter_event_id AS "meterEventId"
     FROM registration

@@ -55,3 +55,22 @@ test("registrations that share a usage fact fail and are retried together, and a
   t.deepEqual(await show(one), ["reported", [1]]);
   t.deepEqual(await show(four), ["reported", [4, -3]]);
 });
+
+test("the units of registrations that share several usage facts are shown once", async (t) => {
+  const scene = await setUpUsage(t);
+  // A fact has at most 15 digits.
+  const counts = [1, Number.MAX_SAFE_INTEGER - 10];
+  const ids = await Promise.all(counts.map((count) => scene.register(count)));
+  t.like(await readAccountSums(t.context.db, scene.id), { registrations: 2, facts: 10 });
+
+  for (const [index, count] of counts.entries()) {
+    const run = await scene.impact("usage", "show", ids[index] ?? "", "--json");
+    const shown = shownUsage.parse(readJson(run));
+    const quantities = shown.facts.map(({ quantity }) => quantity);
+    t.is(quantities.length, 10);
+    t.is(
+      quantities.reduce((sum, quantity) => sum + quantity, 0),
+      count,
+    );
+  }
+});
