@@ -13,11 +13,13 @@ export const SLOW_READS: Readonly<Record<string, readonly string[] | "any">> = {
   "get /stats": "any",
   "get /charities/donations": "any",
   "get /usage": ["state"],
+  "get /webhook_endpoints/:id/deliveries": ["state"],
   "get /app/api/plant": CUSTOMER_OR_ORDER,
   "get /app/api/plastic": CUSTOMER_OR_ORDER,
   "get /app/api/charity/donations": CUSTOMER_OR_ORDER,
   "get /app/api/impact/stats": CUSTOMER,
   "get /app/api/evidence": ["project_public_id", "region"],
+  "get /app/api/webhook_endpoints/:id/deliveries": ["state"],
 };
 
 /**
