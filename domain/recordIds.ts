@@ -25,6 +25,12 @@ export const shownIdOf = ({
   readonly importedId: string | null;
 }): string => imported ?? id;
 
+type RecordKind = "registration" | "donation";
+
+/** Returns the error for a record that an operator names. */
+export const recordNotFound = (kind: RecordKind, given: string): DomainError =>
+  new DomainError("record_not_found", `${kind} ${given} not found; search with \`impact find\``);
+
 /**
  * Returns the id of the only record that an operator names by its id or by the id that it was imported with.
  * @param found the ids of the records that have the given one
@@ -32,12 +38,12 @@ export const shownIdOf = ({
  * the id of another account's
  */
 export const requireOneRecord = (
-  kind: "registration" | "donation",
+  kind: RecordKind,
   given: string,
   [id, ...others]: readonly string[],
 ): string => {
   if (id === undefined) {
-    throw new DomainError("record_not_found", `${kind} ${given} not found`);
+    throw recordNotFound(kind, given);
   }
   if (others.length > 0) {
     throw new DomainError(

@@ -7,7 +7,10 @@ import { DomainError } from "../../domain/errors.ts";
 export const getOrganization = async (db: CommonQueryMethods, id: string): Promise<Account> => {
   const account = await findAccount(db, id);
   if (account?.type !== "organization") {
-    throw new DomainError("record_not_found", `organization ${id} not found`);
+    throw new DomainError(
+      "record_not_found",
+      `organization ${id} not found; see \`impact org list\``,
+    );
   }
   return account;
 };

@@ -10,7 +10,10 @@ export const getOrganizationOrStore = async (
 ): Promise<Account> => {
   const account = await findAccount(db, id);
   if (!account) {
-    throw new DomainError("record_not_found", `organization or store ${id} not found`);
+    throw new DomainError(
+      "record_not_found",
+      `organization or store ${id} not found; see \`impact org list\` and \`impact store list\``,
+    );
   }
   return account;
 };

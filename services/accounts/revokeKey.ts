@@ -30,7 +30,7 @@ export const revokeKey = (
     const isNew = await revokeApiKey(transaction, id, now);
     const found = await findApiKey(transaction, id);
     if (!found) {
-      throw new DomainError("record_not_found", `key ${id} not found`);
+      throw new DomainError("record_not_found", `key ${id} not found; see \`impact key list\``);
     }
     if (isNew) {
       await recordAction(

@@ -5,6 +5,7 @@ import { findRegistration, lockRegistration } from "../../db/registrations/regis
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { recordNotFound } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -123,7 +124,7 @@ export const refundAnyRegistration = async (
     await getRegistrationId(deps.db, refund.id, refund.accountId),
   );
   if (!registration) {
-    throw new DomainError("record_not_found", `registration ${refund.id} not found`);
+    throw recordNotFound("registration", refund.id);
   }
   if (registration.accountType === "store") {
     return refundStoreRegistration(deps, registration, refund);

@@ -214,20 +214,6 @@ test("an unreachable Temporal is reported in one sentence", async (t) => {
   t.regex(stderr, /Temporal does not respond/u);
 });
 
-test("commands that list or filter say that an organization does not exist", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const because = ["--attribution", "x", "--reason", "ticket 12", "--dry-run"];
-  for (const args of [
-    ["audit", "list", "--account", ID],
-    ["evidence", "order", "list", "--org", ID],
-    ["refund", "registrations", "--org", ID, ...because],
-  ]) {
-    const { exitCode, stderr } = await runImpact(args, { env });
-    t.is(exitCode, 3);
-    t.regex(stderr, /^impact: organization or store 0198c5de-\S+ not found\n$/u);
-  }
-});
-
 test("a malformed setting is a usage error that lists it", async (t) => {
   const { exitCode, stderr } = await runImpact(["org", "list"], { env: { PORT: "http" } });
   t.is(exitCode, 2);

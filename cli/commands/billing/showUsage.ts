@@ -3,7 +3,7 @@ import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { shardOf } from "../../../domain/shards.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
+import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
@@ -11,7 +11,6 @@ import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -117,7 +116,7 @@ export const showUsage = async (
   const id = await getRegistrationId(db, given, org ?? null);
   const registration = await findRegistration(db, id);
   if (!registration) {
-    throw new CommandError(EXIT.notFound, `Registration ${given} not found.`);
+    throw recordNotFound("registration", given);
   }
   const { accountId, mode, kind: meter, refundedCount } = registration;
   const stream = { accountId, mode, meter };

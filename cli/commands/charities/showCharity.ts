@@ -11,7 +11,10 @@ export const showCharity = async (
 ): Promise<void> => {
   const charity = await findCharityRecord(await connections.database(), ein);
   if (!charity) {
-    throw new CommandError(EXIT.notFound, `EIN ${formatEin(ein)} not found in the catalogue.`);
+    throw new CommandError(
+      EXIT.notFound,
+      `EIN ${formatEin(ein)} not found in the catalogue. See impact charity search.`,
+    );
   }
   if (json) {
     printJson(io, {

@@ -1,7 +1,6 @@
 import { findDonationDetails } from "../../../db/charities/donations.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
+import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
@@ -18,7 +17,7 @@ export const showDonation = async (
   const db = await connections.database();
   const donation = await findDonationDetails(db, await getDonationId(db, given, org ?? null));
   if (!donation) {
-    throw new DomainError("record_not_found", `donation ${given} not found`);
+    throw recordNotFound("donation", given);
   }
   const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
     donation;

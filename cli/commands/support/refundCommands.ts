@@ -3,8 +3,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { sumRefundable } from "../../../db/registrations/refundableRegistrations.ts";
 import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { counted } from "../../../domain/counted.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
@@ -99,7 +98,7 @@ const refundOneDonation = async (
   const { db, clock, actor } = await openDependencies(context, options);
   const donation = await findDonationDetails(db, await getDonationId(db, id, options.org ?? null));
   if (!donation) {
-    throw new DomainError("record_not_found", `donation ${id} not found`);
+    throw recordNotFound("donation", id);
   }
   const isDryRun = options.dryRun === true;
   const replayed = isDryRun

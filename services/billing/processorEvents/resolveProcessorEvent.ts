@@ -27,7 +27,10 @@ export const resolveProcessorEvent = (
     const { state, action } = RESOLUTIONS[resolution];
     const event = await lockProcessorEvent(transaction, id);
     if (!event) {
-      throw new DomainError("record_not_found", `event ${id} not found`);
+      throw new DomainError(
+        "record_not_found",
+        `event ${id} not found; see \`impact deployment list-events\``,
+      );
     }
     if (event.state === state) {
       return false;

@@ -21,7 +21,10 @@ export const acknowledgeDrift = async (
 ): Promise<AcknowledgedDrift> => {
   const difference = await findReconciliationDifference(db, differenceId);
   if (!difference) {
-    throw new DomainError("record_not_found", `difference ${differenceId} not found`);
+    throw new DomainError(
+      "record_not_found",
+      `difference ${differenceId} not found; see \`impact usage reconcile --last\``,
+    );
   }
   const { billedBy, mode, meter, minute, ours, processor } = difference;
   const acknowledged: AcknowledgedDrift = {

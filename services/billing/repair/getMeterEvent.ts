@@ -13,7 +13,10 @@ export const getMeterEvent = async (
 ): Promise<StoredMeterEvent> => {
   const event = await findMeterEvent(db, id);
   if (!event) {
-    throw new DomainError("record_not_found", `meter event ${id} not found`);
+    throw new DomainError(
+      "record_not_found",
+      `meter event ${id} not found; see \`impact usage list\``,
+    );
   }
   return event;
 };

@@ -48,10 +48,16 @@ export type CorrectedOrder = {
   readonly replacement: readonly RecordedFact[];
 };
 
+const factNotFound = (factId: number): DomainError =>
+  new DomainError(
+    "record_not_found",
+    `fact ${factId} not found; see \`impact evidence order show\``,
+  );
+
 const getFact = (facts: readonly StoredFact[], factId: number): StoredFact => {
   const fact = facts.find(({ id }) => id === factId);
   if (!fact) {
-    throw new DomainError("record_not_found", `fact ${factId} not found`);
+    throw factNotFound(factId);
   }
   return fact;
 };
@@ -112,7 +118,7 @@ const correctOrder = async (
 ): Promise<CorrectedOrder> => {
   const orderId = await findFactOrder(db, factId);
   if (orderId === null) {
-    throw new DomainError("record_not_found", `fact ${factId} not found`);
+    throw factNotFound(factId);
   }
   const correct = async (transaction: DatabaseTransactionConnection): Promise<CorrectedOrder> => {
     const before = await lockPlantingOrder(transaction, orderId);

@@ -182,7 +182,11 @@ test.serial(
     t.is(run.exitCode, 1);
     t.deepEqual(readJson(run), [
       { id: failed, result: "waived", reason: null },
-      { id: "999999", result: "failed", reason: "meter event 999999 not found" },
+      {
+        id: "999999",
+        result: "failed",
+        reason: "meter event 999999 not found; see `impact usage list`",
+      },
     ]);
     t.deepEqual(await scene.failedEvents(), []);
     const listed = await scene.impact(

@@ -7,6 +7,7 @@ import { findRegistration } from "../../../../db/registrations/registrations.ts"
 import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { DomainError } from "../../../../domain/errors.ts";
+import { recordNotFound } from "../../../../domain/recordIds.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
 import { parseId } from "../../../arguments.ts";
@@ -80,7 +81,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
   }
   throw (await findRegistration(db, id.registrationId))
     ? new DomainError("request_invalid", "none of its usage has failed; there is nothing to retry")
-    : new DomainError("record_not_found", `registration ${id.registrationId} not found`);
+    : recordNotFound("registration", id.registrationId);
 };
 
 const failure = (id: string, error: unknown): Result => ({
