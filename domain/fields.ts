@@ -67,15 +67,15 @@ export const date = () =>
 type Container = {
   readonly value: object;
   /** Its name or index in the one that it is in. */
-  readonly name: string;
+  readonly name: string | number;
   /** Null for the metadata itself. */
   readonly outer: Container | null;
   readonly level: number;
 };
 type Problem = { readonly path: readonly string[]; readonly message: string };
 
-const pathOf = ({ name, outer }: Container): readonly string[] =>
-  outer === null ? [] : [...pathOf(outer), name];
+const pathOf = ({ name, outer }: Pick<Container, "name" | "outer">): readonly string[] =>
+  outer === null ? [] : [...pathOf(outer), String(name)];
 
 const problemOfValue = (value: unknown, level: number): string | null => {
   if (typeof value === "string") {
@@ -89,11 +89,11 @@ const problemOfValue = (value: unknown, level: number): string | null => {
     : null;
 };
 
-const problemOfName = (name: string): string | null => {
+const problemOfName = (name: string | number): string | null => {
   if (name === "__proto__") {
     return "is not an allowed name";
   }
-  return isStorable(name) ? null : `${NOT_STORABLE} in its name`;
+  return typeof name === "number" || isStorable(name) ? null : `${NOT_STORABLE} in its name`;
 };
 
 /** Returns how many digits PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
@@ -106,6 +106,8 @@ const addedDigits = (value: number): number => {
   const digits = String(value);
   return Math.abs(Number(digits.slice(digits.indexOf("e") + 1)));
 };
+
+const isList = (value: object): value is readonly unknown[] => Array.isArray(value);
 
 /** An entry of a list is a character and a comma or bracket; one of an object is longer. */
 const LEAST_ENTRY_BYTES = 2;
@@ -126,16 +128,20 @@ const findProblem = (metadata: object): Problem | null => {
   for (let container = waiting.pop(); container !== undefined; container = waiting.pop()) {
     const { value } = container;
     const level = container.level + 1;
-    const names = Object.keys(value);
-    leastBytes += names.length * LEAST_ENTRY_BYTES;
+    const list = isList(value) ? value : null;
+    // The names of a list's entries, which are their indexes, would take several times as long.
+    const names = list === null ? Object.keys(value) : [];
+    const entryCount = list?.length ?? names.length;
+    leastBytes += entryCount * LEAST_ENTRY_BYTES;
     if (leastBytes + digits > METADATA_BYTES) {
       return TOO_LARGE;
     }
-    for (const name of names) {
-      const inner: unknown = Reflect.get(value, name);
+    for (let index = 0; index < entryCount; index += 1) {
+      const name = names[index] ?? index;
+      const inner: unknown = list === null ? Reflect.get(value, name) : list[index];
       const message = problemOfName(name) ?? problemOfValue(inner, level);
       if (message !== null) {
-        return { path: [...pathOf(container), name], message };
+        return { path: pathOf({ name, outer: container }), message };
       }
       if (typeof inner === "number") {
         digits += addedDigits(inner);
