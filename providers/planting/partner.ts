@@ -16,11 +16,20 @@ export type PartnerOrder = Pick<
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
+/** Runs work when it is its turn. */
+export type InTurn = <Result>(work: () => Promise<Result>) => Promise<Result>;
+
 type Poll = {
   readonly now: Date;
   readonly signal: AbortSignal;
-  /** Credits the order with trees of the partner's records, in their order, and returns all trees that it is credited with. */
-  readonly claimTrees: (records: readonly RecordedTrees[]) => Promise<readonly RecordedTrees[]>;
+  /**
+   * Credits the order with trees of the partner's records, in their order, and returns all trees that it is credited with.
+   * Changes of claims wait for each other, `inTurn` within the process.
+   */
+  readonly claimTrees: (
+    records: readonly RecordedTrees[],
+    inTurn: InTurn,
+  ) => Promise<readonly RecordedTrees[]>;
 };
 
 /** The result of a poll. */

@@ -200,7 +200,7 @@ export const createTreeMapperPartner = ({
   readonly onUnusable: (unusable: UnusableRecords) => void;
 }): PlantingPartner => {
   const readRecords = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
-  // Claims wait for each other. Each would do so with a connection, and leave none for billing.
+  // Changes of claims wait for each other. Each would do so with a connection, and leave none for billing.
   const claimQueue = createConnectionQueue(1);
   return {
     kind: "treemapper",
@@ -222,10 +222,14 @@ export const createTreeMapperPartner = ({
         ({ planting: { interventionStartDate, interventionEndDate } }) =>
           interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
       );
-      const claims = await claimQueue.run(() => {
-        signal.throwIfAborted();
-        return claimTrees(since.map(({ planting, trees }) => ({ reference: planting.id, trees })));
-      });
+      const claims = await claimTrees(
+        since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
+        (change) =>
+          claimQueue.run(() => {
+            signal.throwIfAborted();
+            return change();
+          }),
+      );
       const credited = claims.flatMap(({ reference, trees }) => {
         const record = records.get(reference);
         return record ? [{ ...record, trees }] : [];

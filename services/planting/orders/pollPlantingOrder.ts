@@ -104,7 +104,7 @@ export const pollPlantingOrder = async (
   const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
     now: clock.now(),
     signal,
-    claimTrees: (records) => claimTrees(deps, order, records),
+    claimTrees: (records, inTurn) => claimTrees(deps, order, records, inTurn),
   });
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);

@@ -124,10 +124,15 @@ test.serial(
     const { state, setup, order, poll } = await startTreeMapperPlanting(t);
     const id = await order(100);
     setup.clock.set("2026-07-10T10:00:00.000Z");
-    await claimTrees(t.context, { id, partner: "treemapper", treeCount: 100 }, [
-      { reference: "gone", trees: 60 },
-      { reference: "stays", trees: 40 },
-    ]);
+    await claimTrees(
+      t.context,
+      { id, partner: "treemapper", treeCount: 100 },
+      [
+        { reference: "gone", trees: 60 },
+        { reference: "stays", trees: 40 },
+      ],
+      (change) => change(),
+    );
     state.interventions = [planting("stays", "2026-07-06", [40])];
     t.false((await poll(id)).isFinished);
     state.interventions = [...state.interventions, planting("more", "2026-07-07", [60])];

@@ -23,6 +23,14 @@ const listRows = (db: CommonQueryMethods, orderIds: readonly number[]) =>
     ORDER BY reference, order_id
   `);
 
+/** Counts the connections that wait for the lock of claims. */
+const countWaiting = (db: CommonQueryMethods): Promise<bigint> =>
+  db.oneFirst(sql.type(z.strictObject({ waiting: z.bigint() }))`
+    SELECT count(*) AS waiting
+    FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+  `);
+
 /**
  * Runs work while another process holds the lock of the claims, until it is done or this many connections wait for the
  * lock. Returns whether it is done.
@@ -41,15 +49,7 @@ const runWhileLocked = async (
       await work();
       isDone = true;
     });
-    await eventually(
-      async () =>
-        isDone ||
-        (await transaction.oneFirst(sql.type(z.strictObject({ waiting: z.bigint() }))`
-          SELECT count(*) AS waiting
-          FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
-          WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
-        `)) >= waitingConnections,
-    );
+    await eventually(async () => isDone || (await countWaiting(transaction)) >= waitingConnections);
     return { done: isDone, running: started };
   });
   await running;
@@ -57,15 +57,37 @@ const runWhileLocked = async (
 };
 
 test.serial("a poll that changes no claims waits for no other", async (t) => {
-  const { state, setup, order, poll } = await startTreeMapperPlanting(t);
-  const [first, second] = [await order(100), await order(100)];
+  const { db } = t.context;
+  const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t);
+  const older = await order(100);
+  setup.clock.set("2026-07-03T10:00:00.000Z");
+  const newer = await order(100);
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("taken", "2026-07-05", [60])];
-  t.false((await poll(first)).isFinished);
+  t.false((await poll(newer)).isFinished);
 
-  for (const id of [first, second]) {
-    t.true(await runWhileLocked(t.context.db, () => poll(id), 1));
+  for (const id of [newer, older]) {
+    t.true(await runWhileLocked(db, () => poll(id), 1));
   }
+
+  // Nor for one of its own process that has claims to change.
+  state.interventions = [...state.interventions, planting("early", "2026-07-02", [5])];
+  const changing: Promise<unknown>[] = [];
+  const pollBeside = async (): Promise<void> => {
+    changing.push(poll(older));
+    await eventually(async () => (await countWaiting(db)) > 0n);
+    await pollNow(newer);
+  };
+  t.true(await runWhileLocked(db, pollBeside, 2));
+  await Promise.all(changing);
+  const claims = await listRows(db, [older, newer]);
+  t.deepEqual(
+    claims.map(({ reference, trees }) => [reference, trees]),
+    [
+      ["early", 5n],
+      ["taken", 60n],
+    ],
+  );
 });
 
 test.serial("polls that wait for each other hold one connection", async (t) => {
@@ -104,7 +126,10 @@ test.serial("claims of several processes credit no tree to two orders", async (t
     t.context.db,
     (transaction) => lockClaims(transaction, "treemapper"),
     ...ids.map(
-      (id) => () => claimTrees(t.context, { id, partner: "treemapper", treeCount: 70 }, records),
+      (id) => () =>
+        claimTrees(t.context, { id, partner: "treemapper", treeCount: 70 }, records, (change) =>
+          change(),
+        ),
     ),
   );
   t.deepEqual(
