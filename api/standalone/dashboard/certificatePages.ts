@@ -20,6 +20,7 @@ import { renderCertificate } from "./views/renderCertificate.ts";
 import { brandStyle, PAGE_STYLE } from "./views/styles.ts";
 
 const MAXIMUM_CACHED = 500;
+const RENDERED_BYTES = 8 * 1024 * 1024;
 /** A revoked certificate is gone after this time. */
 const CACHED_MS = 5000;
 const CACHE_CONTROL = "public, max-age=10";
@@ -71,7 +72,9 @@ export const certificatePages = ({
 }): readonly Page[] => {
   const lookUp = createBatchedLookup((tokens) => findCertified(db, tokens));
   const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });
-  const rendered = createRenderings<Certificate, Tagged>(({ body }) => body.length);
+  const rendered = createRenderings<Certificate, Tagged>(({ body }) => body.length, {
+    maximumBytes: RENDERED_BYTES,
+  });
 
   const find = async (token: string): Promise<Certificate | null> => {
     const cached = certificates.get(token);

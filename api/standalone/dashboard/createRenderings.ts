@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 
-const CACHED_BYTES = 32 * 1024 * 1024;
-const MAXIMUM_CACHED = 20_000;
+/** A small buffer keeps the whole part of Node's pool that it is in. */
+const BYTES_BESIDE_CONTENT = Buffer.poolSize;
 
 export type Renderings<Data, Page> = {
   /** Returns what was rendered from the same data; otherwise undefined. */
@@ -10,15 +10,18 @@ export type Renderings<Data, Page> = {
   readonly render: (key: string, data: Data, renderNow: () => Page) => Page;
 };
 
-/** Caches what is rendered from data. It is valid for as long as the data are cached elsewhere. */
+/**
+ * Caches what is rendered from data. It is valid for as long as the data are cached elsewhere.
+ * @param countBytes returns the length of a page's content
+ */
 export const createRenderings = <Data extends object, Page extends object>(
   countBytes: (page: Page) => number,
+  { maximumBytes }: { readonly maximumBytes: number },
 ): Renderings<Data, Page> => {
   // A weak reference, so that data which are no longer cached can be freed.
   const cached = new LRUCache<string, { readonly data: WeakRef<Data>; readonly page: Page }>({
-    max: MAXIMUM_CACHED,
-    maxSize: CACHED_BYTES,
-    sizeCalculation: ({ page }) => countBytes(page),
+    maxSize: maximumBytes,
+    sizeCalculation: ({ page }) => countBytes(page) + BYTES_BESIDE_CONTENT,
   });
   const find = (key: string, data: Data): Page | undefined => {
     const rendering = cached.get(key);

@@ -6,6 +6,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createDashboardCache } from "../../../services/dashboard/createDashboardCache.ts";
+import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
@@ -42,6 +43,7 @@ import { brandStyle, CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
 import { renderWorld } from "./views/worldMap.ts";
 
 const MAXIMUM_PATHS = 20_000;
+const RENDERED_BYTES = 32 * 1024 * 1024;
 const CACHE_CONTROL = "public, max-age=10";
 const ONE_DAY = "public, max-age=86400";
 const SVG = "image/svg+xml";
@@ -191,7 +193,9 @@ export const dashboardPages = ({
   readonly publicBaseUrl: () => string;
 }): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
   const dashboards = createDashboardCache({ db, clock, planting });
-  const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length);
+  const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length, {
+    maximumBytes: RENDERED_BYTES,
+  });
   /** What the usual paths are of. */
   const paths = new LRUCache<string, { readonly kind: Kind; readonly slug: string }>({
     max: MAXIMUM_PATHS,
@@ -288,7 +292,12 @@ export const dashboardPages = ({
     { path: "/dashboard/:slug/shields.json", run: serve("shields") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
     { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
-    previewPage({ db, lookUpSlug, read: dashboards.read }),
+    previewPage({
+      db,
+      lookUpSlug,
+      // Not from the cache: the picture is kept for long, and a logo that was replaced meanwhile is gone.
+      read: (slug) => readDashboard({ db, clock, planting }, slug),
+    }),
     { path: "/dashboard/:slug/card", run: serve("card") },
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/", run: redirectSlash },

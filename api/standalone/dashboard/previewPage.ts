@@ -24,7 +24,7 @@ export const previewPage = ({
 }: {
   readonly db: CommonQueryMethods;
   readonly lookUpSlug: BatchedLookup<string>;
-  readonly read: (slug: string) => Promise<Dashboard | undefined>;
+  readonly read: (slug: string) => Promise<Dashboard | null>;
 }): Page => {
   const rasterize = createRasterizer();
   const pictures = new LRUCache<string, Tagged>({
@@ -34,7 +34,7 @@ export const previewPage = ({
     // Concurrent readers share one drawing.
     fetchMethod: async (slug) => {
       const dashboard = await read(slug);
-      if (dashboard === undefined) {
+      if (dashboard === null) {
         return undefined;
       }
       const { logo } = dashboard.profile;
