@@ -98,7 +98,7 @@ export const parseListenTypes = parserOf(
 export const parseWebhookTypes = parserOf(
   z
     .string()
-    .transform((given) => given.split(","))
+    .transform((given) => [...new Set(given.split(","))])
     .pipe(z.array(z.enum(WEBHOOK_TYPES))),
   `one or more of ${WEBHOOK_TYPES.join(", ")}, with commas between them`,
 );

@@ -33,6 +33,31 @@ export const findEventBoundary = async (db: CommonQueryMethods, time: Date): Pro
     `),
   );
 
+/** Days are recorded each night, unless no worker runs. */
+const MAXIMUM_AGE_DAYS = 3;
+
+/**
+ * Returns a transaction that none of those after a time is before, as `findEventBoundary` does; 0 if no day before the time
+ * was recorded recently. Events that were copied from another server have the transaction 0, and their earlier days are
+ * gone.
+ */
+export const findRecentEventBoundary = async (
+  db: CommonQueryMethods,
+  time: Date,
+): Promise<bigint> => {
+  const found = await db.maybeOneFirst(sql.type(transactionIdRow)`
+    SELECT transaction_id::text AS "transactionId"
+    FROM event_day
+    WHERE recorded_at <= ${timestamp(time)}
+      AND recorded_at > ${timestamp(time)} - make_interval(days => ${MAXIMUM_AGE_DAYS})
+      -- Days of another server, whose records were copied and not renumbered.
+      AND transaction_id < pg_snapshot_xmax(pg_current_snapshot())
+    ORDER BY recorded_at DESC
+    LIMIT 1
+  `);
+  return BigInt(found ?? 0);
+};
+
 /** Deletes the days that a later one before the time replaces. */
 export const deleteEventDays = async (db: CommonQueryMethods, time: Date): Promise<void> => {
   await db.query(sql.typeAlias("void")`

@@ -47,7 +47,7 @@ export const insertMissedDeliveries = async (
   } = await db.one(sql.type(missedRow)`
     WITH missed AS MATERIALIZED (
       SELECT candidate.*
-      FROM unnest(${sql.array(types ?? WEBHOOK_TYPES, "text")}) AS wanted (type)
+      FROM unnest(${sql.array([...new Set(types ?? WEBHOOK_TYPES)], "text")}) AS wanted (type)
       CROSS JOIN LATERAL (
         SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
         FROM event

@@ -1,4 +1,4 @@
-import { findEventBoundary } from "../../db/events/eventDays.ts";
+import { findRecentEventBoundary } from "../../db/events/eventDays.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { insertMissedDeliveries } from "../../db/webhooks/recovery.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -37,7 +37,7 @@ const recover = async (
   const position = positions.get(key);
   const { recovered, hasMore, last } = await db.transaction(async (transaction) => {
     const now = clock.now();
-    const boundary = await findEventBoundary(
+    const boundary = await findRecentEventBoundary(
       transaction,
       new Date(since.getTime() - CLOCK_DIFFERENCE_MS),
     );

@@ -21,12 +21,15 @@ const DAY_MS = 24 * HOUR_MS;
 const PART = 5000;
 
 /** Sets up an endpoint, and a pool of one connection whose pages of events are counted. */
-const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+const setUp = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: { readonly types?: string[] } = {},
+) => {
   const filler = await openPool(t.context.ownerUrl, 1);
   const db = await openPool(t.context.databaseUrl, 1);
   t.teardown(() => Promise.all([filler.end(), db.end()]));
   await stopAutovacuum(filler, TABLES);
-  const scene = await setUpWebhooks(t);
+  const scene = await setUpWebhooks(t, options);
   const { accountId, clock } = scene;
   /** Inserts events that the endpoint has missed, in the order of their ids. */
   const miss = (count: number) =>
@@ -134,3 +137,46 @@ test.serial(
     t.deepEqual(await recover(), { recovered_count: 0, has_more: false });
   },
 );
+
+test.serial(
+  "events that were copied from another server and renumbered are recovered",
+  async (t) => {
+    const { deps, accountId, endpoint, clock, pass, filler, miss } = await setUp(t);
+    const since = clock.now();
+    await miss(2);
+    pass(DAY_MS);
+    // As docs/backup.md says.
+    await filler.query(sql.typeAlias("void")`
+    UPDATE event SET transaction_id = '0' WHERE account_id = ${accountId}
+  `);
+    await filler.query(sql.typeAlias("void")`
+    INSERT INTO event_day (day, recorded_at, transaction_id) VALUES ('2000-01-01', '2000-01-01', pg_current_xact_id())
+  `);
+    t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
+    await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-01'`);
+  },
+);
+
+test.serial(
+  "events that were copied from another server and not renumbered are recovered",
+  async (t) => {
+    const { deps, endpoint, clock, pass, filler, miss } = await setUp(t);
+    await filler.query(sql.typeAlias("void")`
+    INSERT INTO event_day (day, recorded_at, transaction_id)
+    VALUES ('2000-01-02', ${clock.now().toISOString()}::timestamptz, '1000000000000')
+  `);
+    pass(2 * HOUR_MS);
+    const since = clock.now();
+    await miss(2);
+    t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 2 });
+    await filler.query(sql.typeAlias("void")`DELETE FROM event_day WHERE day = '2000-01-02'`);
+  },
+);
+
+test.serial("an endpoint whose types were given twice recovers its events", async (t) => {
+  const { deps, endpoint, clock, miss } = await setUp(t, {
+    types: ["usage.failed", "usage.failed"],
+  });
+  await miss(2);
+  t.like(await recoverWebhookEvents(deps, endpoint, clock.now()), { recovered: 2 });
+});
