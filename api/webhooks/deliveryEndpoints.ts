@@ -66,7 +66,7 @@ const deliveryFields = {
   timestamp: z.iso.datetime().meta({ description: "When it happened." }),
   state: z.enum(DELIVERY_STATES).meta({
     description:
-      "`pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.",
+      "`pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.",
   }),
   attempt_count: z.int().min(0),
   created_at: z.iso.datetime(),

@@ -25,7 +25,20 @@ const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Fi
     .meta({ not: { type: "string", pattern: String.raw`^\s*$|\uFFFD` } });
 
 /** What selects records in lists and evidence, and is no field here. */
-const SELECTORS = ["customer", "email", "start_date", "end_date", "tree_id", "tree", "id"];
+const SELECTORS = [
+  "customer",
+  "email",
+  "start_date",
+  "end_date",
+  "after_created_at",
+  "tree_id",
+  "tree",
+  "id",
+  "created_at",
+  "tree_date",
+  "project_public_id",
+  "region",
+];
 
 const TYPES = ["tree", "plastic", "donation"] as const;
 

@@ -988,7 +988,7 @@ export interface components {
             /** Format: date-time */
             readonly next_attempt_at: string | null;
             /**
-             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @description `pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.
              * @enum {string}
              */
             readonly state: "pending" | "delivered" | "failed";
@@ -1021,7 +1021,7 @@ export interface components {
             /** Format: date-time */
             readonly next_attempt_at: string | null;
             /**
-             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @description `pending`: another attempt follows, unless the endpoint is disabled. `delivered`: the server has accepted it. `failed`: no attempt follows.
              * @enum {string}
              */
             readonly state: "pending" | "delivered" | "failed";
