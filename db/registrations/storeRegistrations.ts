@@ -214,11 +214,14 @@ const isSelectedOrder = (
   )
 `;
 
+/** So many are compared before the orders are searched, of which a store can have tens of thousands. */
+const RECENT_TREES = 200;
+
 /**
  * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is
  * found only by its id.
  */
-export const findMatchingTreeId = (
+export const findMatchingTreeId = async (
   db: CommonQueryMethods,
   owner: AccountMode,
   { id, upTo, projectPublicId, region }: EvidenceSelection,
@@ -232,11 +235,37 @@ export const findMatchingTreeId = (
     registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count
   `;
   const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC LIMIT 1`;
-  const hasOrder = projectPublicId !== null || region !== null;
   const isSelected = isSelectedOrder(owner, { projectPublicId, region });
-  if (id === null && hasOrder) {
-    // By orders: any number of newer trees can be in no order, or in others.
+  const isInOrder =
+    projectPublicId === null && region === null
+      ? sql.fragment`TRUE`
+      : sql.fragment`EXISTS (
+          SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelected}
+        )`;
+  if (id !== null) {
     return db.maybeOneFirst(sql.type(idRow)`
+      SELECT registration.id
+      FROM registration
+      WHERE ${ownedWithId("registration", trees, id)} AND ${isInTime} AND ${isInOrder}
+      ${newestFirst}
+    `);
+  }
+  const recent = await db.maybeOneFirst(sql.type(idRow)`
+    SELECT registration.id
+    FROM (
+      SELECT registration.id, registration.created_at, registration.planting_order_id
+      FROM registration
+      WHERE ${ownedBy("registration", trees)} AND ${isStanding} AND ${isInTime}
+      ORDER BY registration.created_at DESC, registration.id DESC
+      LIMIT ${RECENT_TREES}
+    ) AS registration
+    WHERE ${isInOrder}
+    ${newestFirst}
+  `);
+  // By orders: any number of newer trees can be in no order, or in others.
+  return (
+    recent ??
+    db.maybeOneFirst(sql.type(idRow)`
       SELECT registration.id
       FROM planting_order
       CROSS JOIN LATERAL (
@@ -247,17 +276,6 @@ export const findMatchingTreeId = (
       ) AS registration
       WHERE ${isSelected}
       ${newestFirst}
-    `);
-  }
-  const isInOrder = sql.fragment`EXISTS (
-    SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelected}
-  )`;
-  return db.maybeOneFirst(sql.type(idRow)`
-    SELECT registration.id
-    FROM registration
-    WHERE ${id === null ? sql.fragment`${ownedBy("registration", trees)} AND ${isStanding}` : ownedWithId("registration", trees, id)}
-      AND ${isInTime}
-      AND ${hasOrder ? isInOrder : sql.fragment`TRUE`}
-    ${newestFirst}
-  `);
+    `)
+  );
 };

@@ -118,7 +118,7 @@ test.serial("the newest tree of the matching planting orders is selected", async
   }
 });
 
-/** They have 600 pages. */
+/** They have 600 pages. Those of 3,000 orders of one tree each are searched in 9,000. */
 const TREES = 40_000;
 const MAXIMUM_PAGES = 100;
 
@@ -145,3 +145,41 @@ test.serial("a tree is selected without reading those in other orders, or in non
     t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${JSON.stringify(selection)}: ${pages} pages`);
   }
 });
+
+test.serial(
+  "a recent tree is selected without reading all of many orders that match",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const db = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { id: accountId } = await createTestStore(t.context.db);
+    await stopAutovacuum(filler, TABLES);
+    await filler.query(sql.typeAlias("void")`
+    WITH planting_order AS (
+      INSERT INTO planting_order (
+        public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, created_at
+      )
+      SELECT
+        ${accountId} || '-' || number, ${accountId}, 'live', 'simulated', 'Partner', 'Buyer', 'allocations', 1,
+        '[{"region": "Coast"}]', now()
+      FROM generate_series(1, 3000) AS number
+      RETURNING id
+    )
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, unit_price_cents, planting_order_id
+    )
+    SELECT
+      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, '2026-05-01T00:00:00Z'::timestamptz + id * interval '1 minute', 50, id
+    FROM planting_order
+  `);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const countPages = await createPageCounter(filler, db, TABLES);
+    const [newest] = await listTrees(t.context.db, accountId);
+    const pages = await countPages(async (single) => {
+      const owner = { accountId, mode: "live" } as const;
+      const found = await findMatchingTreeId(single, owner, { ...NO_CONDITION, region: "coast" });
+      t.is(found, newest?.id ?? "");
+    });
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${pages} pages`);
+  },
+);
