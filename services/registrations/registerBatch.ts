@@ -131,10 +131,15 @@ export const registerBatch = async (
           rejected[index] = error;
         }
         if (refusals.size > 0) {
-          const known = await findKnownKeys();
+          // An item can repeat an earlier one of the batch.
+          const known = new Set(await findKnownKeys());
           for (const { index, entry } of entries) {
-            if (entry.idempotencyKey === null || !known.has(entry.idempotencyKey)) {
+            const { idempotencyKey } = entry;
+            if (idempotencyKey === null || !known.has(idempotencyKey)) {
               rejected[index] ??= refusals.get(index) ?? null;
+            }
+            if (idempotencyKey !== null && rejected[index] === null) {
+              known.add(idempotencyKey);
             }
           }
         }

@@ -1,8 +1,10 @@
+import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { findSuspension } from "../../domain/accounts/accounts.ts";
 import type { SubscriptionStatus } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RegistrationRequest } from "../../domain/registrations/registrations.ts";
 import type { Registered, RegistrationWriter } from "./createRegistrationWriter.ts";
+import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
 
 /** Returns why an organization's registration is refused unless it repeats an earlier one, or null. */
 export const findRefusal = (
@@ -16,22 +18,33 @@ export const findRefusal = (
 };
 
 /**
- * Records an impact action, unless it is refused or the organization's registrations are suspended. Then only a repeated
- * request gets its original record, which bills nothing.
- * @throws DomainError the refusal, subscription_inactive, or queue_full
+ * Records an impact action within the account's limits, unless it is refused or the organization's registrations are
+ * suspended. Then only a repeated request gets its original record, which bills nothing and uses nothing of a limit.
+ * @throws DomainError the refusal, subscription_inactive, what exceeds a limit, or queue_full
  */
 export const registerUnlessRefused = async (
-  writer: Pick<RegistrationWriter, "register" | "findOriginal">,
-  suspendingSubscription: SubscriptionStatus | null,
+  {
+    writer,
+    guard,
+  }: {
+    readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
+    readonly guard: Pick<SpendingGuard, "register">;
+  },
+  caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
   request: RegistrationRequest,
 ): Promise<Registered> => {
-  const refusal = findRefusal(suspendingSubscription, request);
+  const { count, idempotencyKey } = request;
+  const findOriginal = (): Promise<Registered | null> =>
+    idempotencyKey === null ? Promise.resolve(null) : writer.findOriginal(request, idempotencyKey);
+  const refusal = findRefusal(caller.suspendingSubscription, request);
   if (refusal === null) {
-    return writer.register(request);
+    return guard.register(
+      caller,
+      { field: "count", count },
+      { idempotencyKey, write: () => writer.register(request), findOriginal },
+    );
   }
-  const { idempotencyKey } = request;
-  const original =
-    idempotencyKey === null ? null : await writer.findOriginal(request, idempotencyKey);
+  const original = await findOriginal();
   if (original === null) {
     throw refusal;
   }

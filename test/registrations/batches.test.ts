@@ -307,4 +307,14 @@ test("once fractions are not counted any more, items with one return only record
   t.regex(String(results[1]?.body["error"]), /^fractional_count: .*not enabled/u);
   t.like(registrationsIn(results[0]?.body ?? {}, "tree")[0], { count: 3, fractional_count: 2.5 });
   t.like(await readAccountSums(db, id), { registrations: 2, total: 7n, usage: 7n });
+
+  const [, ofBatch] = batchIn(
+    await send(
+      "",
+      { count: 5, idempotency_key: "twice" },
+      { ...repeated, idempotency_key: "twice" },
+    ),
+  ).results;
+  t.like(ofBatch, { status: 200, idempotent_replayed: true });
+  t.like(await readAccountSums(db, id), { registrations: 3, total: 12n });
 });

@@ -212,6 +212,20 @@ forBothKinds("fractional counts are stored if they are enabled", async (t, kind)
   );
 });
 
+test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const limits = { mode: "live", changes: { countPerDay: 2 } } as const;
+  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {}, { limits });
+  const register = (body: object) => call("POST", "/plant/trees", { key, body });
+
+  const refused = await register({ count: 3, fractional_count: 2.5, idempotency_key: "a" });
+  t.is(refused.status, 400);
+  t.regex(String(refused.body["error"]), /^fractional_count: .*not enabled/u);
+  t.is((await register({ count: 2 })).status, 200);
+});
+
 test("a fractional count, even 0, is rejected by name if it is not enabled", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);

@@ -89,19 +89,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
       const entry = newRegistrationOf(caller, kind, body);
-      const { count, idempotencyKey } = entry;
-      const registered = await guard.register(
-        caller,
-        { field: "count", count },
-        {
-          idempotencyKey,
-          write: () => registerUnlessRefused(writer, caller.suspendingSubscription, entry),
-          findOriginal: () =>
-            idempotencyKey === null
-              ? Promise.resolve(null)
-              : writer.findOriginal(entry, idempotencyKey),
-        },
-      );
+      const registered = await registerUnlessRefused({ writer, guard }, caller, entry);
       markReplay(ctx, registered);
       return presentRegistered(kind, registered.registration, registered.totals);
     },
