@@ -79,6 +79,7 @@ export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSql
  * The record with a key, as a table of the same name. Both of its bounds are the key, in the order of the key's index. With
  * equalities, any index that begins with the account could find it, and without statistics of the table they cost the same.
  * @param kind null for records without one
+ * @param key not NULL
  */
 export const rowWithKey = (
   table: RecordTable,

@@ -33,8 +33,8 @@ type FeedQuery = {
 };
 
 /**
- * What a statement asks for, as a table of one row. The planner sees no value, so its plan is right for every account,
- * position and limit, and is made once.
+ * What a statement asks for, as a table of one row. The planner sees no value, so one plan is right for every account,
+ * position and limit, and PostgreSQL can keep it.
  */
 const asked = ({
   owner,
@@ -208,8 +208,8 @@ const pageRow = z.strictObject({
  * Reads the events of an account and mode that follow a position, oldest first, by one statement, so all that it returns is
  * of the same moment. No event is left out: those of transactions that may be overtaken by others come later.
  * @param query.limits the most events, and the most bytes of JSON; a single event may have more
- * @returns `isKnown`: whether the owner has the event that was read last. `firstTransactionId`: none of those that recorded
- * the kept events is before it. `heldBackSince`: if there is nothing more, since when events are recorded and not shown,
+ * @returns `isKnown`: whether the owner has the event that was read last. `firstTransactionId`: no earlier transaction has
+ * recorded a kept event. `heldBackSince`: if there is nothing more, since when events are recorded and not shown,
  * because an older transaction is still open. `isFromElsewhere`: events that are held back are of transactions that this
  * server has not reached yet, so they were copied from another server.
  */

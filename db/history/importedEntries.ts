@@ -96,9 +96,10 @@ export const listKnown = (
         FROM ${rowWithId(table, sql.fragment`ANY(ARRAY[entry.id, entry.own_id])`)}
         WHERE ${isOfMode(table, owner)} ${kind === null ? sql.fragment`` : sql.fragment`AND ${name}.kind = ${kind}`}
         UNION
-        SELECT id FROM ${rowWithKey(table, owner, kind, "imported_id", sql.fragment`entry.imported_id`)}
+        -- No record has an empty id or key.
+        SELECT id
+        FROM ${rowWithKey(table, owner, kind, "imported_id", sql.fragment`coalesce(entry.imported_id, '')`)}
         UNION
-        -- No record has an empty key.
         SELECT id
         FROM ${rowWithKey(table, owner, kind, "idempotency_key", sql.fragment`coalesce(entry.idempotency_key, '')`)}
       ) AS match

@@ -50,8 +50,8 @@ export const readTotals = (db: CommonQueryMethods, owner: Owner, time: Date): Pr
 
 /**
  * Subtracts refunded units from the all-time total and from the months in which they were registered, and returns the
- * totals after it, as of a time. It is the last statement of a transaction: registrations of the owner wait for these
- * rows, and in a batch with them those of other accounts.
+ * totals after it, as of a time. It comes last in a transaction: registrations of the owner wait for these rows, and in a
+ * batch with them those of other accounts.
  */
 export const subtractFromTotals = (
   transaction: DatabaseTransactionConnection,

@@ -20,9 +20,9 @@ const PLANNED_EXECUTIONS = 5;
 
 const insertEvents = async (filler: DatabasePool, accountIds: readonly string[]): Promise<void> => {
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
-    SELECT gen_random_uuid(), account_id, 'live', 'tree', 1, now()
-    FROM generate_series(1, ${RECORDS}::integer)
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch, transaction_id)
+    SELECT gen_random_uuid(), account_id, 'live', 'tree', 1, now(), 0, (3 + number % 100)::text::xid8
+    FROM generate_series(1, ${RECORDS}::integer) AS number
     CROSS JOIN unnest(${sql.array([...accountIds], "uuid")}) AS account_id
   `);
   await filler.query(sql.typeAlias("void")`

@@ -126,7 +126,7 @@ export const showUsage = async (
   const senderId = isInTrouble(events)
     ? usageSenderWorkflowId(deployment, stream)
     : usageShardWorkflowId(deployment, shardOf(accountId));
-  // Without usage, nothing is reported and no refund is taken back at the processor.
+  // Registrations that were imported, prepaid or folded have no usage facts, so nothing is to be reported or taken back.
   const workflows =
     facts.length === 0
       ? { sender: null, refund: null }

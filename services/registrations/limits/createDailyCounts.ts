@@ -85,10 +85,10 @@ export const createDailyCounts = ({
   const today = createToday(clock);
   const waiting = new Set<AccountDay>();
   let reading: Promise<void> | null = null;
-  let lastExchange: Promise<void> = Promise.resolve();
+  let lastExchange: Promise<unknown> = Promise.resolve();
 
   /** Stores or reads after what is running, so that a count that is read does not have units that `newCount` has, too. */
-  const exchange = (work: () => Promise<void>): Promise<void> => {
+  const exchange = <Result>(work: () => Promise<Result>): Promise<Result> => {
     const result = lastExchange.then(work);
     lastExchange = result.catch(() => undefined);
     return result;
@@ -158,7 +158,8 @@ export const createDailyCounts = ({
     }
   };
 
-  const storeChanged = async (): Promise<void> => {
+  /** Returns the days whose counts were stored. */
+  const storeChanged = async (): Promise<readonly AccountDay[]> => {
     const changed: AccountDay[] = [];
     for (const known of days.values()) {
       if (known.newCount > 0) {
@@ -169,7 +170,7 @@ export const createDailyCounts = ({
     }
     forgetPast();
     if (changed.length === 0) {
-      return;
+      return changed;
     }
     const added = changed.map(({ accountId, mode, day, newCount }) => ({
       accountId,
@@ -189,10 +190,7 @@ export const createDailyCounts = ({
         known.isCurrent = true;
       }
     }
-    await readUsualDays(changed);
-    for (const known of changed) {
-      await reportIfUnusual(known);
-    }
+    return changed;
   };
 
   return {
@@ -215,6 +213,12 @@ export const createDailyCounts = ({
         day.newCount += newCount;
       };
     },
-    store: () => exchange(storeChanged),
+    store: async () => {
+      const changed = await exchange(storeChanged);
+      await readUsualDays(changed);
+      for (const known of changed) {
+        await reportIfUnusual(known);
+      }
+    },
   };
 };

@@ -94,7 +94,7 @@ export const createSpendingGuard = ({
     limitsOf(defaults[caller.mode], caller.limits).countPerDay !== null &&
     !dailyCounts.isCurrent(caller);
 
-  /** Returns whether a limit needs counts that must be read first. Nothing is to wait while they are known. */
+  /** Returns whether a limit needs counts that must be read first. Otherwise a write begins without waiting. */
   const isUnread = (caller: LimitedCaller): boolean =>
     !testQuota.isKnown(caller) || isDayUnread(caller);
 
