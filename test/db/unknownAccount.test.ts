@@ -62,6 +62,7 @@ import { EVENT_TYPES } from "../../domain/events/events.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { insertRecords } from "./insertRecords.ts";
 
 const test = testWithDatabase();
 
@@ -75,93 +76,9 @@ const TABLES = [
   "refund",
   "idempotent_response",
 ];
-/** The listing of so many registrations has 170 pages, and they themselves have 600. */
-const RECORDS = 20_000;
 const MAXIMUM_PAGES = 100;
 /** Writes read the pages of many indexes. */
 const MAXIMUM_PAGES_OF_WRITE = 300;
-
-/** Inserts records, of which each has its own values. */
-const insertRecords = async (filler: DatabasePool, accountId: string): Promise<void> => {
-  const columns = sql.fragment`
-    id, account_id, mode, created_at, idempotency_key, attribution, imported_id, customer_name, customer_email,
-    customer_id, order_id
-  `;
-  const values = sql.fragment`
-    -- As of imported records, whose ids have version 8.
-    overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, ${accountId}, 'live', '2026-11-01'::timestamptz - number * interval '1 second', 'key-' || number, 'campaign-' || number,
-    CASE WHEN number % 2 = 0 THEN 'old-' || number END, md5(number::text), CASE WHEN number > 1 THEN number || '@example.com' END,
-    CASE WHEN number > 1 THEN 'customer-' || number END, '#' || number
-  `;
-  const numbers = sql.fragment`generate_series(1, ${RECORDS}::integer) AS number`;
-  // In many transactions, because a page of the feed reads all of its last one.
-  for (let first = 1; first <= RECORDS; first += 200) {
-    await filler.query(sql.typeAlias("void")`
-      INSERT INTO registration (${columns}, kind, count, usage_batch, unit_price_cents)
-      SELECT ${values}, 'tree', 1, nextval('usage_batch'), CASE WHEN number % 2 = 0 THEN 50 END
-      FROM generate_series(${first}::integer, ${first + 199}::integer) AS number
-    `);
-  }
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO donation (${columns}, amount_cents, nonprofit_id, charity_provider, charity_name)
-    SELECT ${values}, 100, 'charity', 'catalogue', 'Charity' FROM ${numbers}
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-    SELECT
-      account_id, mode, kind, extract(epoch FROM created_at)::bigint, 1, 1, id::text, 'ledger', 'delivered', now(), now()
-    FROM registration
-    WHERE account_id = ${accountId}
-  `);
-  // Half of them are sealed.
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-    SELECT
-      meter_event.account_id, meter_event.mode, meter, usage_batch, 1, second,
-      CASE WHEN second % 2 = 0 THEN meter_event.id END
-    FROM meter_event
-    JOIN registration ON registration.id = meter_event.identifier::uuid
-    WHERE meter_event.account_id = ${accountId}
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, reference, created_at)
-    SELECT ${accountId}, 'topup', 1, number, 'invoice-' || number, now() FROM ${numbers}
-  `);
-  await filler.query(sql.typeAlias("void")`
-    WITH refunded AS (
-      SELECT * FROM registration WHERE account_id = ${accountId} AND imported_id IS DISTINCT FROM 'old-2'
-    ),
-    new_refund AS (
-      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at, dispatched_at)
-      SELECT gen_random_uuid(), id, account_id, 1, 'reason', created_at, created_at FROM refunded
-    ),
-    new_entry AS (
-      INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
-      SELECT account_id, 'refund', 1, 1, created_at FROM refunded
-      RETURNING id
-    ),
-    new_note AS (
-      INSERT INTO balance_note (entry_id, note)
-      SELECT id, 'reason' FROM new_entry
-    )
-    INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
-    )
-    SELECT account_id, mode, 'plant', sha256(id::text::bytea), sha256(id::text::bytea), '{}', id, created_at
-    FROM refunded
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO impact_total (account_id, mode, kind, period, total)
-    SELECT ${accountId}, 'live', 'tree', period, ${RECORDS}
-    FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
-  `);
-  await filler.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT ${accountId}, 'live', period, ${RECORDS}, 100 * ${RECORDS}::bigint
-    FROM unnest(ARRAY['all', '2026-10', '2026-11']) AS period
-  `);
-};
 
 const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
 

@@ -262,11 +262,17 @@ test("a refund rejects selectors and the idempotency key in the query, because t
     t.is(status, 400, name);
     t.is(body["error"], `${name}: does not belong in the query string`);
   }
-  const selectors = [
-    ...["customer", "email", "Email", "start_date", "end_date", "after_created_at"],
-    ...["id", "tree_id", "tree", "created_at", "tree_date", "project_public_id", "region"],
+  const ofLists = ["customer", "email", "Email", "start_date", "end_date", "after_created_at"];
+  const ofEvidence = [
+    "id",
+    "tree_id",
+    "tree",
+    "created_at",
+    "tree_date",
+    "project_public_id",
+    "region",
   ];
-  for (const name of selectors) {
+  for (const name of [...ofLists, ...ofEvidence]) {
     const { status, body } = await post(`/app/api/refund?${name}=1`, store.test, refund);
     t.is(status, 400, name);
     t.is(
