@@ -1204,7 +1204,7 @@ CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) 
 
 CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHERE (refund_id IS NOT NULL);
 
-CREATE INDEX usage_fact_refunded_batch ON public.usage_fact USING btree (usage_batch) WHERE (refund_id IS NOT NULL);
+CREATE INDEX usage_fact_refunded_batch ON public.usage_fact USING btree (usage_batch) WHERE ((refund_id IS NOT NULL) AND (usage_batch IS NOT NULL));
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
