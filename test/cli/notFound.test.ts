@@ -48,11 +48,11 @@ test("what does not exist is named with the command that finds it", async (t) =>
   }
 });
 
-test("a charity is searched by letters and digits", async (t) => {
+test("a search for charities without a name is a usage error", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
-  for (const name of ["", " ", "!?"]) {
+  for (const name of ["", " "]) {
     const { exitCode, stderr } = await runImpact(["charity", "search", name], { env });
     t.is(exitCode, 2);
-    t.regex(stderr, /Must be 1 to 500 characters with letters or digits\./u);
+    t.regex(stderr, /Must be 1 to 500 characters\./u);
   }
 });

@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
-import { nameWords } from "../../../domain/charities/charitySearch.ts";
 import { date, text } from "../../../domain/fields.ts";
 import { parseLimit, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -22,8 +21,8 @@ const parseEinArgument = parserOf(
 );
 
 const parseName = parserOf(
-  text(500).refine((given) => nameWords(given).phrase !== ""),
-  "1 to 500 characters with letters or digits",
+  text(500).refine((given) => given.trim() !== ""),
+  "1 to 500 characters",
 );
 
 const LINKS_HELP = `
