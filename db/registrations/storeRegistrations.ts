@@ -236,17 +236,25 @@ export const findMatchingTreeId = async (
   `;
   const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC LIMIT 1`;
   const isSelected = isSelectedOrder(owner, { projectPublicId, region });
-  const isInOrder =
-    projectPublicId === null && region === null
-      ? sql.fragment`TRUE`
-      : sql.fragment`EXISTS (
-          SELECT FROM planting_order WHERE planting_order.id = registration.planting_order_id AND ${isSelected}
-        )`;
+  const hasOrder = projectPublicId !== null || region !== null;
+  // The OFFSET makes it a look-up for each tree in its order, which ends with the first match.
+  const inSelectedOrder = hasOrder
+    ? sql.fragment`
+        CROSS JOIN LATERAL (
+          SELECT * FROM planting_order WHERE planting_order.id = registration.planting_order_id OFFSET 0
+        ) AS planting_order
+        WHERE ${isSelected}
+      `
+    : sql.fragment``;
   if (id !== null) {
     return db.maybeOneFirst(sql.type(idRow)`
       SELECT registration.id
-      FROM registration
-      WHERE ${ownedWithId("registration", trees, id)} AND ${isInTime} AND ${isInOrder}
+      FROM (
+        SELECT *
+        FROM registration
+        WHERE ${ownedWithId("registration", trees, id)} AND ${isInTime}
+      ) AS registration
+      ${inSelectedOrder}
       ${newestFirst}
     `);
   }
@@ -259,7 +267,7 @@ export const findMatchingTreeId = async (
       ORDER BY registration.created_at DESC, registration.id DESC
       LIMIT ${RECENT_TREES}
     ) AS registration
-    WHERE ${isInOrder}
+    ${inSelectedOrder}
     ${newestFirst}
   `);
   // By orders: any number of newer trees can be in no order, or in others.

@@ -173,8 +173,8 @@ test.serial(
     FROM planting_order
   `);
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const [newest] = await listTrees(filler, accountId);
     const countPages = await createPageCounter(filler, db, TABLES);
-    const [newest] = await listTrees(t.context.db, accountId);
     const pages = await countPages(async (single) => {
       const owner = { accountId, mode: "live" } as const;
       const found = await findMatchingTreeId(single, owner, { ...NO_CONDITION, region: "coast" });
