@@ -61,7 +61,7 @@ export const messageOfIssue: z.core.$ZodErrorMap = (issue) => {
     case "invalid_key":
     case "not_multiple_of":
       return undefined;
-    // Not shown: each of the names has a line of its own. Zod's own message would list them all.
+    // Never shown, because each name has its own line. Zod's message would list all names.
     case "unrecognized_keys":
       return "unknown names";
   }

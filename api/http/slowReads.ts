@@ -23,7 +23,7 @@ export const SLOW_READS: Readonly<Record<string, readonly string[] | "any">> = {
 };
 
 /**
- * Returns a function that tells slow reads of an endpoint by their query string.
+ * Returns a function that decides by the query string whether a request to an endpoint is a slow read.
  * @param endpoint its method and path
  */
 export const createSlowReadCheck = (endpoint: string): ((querystring: string) => boolean) => {

@@ -70,7 +70,7 @@ test.serial("a poll that changes no claims waits for no other", async (t) => {
     t.true(await runWhileLocked(db, () => poll(id), 1));
   }
 
-  // Nor for one of its own process that has claims to change.
+  // It does not wait for a poll of its own process that changes claims, either.
   state.interventions = [...state.interventions, planting("early", "2026-07-02", [5])];
   const changing: Promise<unknown>[] = [];
   const pollBeside = async (): Promise<void> => {
