@@ -93,7 +93,7 @@ export const createStandaloneApp = ({
   const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
     ...registrationEndpoints({ ...dependencies, tracing }),
-    ...batchEndpoints(dependencies),
+    ...batchEndpoints({ ...dependencies, tracing }),
     ...charityEndpoints(dependencies),
     ...donationBatchEndpoints(dependencies),
     ...evidenceEndpoints(reading),

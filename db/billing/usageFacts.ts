@@ -1,41 +1,15 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Span, UsageStream } from "../../domain/billing/usage.ts";
+import type { Span } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../columns.ts";
-import { nothing, sql } from "../sql.ts";
+import { sql } from "../sql.ts";
 import { UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
 
 /** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
-
-/**
- * Records the usage that a refund takes back, at the registration's second. The planner does not see the number of parts:
- * if it did, it would plan the prepared statement for each of them again.
- */
-export const insertRefundFacts = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
-  refund: {
-    readonly id: string;
-    readonly registrationId: string;
-    readonly count: number;
-    readonly second: number;
-  },
-): Promise<void> => {
-  await transaction.query(sql.prepared("insert_refund_facts", nothing)`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
-    SELECT
-      ${accountId}, ${mode}, ${meter}, registration.usage_batch, ${refund.id},
-      -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
-      ${refund.second}
-    FROM registration
-    CROSS JOIN generate_series(0, (SELECT (${refund.count}::bigint - 1) / ${maximumQuantity})) AS part
-    WHERE registration.id = ${refund.registrationId}
-  `);
-};
 
 /** The processor that bills a meter event, and its customer there. */
 export type BillingTarget = Pick<StoredMeterEvent, "processor" | "customerId">;

@@ -1,51 +1,89 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { secondOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
-import { nothing, sql, timestamp } from "../sql.ts";
+import { maximumQuantity } from "../billing/usageFacts.ts";
+import { sql, timestamp } from "../sql.ts";
 
 /** One call that refunds units of a registration. */
-type Refund = {
+type NewRefund = {
   readonly id: string;
   readonly registrationId: string;
-  readonly accountId: string;
   readonly count: number;
+  readonly registeredAt: Date;
   readonly reason: string | null;
-  readonly createdAt: Date;
+  readonly idempotencyKey: string | null;
 };
 
-export const insertRefund = async (
-  transaction: DatabaseTransactionConnection,
-  refund: Refund,
-): Promise<void> => {
-  await transaction.query(sql.prepared("insert_refund", nothing)`
-    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
-    VALUES (
-      ${refund.id}, ${refund.registrationId}, ${refund.accountId}, ${refund.count}, ${refund.reason},
-      ${timestamp(refund.createdAt)}
-    )
-  `);
-};
+const keysRow = z.strictObject({ keys: z.int() });
 
 /**
- * Assigns an idempotency key to a refund. Waits for a concurrent call with the key.
- * @returns false, with nothing inserted, if the key already belongs to a refund
+ * Records refunds of locked registrations with their keys, and with the usage that they take back, at the second of each
+ * registration. Waits for concurrent calls with the keys.
+ * @returns how many of the keys were free
  */
-export const insertRefundKey = async (
+export const insertRefunds = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, kind }: Owner,
-  idempotencyKey: string,
-  refundId: string,
-): Promise<boolean> => {
-  const { rowCount } = await transaction.query(sql.prepared("insert_refund_key", nothing)`
-    INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
-    VALUES (${accountId}, ${mode}, ${kind}, ${idempotencyKey}, ${refundId})
-    ON CONFLICT (account_id, mode, kind, idempotency_key) DO NOTHING
+  refunds: readonly NewRefund[],
+  createdAt: Date,
+): Promise<number> =>
+  transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
+    WITH entry AS MATERIALIZED (
+      SELECT
+        (value ->> 0)::uuid AS id,
+        (value ->> 1)::uuid AS registration_id,
+        (value ->> 2)::bigint AS count,
+        (value ->> 3)::bigint AS second,
+        value ->> 4 AS reason,
+        value ->> 5 AS idempotency_key
+      FROM json_array_elements(${JSON.stringify(
+        refunds.map(({ id, registrationId, count, registeredAt, reason, idempotencyKey }) => [
+          id,
+          registrationId,
+          count,
+          secondOf(registeredAt),
+          reason,
+          idempotencyKey,
+        ]),
+      )}) AS value
+    ),
+    updated AS (
+      UPDATE registration
+      SET refunded_count = refunded_count + refunded.count
+      FROM (SELECT registration_id, sum(count)::bigint AS count FROM entry GROUP BY registration_id) AS refunded
+      WHERE registration.id = refunded.registration_id
+    ),
+    inserted AS (
+      INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
+      SELECT id, registration_id, ${accountId}, count, reason, ${timestamp(createdAt)}
+      FROM entry
+      ORDER BY id
+    ),
+    fact AS (
+      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
+      SELECT
+        ${accountId}, ${mode}, ${kind}, registration.usage_batch, entry.id,
+        -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second
+      FROM entry
+      JOIN registration ON registration.id = entry.registration_id
+      CROSS JOIN LATERAL generate_series(0, (entry.count - 1) / ${maximumQuantity}) AS part
+      ORDER BY entry.id
+    ),
+    key AS (
+      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
+      SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, id
+      FROM entry
+      WHERE idempotency_key IS NOT NULL
+      ORDER BY idempotency_key
+      ON CONFLICT (account_id, mode, kind, idempotency_key) DO NOTHING
+      RETURNING idempotency_key
+    )
+    SELECT count(*)::integer AS keys FROM key
   `);
-  return rowCount === 1;
-};
 
 const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
 

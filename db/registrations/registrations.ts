@@ -10,7 +10,7 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { ownedWithId, ownedWithIds, ownedWithKey, ownedWithKeys } from "../ownedRecords.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { nothing, sql, timestamp } from "../sql.ts";
+import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
@@ -310,16 +310,4 @@ export const lockRegistration = async (
   }
   const { hasUsage: found, ...registration } = row;
   return { registration, hasUsage: found };
-};
-
-export const addRefundedCount = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  count: number,
-): Promise<void> => {
-  await transaction.query(sql.prepared("add_refunded_count", nothing)`
-    UPDATE registration
-    SET refunded_count = refunded_count + ${count}
-    WHERE id = ${id}
-  `);
 };

@@ -1,34 +1,24 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import {
-  insertRefunds,
-  listRefundsByKeys,
-  lockRegistrations,
-} from "../../db/registrations/refundBatches.ts";
+import { listRefundsByKeys, lockRegistrations } from "../../db/registrations/refundBatches.ts";
 import { listOwnedIds } from "../../db/ownedRecords.ts";
-import type {
-  KeyedRefund,
-  LockedRegistration,
-  NewRefund,
-} from "../../db/registrations/refundBatches.ts";
-import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
+import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { countBack, isAccepted, requireAll } from "../../domain/batches.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
-import type { Owner, Totals } from "../../domain/registrations/registrations.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { Tracing } from "../../domain/tracing.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { recordEvents } from "../events/recordEvent.ts";
-import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
-import { refundedEvent, refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
+import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
+import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";
-import { newId } from "../newId.ts";
 
 export type RefundBatchDependencies = {
   readonly db: DatabasePool;
@@ -36,6 +26,7 @@ export type RefundBatchDependencies = {
   readonly billing: Billing;
   readonly guard: SpendingGuard;
   readonly writer: Pick<RegistrationWriter, "runApart">;
+  readonly tracing: Tracing | undefined;
 };
 
 /** A refund of a batch. The registration itself is read when it is needed, because a batch may have a thousand of them. */
@@ -56,11 +47,6 @@ type Decision = Omit<RefundedItem, "total"> & {
   readonly request: RefundRequest;
   readonly registration: LockedRegistration;
 };
-
-/** A key of the batch was used by a concurrent call, which has committed: the batch must be decided again. */
-class KeyConflictError extends Error {}
-
-const MAXIMUM_ATTEMPTS = 5;
 
 const keysOf = (items: readonly Outcome<RefundRequest>[]): readonly string[] =>
   items.flatMap((item) => (isAccepted(item) ? (item.idempotencyKey ?? []) : []));
@@ -132,63 +118,8 @@ const asOutcome = (decide: () => Decision): Outcome<Decision> => {
   }
 };
 
-const recordRefunds = async (
-  transaction: DatabaseTransactionConnection,
-  owner: Owner,
-  decisions: readonly Decision[],
-  now: Date,
-): Promise<Totals> => {
-  const refunds = decisions.map(
-    ({ registrationId, refundedCount: count, request, registration }): NewRefund => ({
-      id: newId(),
-      registrationId,
-      count,
-      second: secondOf(registration.createdAt),
-      reason: request.reason,
-      idempotencyKey: request.idempotencyKey,
-    }),
-  );
-  // The locks are requested in the order of `refundRegistration`.
-  if (owner.kind === "tree") {
-    await releaseRefundedTrees(transaction, owner, refunds);
-  }
-  const keyCount = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, owner, refunds, now)) < keyCount) {
-    throw new KeyConflictError();
-  }
-  await recordEvents(
-    transaction,
-    owner,
-    decisions.map(({ registration, refundedCount: count, refundedSoFar, request: { reason } }) =>
-      refundedEvent(owner, { ...registration, refundedCount: refundedSoFar }, { count, reason }),
-    ),
-    now,
-  );
-  return subtractFromTotals(
-    transaction,
-    owner,
-    decisions.map(({ registration, refundedCount }) => ({
-      registeredAt: registration.createdAt,
-      count: refundedCount,
-    })),
-    now,
-  );
-};
-
-const retryConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await run();
-    } catch (error) {
-      if (!(error instanceof KeyConflictError) || attempt === MAXIMUM_ATTEMPTS) {
-        throw error;
-      }
-    }
-  }
-};
-
 const refundAll = (
-  { db, clock }: RefundBatchDependencies,
+  { db, clock, tracing }: RefundBatchDependencies,
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],
   isAtomic: boolean,
@@ -227,7 +158,7 @@ const refundAll = (
     const decisions = outcomes.filter(isAccepted).filter(({ replayed }) => !replayed);
     const { all } =
       decisions.length > 0
-        ? await recordRefunds(transaction, owner, decisions, now)
+        ? await recordRefunds({ tracing }, transaction, owner, decisions, now)
         : await readTotals(transaction, owner, now);
     return {
       outcomes: countBack(
@@ -288,7 +219,7 @@ export const refundBatch = async (
           requireAll(allowed);
         }
         const result = await deps.writer.runApart(owner.accountId, requests.length, () =>
-          retryConflicts(() => refundAll(deps, owner, allowed, isAtomic, window)),
+          retryKeyConflicts(() => refundAll(deps, owner, allowed, isAtomic, window)),
         );
         return { ...result, newUnits: 0 };
       },

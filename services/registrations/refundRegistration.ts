@@ -1,28 +1,16 @@
-import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { findRefundByKey, insertRefund, insertRefundKey } from "../../db/registrations/refunds.ts";
-import {
-  addRefundedCount,
-  findOwnRegistration,
-  lockRegistration,
-} from "../../db/registrations/registrations.ts";
-import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
-import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
-import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { findRefundByKey } from "../../db/registrations/refunds.ts";
+import { findOwnRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { StoredEventContent } from "../../domain/events/events.ts";
-import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import { recordEvent } from "../events/recordEvent.ts";
-import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
-import { newId } from "../newId.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
+import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 
 export type Refunded = {
   /** The registration after the refund; in a replay, as it is now. */
@@ -92,22 +80,6 @@ export const findOriginalRefund = async (
   return registration ? findEarlierRefund(db, owner, registration, request, clock.now()) : null;
 };
 
-/** @param registration as it is after the refund */
-export const refundedEvent = (
-  { kind }: Owner,
-  registration: Pick<Registration, "id" | "importedId" | "count" | "refundedCount">,
-  { count, reason }: { readonly count: number; readonly reason: string | null },
-): StoredEventContent => ({
-  type: "registration.refunded",
-  data: {
-    registration_id: shownIdOf(registration),
-    kind,
-    count,
-    remaining_count: registration.count - registration.refundedCount,
-    reason: reason ?? "",
-  },
-});
-
 type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
@@ -115,59 +87,6 @@ type Dependencies = {
   /** Who refunds, if it is not the client. */
   readonly actor?: Actor;
   readonly tracing?: Tracing | undefined;
-};
-
-/**
- * Records a refund that is decided, with its usage fact and event, and returns the owner's totals after it.
- * @param registration as it is after the refund
- */
-const recordRefund = async (
-  { actor, tracing }: Dependencies,
-  transaction: DatabaseTransactionConnection,
-  owner: Owner,
-  registration: Registration,
-  {
-    count,
-    reason,
-    idempotencyKey,
-  }: Pick<RefundRequest, "reason" | "idempotencyKey"> & { readonly count: number },
-  now: Date,
-): Promise<Totals> => {
-  const { accountId, mode, kind } = owner;
-  const { id: registrationId, createdAt: registeredAt } = registration;
-  const id = newId();
-  await addRefundedCount(transaction, registrationId, count);
-  if (kind === "tree") {
-    await releaseRefundedTrees(transaction, owner, [{ registrationId, count }]);
-  }
-  await insertRefund(transaction, { id, registrationId, accountId, count, reason, createdAt: now });
-  if (idempotencyKey !== null && !(await insertRefundKey(transaction, owner, idempotencyKey, id))) {
-    throw refundKeyIsTaken();
-  }
-  await insertRefundFacts(
-    transaction,
-    { accountId, mode, meter: kind },
-    { id, registrationId, count, second: secondOf(registeredAt) },
-  );
-  const traceParent = tracing?.current() ?? null;
-  if (traceParent !== null) {
-    await insertTraceContexts(transaction, [{ recordId: id, traceParent }]);
-  }
-  await recordEvent(transaction, owner, refundedEvent(owner, registration, { count, reason }), now);
-  if (actor) {
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "refund.registration",
-        accountId,
-        subject: registrationId,
-        details: { count },
-      },
-      now,
-    );
-  }
-  return subtractFromTotals(transaction, owner, [{ registeredAt, count }], now);
 };
 
 /**
@@ -194,29 +113,33 @@ export const refundRegistration = async (
     return replay;
   }
   const window = await readRefundWindow(deps, owner);
-  return db.transaction(async (transaction) => {
-    const found = await lockRegistration(transaction, owner, request.id);
-    if (!found) {
-      throw refundNotFound(owner);
-    }
-    const { registration, hasUsage } = found;
-    const now = clock.now();
-    // Under the registration's lock, a concurrent call with the key has committed.
-    const earlier = await findEarlierRefund(transaction, owner, registration, request, now);
-    if (earlier) {
-      return earlier;
-    }
-    const count = decideRefund({ ...registration, kind: owner.kind, hasUsage }, request.count, {
-      ...window,
-      now,
-    });
-    const refunded = { ...registration, refundedCount: registration.refundedCount + count };
-    return {
-      registration: refunded,
-      refundedCount: count,
-      totals: await recordRefund(deps, transaction, owner, refunded, { ...request, count }, now),
-      refundId: refundIdOf(registration.id),
-      replayed: false,
-    };
-  });
+  return retryKeyConflicts(() =>
+    db.transaction(async (transaction) => {
+      const found = await lockRegistration(transaction, owner, request.id);
+      if (!found) {
+        throw refundNotFound(owner);
+      }
+      const { registration, hasUsage } = found;
+      const now = clock.now();
+      // Under the registration's lock, a concurrent call with the key has committed.
+      const earlier = await findEarlierRefund(transaction, owner, registration, request, now);
+      if (earlier) {
+        return earlier;
+      }
+      const refundedCount = decideRefund(
+        { ...registration, kind: owner.kind, hasUsage },
+        request.count,
+        { ...window, now },
+      );
+      const refundedSoFar = registration.refundedCount + refundedCount;
+      const decided = { registration, refundedCount, refundedSoFar, request };
+      return {
+        registration: { ...registration, refundedCount: refundedSoFar },
+        refundedCount,
+        totals: await recordRefunds(deps, transaction, owner, [decided], now),
+        refundId: refundIdOf(registration.id),
+        replayed: false,
+      };
+    }),
+  );
 };

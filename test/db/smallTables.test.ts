@@ -5,12 +5,12 @@ import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { openPool } from "../../db/pool.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
 import {
-  addRefundedCount,
   findByIdempotencyKey,
   findOwnRegistration,
   lockRegistration,
 } from "../../db/registrations/registrations.ts";
 import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
+import { insertRefunds } from "../../db/registrations/refunds.ts";
 import { readShortPage } from "../../db/registrations/shortPages.ts";
 import { insertReversals } from "../../db/registrations/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
@@ -85,6 +85,14 @@ test("a plan that was made for few registrations is not kept when there are many
     keptSince: now,
     limits: { events: 20, bytes: 1_000_000 },
   } as const;
+  const newRefund = () => ({
+    id: crypto.randomUUID(),
+    registrationId: id,
+    count: 1,
+    registeredAt: now,
+    reason: null,
+    idempotencyKey: crypto.randomUUID(),
+  });
   let newest = await findNewestEvent(filler);
   const operations: Readonly<Record<string, (single: DatabasePool) => Promise<unknown>>> = {
     "a short page": (single) => readShortPage(single, owner, {}, page),
@@ -94,8 +102,8 @@ test("a plan that was made for few registrations is not kept when there are many
     "the position of a registration": (single) => findListPosition(single, owner, id),
     "a registration": (single) => findOwnRegistration(single, owner, id),
     "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
-    "its refunded units": (single) =>
-      single.transaction((transaction) => addRefundedCount(transaction, id, 1)),
+    "its refund": (single) =>
+      single.transaction((transaction) => insertRefunds(transaction, owner, [newRefund()], now)),
     "its lock": (single) =>
       single.transaction((transaction) => lockRegistration(transaction, owner, id)),
     "its usage": (single) => findRegistrationUsage(single, owner, id),

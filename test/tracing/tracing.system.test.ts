@@ -112,20 +112,25 @@ test.serial("one trace leads from a client's POST to the call of Stripe", async 
   t.deepEqual(insert && pathTo(spans, insert), ["POST /plant/trees", "write batch", "WITH"]);
 });
 
-test.serial("a refund's trace leads to the call that takes its usage back", async (t) => {
-  const { spans, post, startWorker } = await deploy(t);
-  const planted = await post("/plant/trees", { count: 3 });
-  const { tree_details: details } = z
-    .object({ tree_details: z.array(z.object({ id: z.string() })) })
-    .parse(await planted.json());
-  await startWorker();
-  await eventually(() => named(spans, "call stripe") !== undefined);
+for (const [refund, path, bodyOf] of [
+  ["a refund", "/refund/trees", (item: object) => item],
+  ["a batch of refunds", "/refund/trees/batch", (item: object) => ({ items: [item] })],
+] as const) {
+  test.serial(`the trace of ${refund} leads to the call that takes its usage back`, async (t) => {
+    const { spans, post, startWorker } = await deploy(t);
+    const planted = await post("/plant/trees", { count: 3 });
+    const { tree_details: details } = z
+      .object({ tree_details: z.array(z.object({ id: z.string() })) })
+      .parse(await planted.json());
+    await startWorker();
+    await eventually(() => named(spans, "call stripe") !== undefined);
 
-  await post("/refund/trees", { id: details[0]?.id }, { traceparent: TRACEPARENT });
+    await post(path, bodyOf({ id: details[0]?.id }), { traceparent: TRACEPARENT });
 
-  await eventually(() => spans.some(isReversal));
-  t.true(spans.some(isReversal));
-});
+    await eventually(() => spans.some(isReversal));
+    t.true(spans.some(isReversal));
+  });
+}
 
 test.serial(
   "requests for evidence in memory have spans, because the app serves them",

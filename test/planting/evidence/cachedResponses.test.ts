@@ -3,7 +3,6 @@ import { z } from "zod";
 import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
 import { sql } from "../../../db/sql.ts";
-import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
 import { clearExpiredResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
@@ -53,12 +52,11 @@ test.serial("a cached response is rendered again for another public base URL", a
 
 test.serial("refunds before and after the order change the cached evidence", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
-  const { db } = t.context;
   const id = await setup.register(3);
   const path = `/evidence/tree/${id}`;
   const before = await read(path);
   t.is(before.json.timeline?.[0]?.["description"], "The trees are registered.");
-  await db.transaction((transaction) => addRefundedCount(transaction, id, 3));
+  await setup.refund(id, 3);
   const after = await read(path);
   t.is(after.json.status, "registered");
   t.is(
@@ -70,7 +68,9 @@ test.serial("refunds before and after the order change the cached evidence", asy
   await createAndPlace(setup);
   const refundedCounts: unknown[] = [];
   for (const count of [0, 1, 2]) {
-    await db.transaction((transaction) => addRefundedCount(transaction, orderedId, count));
+    if (count > 0) {
+      await setup.refund(orderedId, count);
+    }
     const { text, json } = await read(`/evidence/tree/${orderedId}`);
     t.is((await read(`/evidence/tree/${orderedId}`)).text, text);
     refundedCounts.push(json.refunded_count);
@@ -123,7 +123,7 @@ test.serial(
 
     // A read whose query is running meanwhile must not answer the later one.
     const earlier = Array.from({ length: 20 }, () => read(path));
-    await t.context.db.transaction((transaction) => addRefundedCount(transaction, id, 1));
+    await setup.refund(id, 1);
     const later = await read(path);
     await Promise.all(earlier);
 

@@ -8,7 +8,6 @@ import { Client } from "pg";
 import { revokeApiKey } from "../../../db/accounts/apiKeys.ts";
 import { createReadShares, runForAccount } from "../../../db/connections/connectionShares.ts";
 import { openTurnPool } from "../../../db/pool.ts";
-import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
 import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
@@ -303,7 +302,7 @@ test.serial(
 );
 
 test.serial("no process returns from memory what a client has just changed", async (t) => {
-  const { start, db, id } = await setUp(t);
+  const { start, refund, id } = await setUp(t);
   const processes = [await start(), await start()] as const;
   for (const { read } of processes) {
     await read();
@@ -314,7 +313,7 @@ test.serial("no process returns from memory what a client has just changed", asy
   for (const refundedCount of [1, 2, 3]) {
     // Their confirmations may be running meanwhile, and must not serve later requests.
     const earlier = processes.flatMap(({ read }) => [read(), read(), read()]);
-    await db.transaction((transaction) => addRefundedCount(transaction, id, 1));
+    await refund(id, 1);
     const later = await Promise.all(processes.map(({ read }) => read()));
     await Promise.all(earlier);
     for (const { body } of later) {

@@ -1,0 +1,111 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { insertRefunds } from "../../db/registrations/refunds.ts";
+import { subtractFromTotals } from "../../db/registrations/totals.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { StoredEventContent } from "../../domain/events/events.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
+import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
+import type { Tracing } from "../../domain/tracing.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { recordEvents } from "../events/recordEvent.ts";
+import { newId } from "../newId.ts";
+import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
+
+/** A refund that is decided. */
+export type DecidedRefund = {
+  readonly registration: Pick<Registration, "id" | "importedId" | "count" | "createdAt">;
+  /** Units of this refund. */
+  readonly refundedCount: number;
+  /** Units of the registration that are refunded after it. */
+  readonly refundedSoFar: number;
+  readonly request: { readonly reason: string | null; readonly idempotencyKey: string | null };
+};
+
+/** A key was used by a concurrent call, which has committed: the refunds must be decided again. */
+class RefundKeyConflictError extends Error {}
+
+const MAXIMUM_ATTEMPTS = 5;
+
+/** Decides and records refunds again if a concurrent call has used one of their keys. */
+export const retryKeyConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!(error instanceof RefundKeyConflictError) || attempt === MAXIMUM_ATTEMPTS) {
+        throw error;
+      }
+    }
+  }
+};
+
+const refundedEvent = (
+  { kind }: Owner,
+  { registration, refundedCount, refundedSoFar, request: { reason } }: DecidedRefund,
+): StoredEventContent => ({
+  type: "registration.refunded",
+  data: {
+    registration_id: shownIdOf(registration),
+    kind,
+    count: refundedCount,
+    remaining_count: registration.count - refundedSoFar,
+    reason: reason ?? "",
+  },
+});
+
+/**
+ * Records refunds of locked registrations, each with its usage facts and its event, and returns the owner's totals after
+ * them. It must be the last part of the transaction: the totals are locked last.
+ * @param actor who refunds, if it is not the client
+ */
+export const recordRefunds = async (
+  { actor, tracing }: { readonly actor?: Actor; readonly tracing?: Tracing | undefined },
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  decided: readonly DecidedRefund[],
+  now: Date,
+): Promise<Totals> => {
+  const refunds = decided.map(({ registration, refundedCount, request }) => ({
+    id: newId(),
+    registrationId: registration.id,
+    count: refundedCount,
+    registeredAt: registration.createdAt,
+    reason: request.reason,
+    idempotencyKey: request.idempotencyKey,
+  }));
+  if (owner.kind === "tree") {
+    await releaseRefundedTrees(transaction, owner, refunds);
+  }
+  const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
+  if ((await insertRefunds(transaction, owner, refunds, now)) < keys) {
+    throw new RefundKeyConflictError();
+  }
+  const traceParent = tracing?.current() ?? null;
+  if (traceParent !== null) {
+    const contexts = refunds.map(({ id }) => ({ recordId: id, traceParent }));
+    await insertTraceContexts(transaction, contexts);
+  }
+  await recordEvents(
+    transaction,
+    owner,
+    decided.map((refund) => refundedEvent(owner, refund)),
+    now,
+  );
+  if (actor) {
+    for (const { registrationId, count } of refunds) {
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: "refund.registration",
+          accountId: owner.accountId,
+          subject: registrationId,
+          details: { count },
+        },
+        now,
+      );
+    }
+  }
+  return subtractFromTotals(transaction, owner, refunds, now);
+};
