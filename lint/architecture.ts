@@ -2,7 +2,7 @@ import { dirname, join, relative } from "node:path";
 
 /*
  * The architecture that the linter enforces: which layer imports which, which capability imports
- * which, and which layer uses which package. CONTRIBUTING.md explains it.
+ * which, and which layer uses which package. docs/architecture.md explains it.
  */
 
 /** `all`: any import. `types`: type imports. `reads`: types, and functions named as reads. */
