@@ -44,6 +44,41 @@ export const readIdentities = (
     ) AS record
   `);
 
+const emailRow = z.strictObject({ email: z.string() });
+
+/**
+ * Returns the email addresses, of those in lower case, that no other customer id has.
+ * @param maximumRecords an address of more records counts as shared, and no more of them are read
+ */
+export const listUnsharedEmails = (
+  db: CommonQueryMethods,
+  accountId: string,
+  { ids, emails }: Pick<CustomerIdentity, "ids" | "emails">,
+  maximumRecords: number,
+): Promise<readonly string[]> => {
+  const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
+    SELECT customer_id
+    FROM ${sql.identifier([table])}
+    WHERE ${ownedBy(table, anyAccount(accountId))} AND lower(customer_email) = given.email
+  `;
+  return db.anyFirst(sql.type(emailRow)`
+    SELECT given.email
+    FROM unnest(${sql.array([...emails], "text")}) AS given (email)
+    CROSS JOIN LATERAL (
+      SELECT
+        count(*) AS records,
+        count(*) FILTER (WHERE customer_id <> ALL(${sql.array([...ids], "text")})) AS others
+      FROM (
+        ${withEmail("registration")}
+        UNION ALL
+        ${withEmail("donation")}
+        LIMIT ${maximumRecords + 1}
+      ) AS record
+    ) AS found
+    WHERE found.records <= ${maximumRecords} AND found.others = 0
+  `);
+};
+
 const blankedRow = z.strictObject({
   blanked: safeInteger,
   last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),

@@ -30,6 +30,9 @@ const union = (left: readonly string[], right: readonly string[]): readonly stri
   ...new Set([...left, ...right]),
 ];
 
+/** No person has as many records in one store. */
+export const MAXIMUM_CUSTOMER_RECORDS = 10_000;
+
 /**
  * Adds the id to which given email addresses lead. Several ids are several customers who share an address, such as that
  * of the shop itself, so they add nothing.
@@ -37,11 +40,13 @@ const union = (left: readonly string[], right: readonly string[]): readonly stri
 export const addOnlyId = (
   identity: CustomerIdentity,
   foundIds: readonly string[],
-): CustomerIdentity =>
-  foundIds.length === 1 ? { ...identity, ids: union(identity.ids, foundIds) } : identity;
+): CustomerIdentity => {
+  const ids = union(identity.ids, foundIds);
+  return ids.length === 1 ? { ...identity, ids } : identity;
+};
 
-/** Adds the email addresses to which a customer's ids lead: an id has one customer. */
+/** Adds email addresses that the customer does not share. */
 export const addEmails = (
   identity: CustomerIdentity,
-  foundEmails: readonly string[],
-): CustomerIdentity => ({ ...identity, emails: union(identity.emails, foundEmails) });
+  ownEmails: readonly string[],
+): CustomerIdentity => ({ ...identity, emails: union(identity.emails, ownEmails) });

@@ -51,6 +51,7 @@ import {
   blankSelectedDonations,
   blankSelectedRegistrations,
   countSelectedRecords,
+  listUnsharedEmails,
   readIdentities,
 } from "../../db/stores/personalData.ts";
 import {
@@ -236,6 +237,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "how many records have only a name": (single) =>
       countSelectedRecords(single, unknown.id, { names }),
     "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
+    "the addresses that only a customer has": (single) =>
+      listUnsharedEmails(single, unknown.id, customer, 10_000),
     "a balance entry by reference": (single) =>
       findBalanceEntryByReference(single, unknown.id, "invoice-10000"),
     "the last balance entries": (single) =>

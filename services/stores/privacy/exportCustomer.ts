@@ -6,12 +6,10 @@ import {
 import type { PersonalDonation, PersonalRegistration } from "../../../db/stores/personalRecords.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { findCustomer } from "./findCustomer.ts";
-
-/** Limits the memory of one export. No person has as many records in one store. */
-const MAXIMUM_RECORDS = 10_000;
 
 export type CustomerExport = {
   readonly registrations: readonly PersonalRegistration[];
@@ -31,14 +29,14 @@ export const exportCustomer = async (
   const registrations: PersonalRegistration[] = [];
   const donations: PersonalDonation[] = [];
   for (const selection of selections) {
-    const limit = MAXIMUM_RECORDS + 1;
+    const limit = MAXIMUM_CUSTOMER_RECORDS + 1;
     registrations.push(...(await listPersonalRegistrations(db, storeId, selection, limit)));
     donations.push(...(await listPersonalDonations(db, storeId, selection, limit)));
   }
-  const hasMore = Math.max(registrations.length, donations.length) > MAXIMUM_RECORDS;
+  const hasMore = Math.max(registrations.length, donations.length) > MAXIMUM_CUSTOMER_RECORDS;
   const found = {
-    registrations: registrations.slice(0, MAXIMUM_RECORDS),
-    donations: donations.slice(0, MAXIMUM_RECORDS),
+    registrations: registrations.slice(0, MAXIMUM_CUSTOMER_RECORDS),
+    donations: donations.slice(0, MAXIMUM_CUSTOMER_RECORDS),
   };
   await recordAction(
     db,

@@ -151,23 +151,6 @@ test.serial("store forget --order-id erases the records of an order only", async
   });
 });
 
-test.serial("an address that several customers share leads to none of them", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { post, get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 1000 });
-  const shared = { customer_email: "orders@shop.example" };
-  await post("/app/api/plant", store.live, { trees: 1, ...shared, customer_id: "1" });
-  await post("/app/api/plant", store.live, { trees: 1, ...shared, customer_id: "2" });
-  await post("/app/api/plant", store.live, { trees: 1, customer_id: "2" });
-
-  await runImpact(["store", "forget", store.domain, "--customer-email", "orders@shop.example"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
-
-  const { body } = await get("/app/api/plant", store.live);
-  t.like(body, { trees: [{ customer_id: "2" }, { customer_id: "" }, { customer_id: "" }] });
-});
-
 test.serial("store export-customer prints all that is stored, and is audited", async (t) => {
   const { db, databaseUrl } = t.context;
   const env = { DATABASE_URL: databaseUrl };

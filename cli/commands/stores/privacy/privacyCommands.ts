@@ -11,8 +11,9 @@ const STORE = "domain or id of the store";
 
 const CUSTOMER_HELP = `
 Records that match any of the ids and addresses are selected. A customer id also selects
-the records of the customer's email addresses, an email address those of its customer
-id, and both select records that have only the same name.`;
+the records of the customer's email addresses, and an email address those of its customer
+id, unless several customers share the address. Both select records that have only the
+same name.`;
 
 const FORGET_HELP = `${CUSTOMER_HELP}
 
