@@ -1,5 +1,5 @@
 import type { FragmentSqlToken } from "slonik";
-import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import type { CustomerIdentity, KnownCustomer } from "../../domain/stores/customerIdentity.ts";
 import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
@@ -20,21 +20,22 @@ const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentS
 };
 
 /**
- * Selects records that have a customer's name and neither an id nor an email address.
- * @param names in lower case, as the database writes it
+ * Selects records that have a customer's name and neither an id nor an email address, and that the identity does not select
+ * by their order.
  */
-const onlyNames = (table: RecordTable, names: readonly string[]): FragmentSqlToken => {
+const onlyNames = (table: RecordTable, { identity, names }: KnownCustomer): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(
     lower(${column("customer_name")}) = ${anyOf(names)}
     AND ${column("customer_name")} IS NOT NULL
     AND ${column("customer_id")} IS NULL
     AND ${column("customer_email")} IS NULL
+    AND ${isOfCustomer(table, identity)} IS NOT TRUE
   )`;
 };
 
-/** The records of one customer, or those that have only the customer's name. */
-export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
+/** The records of an identity; with names, the other records that have only one of them. */
+export type RecordSelection = CustomerIdentity | KnownCustomer;
 
 /** The condition that a record belongs to a store. */
 export const ownedBy = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
@@ -51,5 +52,5 @@ export const isSelected = (
   selection: RecordSelection,
 ): FragmentSqlToken => sql.fragment`
   ${ownedBy(table, anyAccount(accountId))}
-  AND ${"ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names)}
+  AND ${"names" in selection ? onlyNames(table, selection) : isOfCustomer(table, selection)}
 `;

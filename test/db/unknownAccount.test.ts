@@ -110,6 +110,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const customer = { ids: ["customer-10000"], emails, orderIds: ["10000"] };
   // One record has only a name.
   const names = Array.from({ length: 500 }, (_, index) => hash("md5", String(index)));
+  const named = { identity: customer, names };
   const orderId = "#10000";
   const page = { after: null, limit: 20 };
   const shortPage = {
@@ -235,7 +236,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "how many records a customer has": (single) =>
       countSelectedRecords(single, unknown.id, customer),
     "how many records have only a name": (single) =>
-      countSelectedRecords(single, unknown.id, { names }),
+      countSelectedRecords(single, unknown.id, named),
     "what is known of a customer": (single) => readIdentities(single, unknown.id, customer),
     "the addresses that only a customer has": (single) =>
       listUnsharedEmails(single, unknown.id, customer, 10_000),
@@ -262,11 +263,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       ),
     "the erasure of registrations with only a name": (single) =>
       single.transaction((transaction) =>
-        blankSelectedRegistrations(transaction, unknown.id, { names }, 500),
+        blankSelectedRegistrations(transaction, unknown.id, named, 500),
       ),
     "the erasure of donations with only a name": (single) =>
       single.transaction((transaction) =>
-        blankSelectedDonations(transaction, unknown.id, { names }, 500),
+        blankSelectedDonations(transaction, unknown.id, named, 500),
       ),
     "the erasure of a customer's donations": (single) =>
       single.transaction((transaction) =>

@@ -24,8 +24,8 @@ export const exportCustomer = async (
   storeId: string,
   given: CustomerIdentity,
 ): Promise<CustomerExport> => {
-  const { identity, names } = await findCustomer(db, storeId, given);
-  const selections = names.length === 0 ? [identity] : [identity, { names }];
+  const known = await findCustomer(db, storeId, given);
+  const selections = known.names.length === 0 ? [known.identity] : [known.identity, known];
   const registrations: PersonalRegistration[] = [];
   const donations: PersonalDonation[] = [];
   for (const selection of selections) {

@@ -33,7 +33,7 @@ const add = (left: Forgotten, right: Forgotten): Forgotten => ({
 const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] => {
   const selections: RecordSelection[] = [];
   for (let start = 0; start < names.length; start += BATCH_NAMES) {
-    selections.push({ names: names.slice(start, start + BATCH_NAMES) });
+    selections.push({ identity, names: names.slice(start, start + BATCH_NAMES) });
   }
   return [...selections, identity];
 };

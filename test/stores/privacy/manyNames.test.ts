@@ -34,14 +34,15 @@ test("a customer may have more names than a statement can have parameters", asyn
   const store = await createTestStore(db);
   await insertNames(t.context, store.id, ["name 1", "name 66000"]);
   const names = namesOf(66_000);
+  const customer = { identity: { ids: [], emails: [], orderIds: [] }, names };
 
-  const listed = await listPersonalRegistrations(db, store.id, { names }, 10);
+  const listed = await listPersonalRegistrations(db, store.id, customer, 10);
 
   t.deepEqual(
     listed.map(({ customerName }) => customerName),
     ["NAME 1"],
   );
-  t.deepEqual(await countSelectedRecords(db, store.id, { names }), {
+  t.deepEqual(await countSelectedRecords(db, store.id, customer), {
     registrations: 1,
     donations: 0,
   });
