@@ -4,6 +4,7 @@ import { isUuid } from "../../domain/fields.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
+import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.ts";
 import { sql } from "../sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
@@ -45,11 +46,18 @@ const COMMON_COLUMNS = [
   "order_id",
 ] as const;
 
-const difference = (column: string): FragmentSqlToken => sql.fragment`
-  CASE
-    WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} THEN ${column}::text
-  END
-`;
+/** A record without personal data may have been erased, so the data of the entry are no difference. */
+const difference = (table: RecordTable, column: string): FragmentSqlToken => {
+  const isCompared = PERSONAL_COLUMNS[table].includes(column)
+    ? sql.fragment`AND ${namesCustomer(table, "known")}`
+    : sql.fragment``;
+  return sql.fragment`
+    CASE
+      WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} ${isCompared}
+        THEN ${column}::text
+    END
+  `;
+};
 
 /**
  * Lists the records of a table that have the ids or keys of a batch.
@@ -75,7 +83,10 @@ export const listKnown = (
   },
 ): Promise<readonly KnownRecord[]> => {
   const name = sql.identifier([table]);
-  const differences = sql.join([...columns, ...COMMON_COLUMNS].map(difference), sql.fragment`, `);
+  const differences = sql.join(
+    [...columns, ...COMMON_COLUMNS].map((column) => difference(table, column)),
+    sql.fragment`, `,
+  );
   return db.any(sql.type(knownRow)`
     WITH entry AS MATERIALIZED (${entries}),
     compared AS (

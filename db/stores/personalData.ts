@@ -93,7 +93,8 @@ const lastChosen = sql.fragment`(
   LIMIT 1
 )`;
 
-const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
+/** The columns that an erasure sets to null. */
+export const PERSONAL_COLUMNS: Readonly<Record<RecordTable, readonly string[]>> = {
   registration: ["customer_name", "customer_email", "customer_id", "order_id", "notes"],
   donation: ["customer_name", "customer_email", "customer_id", "order_id"],
 };
@@ -104,10 +105,11 @@ const withoutCustomer = (table: RecordTable): FragmentSqlToken =>
     sql.fragment`, `,
   )}`;
 
-const namesCustomer = (table: RecordTable): FragmentSqlToken =>
+/** The condition that a record has personal data. */
+export const namesCustomer = (table: RecordTable, alias: string = table): FragmentSqlToken =>
   sql.fragment`(${sql.join(
     PERSONAL_COLUMNS[table].map(
-      (column) => sql.fragment`${sql.identifier([table, column])} IS NOT NULL`,
+      (column) => sql.fragment`${sql.identifier([alias, column])} IS NOT NULL`,
     ),
     sql.fragment` OR `,
   )})`;

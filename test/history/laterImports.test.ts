@@ -5,11 +5,12 @@ import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
+import type { Fields } from "./importLine.ts";
 import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -130,6 +131,51 @@ test("a store's record that was reversed here, too, is a conflict, and the balan
   t.regex(run.stderr, /refunded_count \(units were refunded here, too\)$/mu);
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1010 });
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 5 });
+});
+
+test("what the old server refunded since an erasure is subtracted, and nothing erased returns", async (t) => {
+  const { db } = t.context;
+  const { get } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const { impact } = await setUpImport(t);
+  const ann = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: "7" };
+  const donation = { ...DONATION, ...ann, ein: "530196605" };
+  const tree = {
+    id: "a",
+    count: 4,
+    unit_price_cents: 10,
+    order_id: "#1",
+    notes: "for Ann",
+    ...ann,
+  };
+  const other = { id: "b", unit_price_cents: 10, customer_name: "Bob Hill" };
+  const importLines = async (...lines: readonly (string | Fields)[]) => {
+    const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));
+    return impact("import", "history", file, "--store", store.domain, "--json");
+  };
+  await importLines(lineOf(tree), lineOf(other), donation);
+  await impact("store", "forget", store.domain, "--customer-id", "7");
+  const later = [
+    lineOf({ ...tree, refunded_count: 3 }),
+    lineOf({ ...other, customer_name: "Bob" }),
+    { ...donation, refunded: true },
+  ];
+
+  const run = await importLines(...later);
+  const again = await importLines(...later);
+
+  t.like(summaryOf(run), { new: 0, refunded: 2, conflict: 1 }, run.stderr);
+  t.regex(run.stderr, /conflict: .* with another customer_name$/mu);
+  t.like(summaryOf(again), { new: 0, refunded: 0, known: 2, conflict: 1 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 2 });
+  const left = { customer_name: "", customer_email: "", customer_id: "", order_id: "" };
+  const trees = await get("/app/api/plant", store.live);
+  t.like(
+    rowsIn(trees.body, "trees").find(({ id }) => id === "a"),
+    { ...left, notes: "" },
+  );
+  const donations = await get("/app/api/charity/donations", store.live);
+  t.like(rowsIn(donations.body, "donations"), [left]);
 });
 
 const HISTORY = [
