@@ -5,6 +5,7 @@ import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount } from "../ownedRecords.ts";
+import { setBalance } from "../stores/balances.ts";
 import { sql } from "../sql.ts";
 
 const knownEntryRow = z.strictObject({
@@ -61,7 +62,7 @@ export const insertImportedBalanceEntries = async (
   await transaction.query(sql.typeAlias("void")`
     WITH balance AS (
       UPDATE store_balance
-      SET balance_cents = ${last.balanceCents}
+      SET ${setBalance(sql.fragment`${last.balanceCents}::bigint`)}
       WHERE account_id = ${storeId}
     )
     INSERT INTO balance_entry (account_id, imported_id, kind, amount_cents, balance_cents, quantity, reference, created_at)

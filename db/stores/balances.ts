@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
@@ -109,6 +109,12 @@ const insertNote = async (
   `);
 };
 
+/** The assignments that set a store's balance. One that rises is not depleted any more. */
+export const setBalance = (balanceCents: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  balance_cents = ${balanceCents},
+  depleted_at = CASE WHEN ${balanceCents} <= store_balance.balance_cents THEN store_balance.depleted_at END
+`;
+
 /** Inserts entries in order and sets each store's balance to the one after its last entry. */
 export const insertBalanceEntries = async (
   transaction: DatabaseTransactionConnection,
@@ -122,11 +128,7 @@ export const insertBalanceEntries = async (
   await transaction.query(sql.prepared("insert_balance_entries", nothing)`
     WITH balance AS (
       UPDATE store_balance
-      SET
-        balance_cents = latest.balance_cents,
-        depleted_at = CASE
-          WHEN latest.balance_cents <= store_balance.balance_cents THEN store_balance.depleted_at
-        END
+      SET ${setBalance(sql.fragment`latest.balance_cents`)}
       FROM json_to_recordset(${JSON.stringify(
         [...last].map(([account_id, balance_cents]) => ({ account_id, balance_cents })),
       )}) AS latest (account_id uuid, balance_cents bigint)
