@@ -1,6 +1,7 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -16,6 +17,7 @@ const storeRow = z.strictObject({
   treePlanting: z.boolean(),
   plasticRemoval: z.boolean(),
   donations: z.boolean(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
   uninstalledAt: z.date().nullable(),
   balanceCents: safeInteger,
   createdAt: z.date(),
@@ -36,6 +38,7 @@ const selectStore = sql.fragment`
     store.tree_planting AS "treePlanting",
     store.plastic_removal AS "plasticRemoval",
     store.donations,
+    account.charity_provider AS "charityProvider",
     store.uninstalled_at AS "uninstalledAt",
     store_balance.balance_cents AS "balanceCents",
     account.created_at AS "createdAt"
@@ -116,7 +119,7 @@ const asDomainError = (error: unknown): unknown => {
 /** @throws DomainError request_invalid if another store has the domain or the user id */
 export const insertStore = async (
   db: CommonQueryMethods,
-  store: Omit<Store, "balanceCents" | "createdAt" | "uninstalledAt">,
+  store: Omit<Store, "charityProvider" | "uninstalledAt" | "balanceCents" | "createdAt">,
 ): Promise<void> => {
   try {
     await db.query(sql.typeAlias("void")`
@@ -156,7 +159,10 @@ export const markStoreUninstalled = async (
 /** Absent columns stay unchanged. */
 export type StoreChanges = {
   readonly [
-    Name in Exclude<keyof Store, "id" | "domain" | "uninstalledAt" | "balanceCents" | "createdAt">
+    Name in Exclude<
+      keyof Store,
+      "id" | "domain" | "charityProvider" | "uninstalledAt" | "balanceCents" | "createdAt"
+    >
   ]?: Store[Name] | undefined;
 } & {
   /** Null reinstalls the store. */

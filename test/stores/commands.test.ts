@@ -189,6 +189,25 @@ test("an update with one invalid setting changes nothing", async (t) => {
   t.like(await findStore(db, id), { donations: false, treePlanting: true });
 });
 
+test("a store's charity provider is shown, and a missing key is a warning", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const select = ["store", "update", domain, "--charity-provider", "pledge"];
+
+  const without = await runImpact(select, { env });
+  const withKey = await runImpact([...select, "--json"], { env: { ...env, PLEDGE_API_KEY: "k" } });
+
+  t.regex(without.stdout, /^charity provider +pledge$/mu);
+  t.regex(without.stderr, /Warning: PLEDGE_API_KEY is not set here/u);
+  t.like(readJson(withKey), { charity_provider: "pledge" });
+  t.notRegex(withKey.stderr, /Warning/u);
+  const other = await runImpact(["store", "update", domain, "--donations", "off"], { env });
+  t.notRegex(other.stderr, /Warning/u);
+  const shown = await runImpact(["store", "show", domain, "--json"], { env });
+  t.like(readJson(shown), { charity_provider: "pledge" });
+});
+
 test("top-ups and adjustments print what happened and the balance", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();

@@ -12,7 +12,7 @@ export const warnAboutCharityProvider = (
   if (missing !== null) {
     say(
       io,
-      `Warning: ${missing} is not set here. Unless the API and the workers have it, every charity search and donation of the organization fails.`,
+      `Warning: ${missing} is not set here. Unless the API and the workers have it, every charity search and donation of the account fails.`,
     );
   }
 };

@@ -17,6 +17,7 @@ export const presentStore = (store: Store) => ({
     plastic_removal: store.plasticRemoval,
     donations: store.donations,
   },
+  charity_provider: store.charityProvider,
   uninstalled_at: store.uninstalledAt,
   created_at: store.createdAt,
 });
@@ -42,6 +43,7 @@ export const printStore = (
     "tree planting": store.treePlanting,
     "plastic removal": store.plasticRemoval,
     donations: store.donations,
+    "charity provider": store.charityProvider,
     uninstalled: store.uninstalledAt,
     created: store.createdAt,
   });

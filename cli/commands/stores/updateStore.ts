@@ -7,6 +7,7 @@ import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import type { LimitOptions } from "../accounts/limitOptions.ts";
 import { newLimitsOf } from "../accounts/limitOptions.ts";
+import { warnAboutCharityProvider } from "../accounts/warnAboutCharityProvider.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
@@ -25,16 +26,17 @@ export type UpdateOptions = OperatorOptions &
   };
 
 export const updateStore = async (
-  { io, connections, clock }: Context,
+  context: Context,
   idOrDomain: string,
   options: UpdateOptions,
 ): Promise<void> => {
-  const { json, org, userId, treePrice, bottlePrice, lowBalance } = options;
+  const { io, connections, clock } = context;
+  const { json, org, userId, treePrice, bottlePrice, lowBalance, charityProvider } = options;
   const changes = {
     treePlanting: options.treePlanting,
     plasticRemoval: options.plasticRemoval,
     donations: options.donations,
-    charityProvider: options.charityProvider,
+    charityProvider,
     limits: newLimitsOf(options) ?? undefined,
     organizationId: org === NONE ? null : org,
     userId,
@@ -50,4 +52,7 @@ export const updateStore = async (
   printStore(io, await update({ db, clock, actor: actorOf(options) }, id, changes), {
     json,
   });
+  if (charityProvider !== undefined) {
+    warnAboutCharityProvider(context, charityProvider);
+  }
 };
