@@ -69,6 +69,10 @@ export const isOwn = <Table extends RecordTable>(
     : sql.fragment`${isOfMode(table, owner)} AND registration.kind = ${kind}`;
 };
 
+/** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `assignIds`. */
+export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`substr(${id}::text, 15, 1) = '8'`;
+
 /** The rows with an id, as a table of the same name. The OFFSET keeps other conditions, and so other indexes, out of its search. */
 export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSqlToken => {
   const name = sql.identifier([table]);

@@ -8,6 +8,7 @@ import { secondOf } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { isImported } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.ts";
 import { factsOfRegistration } from "./registrationFacts.ts";
@@ -126,7 +127,10 @@ const prepaidDayRow = z.strictObject({
   returnedCents: sum,
 });
 
-/** The units of a store by the day of their registration, UTC, and what was paid for them and returned. */
+/**
+ * The units of a store by the day of their registration, UTC, and what was paid for them and returned. Imported ones were
+ * not paid from the balance here.
+ */
 export type PrepaidDay = Readonly<z.output<typeof prepaidDayRow>>;
 
 export const listPrepaidDays = (
@@ -148,6 +152,7 @@ export const listPrepaidDays = (
       AND created_at >= ${timestamp(start)}
       AND created_at < ${timestamp(end)}
       AND unit_price_cents IS NOT NULL
+      AND NOT ${isImported(sql.fragment`id`)}
     GROUP BY 1
     ORDER BY 1
   `);

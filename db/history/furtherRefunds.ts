@@ -2,10 +2,9 @@ import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { kindColumn, safeInteger } from "../columns.ts";
-import { isOfMode, rowWithId } from "../ownedRecords.ts";
+import { isImported, isOfMode, rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
-import { isImported } from "./importedEntries.ts";
 
 const refundedUnitsRow = z.strictObject({
   id: z.uuid(),

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
+import { isImported, isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.ts";
 import { sql } from "../sql.ts";
@@ -29,10 +29,6 @@ export type KnownRecord = {
   /** Whether it was imported, and differs only by units that were refunded in the other system since. */
   readonly hasFurtherRefund: boolean;
 };
-
-/** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `assignIds`. */
-export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
-  sql.fragment`substr(${id}::text, 15, 1) = '8'`;
 
 /** The fields of all kinds, in the order in which differences are reported after the own ones of a kind. */
 const COMMON_COLUMNS = [

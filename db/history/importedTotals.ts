@@ -4,8 +4,8 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { IMPORT_KINDS } from "../../domain/history/importedRecords.ts";
 import type { ImportKind } from "../../domain/history/importedRecords.ts";
 import { safeInteger } from "../columns.ts";
+import { isImported } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
-import { isImported } from "./importedEntries.ts";
 
 /** What a record adds to the sums: units of a registration, cents of a donation. */
 export type Addend = {

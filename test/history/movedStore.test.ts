@@ -206,6 +206,25 @@ for (const format of ["csv", "ndjson"]) {
   });
 }
 
+test("a store's statement sums what was paid here; its details have the imported trees, too", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { api, run } = await openDeployment(t, databaseUrl);
+  const store = await createTestStore(db, { balanceCents: 1000, treePriceCents: TREE_CENTS });
+  const created_at = new Date().toISOString();
+  const imported = { kind: "tree", id: "old-1", count: 3, refunded_count: 1, unit_price_cents: 40 };
+  const file = await writeTestFile(t, "trees.ndjson", linesOf({ ...imported, created_at }));
+  await run("import", "history", file, "--store", store.domain);
+  await api.post("/app/api/plant", store.live, { trees: 2 });
+  const statement = ["statement", "--org", store.id, "--period", created_at.slice(0, 7)];
+
+  const sums = await run(...statement, "--csv");
+  const details = await run(...statement, "--detail");
+
+  t.regex(sums, /^tree,total,2,0,90,0\r$/mu);
+  t.is(details.trim().split("\n").length, 2);
+  t.true(details.includes('"registration_id":"old-1"'));
+});
+
 /** What another server showed about a tree whose planting site is known. */
 const evidenceOf = (id: string): Fields => ({
   kind: "evidence",
