@@ -14,7 +14,7 @@ const NAME = 200;
 export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
 /** The partner's name for one of its records. */
-const reference = () => name();
+export const reference = () => name();
 
 /**
  * Normalized to UTC, so that a repeated fact is recognized however its time is written. No impact factor applies before

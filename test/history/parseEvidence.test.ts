@@ -86,3 +86,47 @@ test(
   },
   "allocated: allocations: must not be empty",
 );
+
+/** Returns the reference of the site of a verified session, or the problem of its line. */
+const referenceOfSite = (siteName: string, subsiteName: string): string => {
+  const session = {
+    partner: "North Coast",
+    planting_site_name: siteName,
+    subsite_name: subsiteName,
+    organization_name: "Gazi Growers",
+    assessor_name: "A. Njoroge",
+    verifier: "Coast Audit",
+    session_total_planted: 1200,
+    species: ["Rhizophora mucronata"],
+    image_url: "https://photos.example/v.jpg",
+    allocation_id: 5,
+    field_update_id: 6,
+    planting_session_id: 7,
+    latitude: "-4.424",
+    longitude: "39.508",
+  };
+  const timeline = [
+    ...milestone("funds_distributed", {}).timeline,
+    ...milestone("planted_and_verified", session).timeline,
+  ];
+  const provider_meta = { order_id: 1, public_id: "p" };
+  const line = { kind: "evidence", tree_id: "t-1", timeline, provider_meta };
+  const parsed = parseEvidence(line, "s".repeat(100));
+  if ("problem" in parsed) {
+    return parsed.problem;
+  }
+  const fact = parsed.evidence.facts.find(({ stage }) => stage === "planted_and_verified");
+  return fact?.stage === "planted_and_verified" ? (fact.planting_site?.reference ?? "") : "";
+};
+
+test("sites of verified sessions are told apart by their names, however long these are", (t) => {
+  const source = "s".repeat(100);
+  const [name, subsite] = ["n".repeat(200), "é".repeat(199)];
+
+  t.is(referenceOfSite("Gazi Bay", "Creek 3"), `${source}/Gazi Bay/Creek 3`);
+  t.is(referenceOfSite("n".repeat(98), ""), `${source}/${"n".repeat(98)}/`);
+  const long = referenceOfSite(name, `${subsite}1`);
+  t.regex(long, /^s{100}\/[0-9a-f]{64}$/u);
+  t.is(referenceOfSite(name, `${subsite}1`), long);
+  t.not(referenceOfSite(name, `${subsite}2`), long);
+});

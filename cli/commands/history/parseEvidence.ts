@@ -11,6 +11,7 @@ import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import { FOREST_TYPES } from "../../../domain/planting/impactFactors.ts";
 import { importedReference } from "../../../domain/planting/importedReference.ts";
 import { importedId } from "../../../domain/recordIds.ts";
+import { siteReferenceOf } from "./siteReferenceOf.ts";
 
 /*
  * Lines of evidence: the contract's response to GET /evidence/tree/{id}. What the contract does not name is rejected,
@@ -288,7 +289,7 @@ const factOf = (reached: Milestone, line: Line, source: string): Reported => {
             longitude,
             main_image: proof.image_url,
           },
-          `${source}/${name}/${subsite_name}`,
+          siteReferenceOf(source, `${name}/${subsite_name}`),
           line,
         ),
       };
