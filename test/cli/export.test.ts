@@ -198,6 +198,7 @@ test("a list that an account does not have, and an unclear account, are usage er
     t.regex(stderr, message);
     t.is(stdout, "");
   }
+  t.is((await runImpact(["export", "trees"])).exitCode, 2, "also without a database");
   t.is((await run("trees", "--org", store.id)).exitCode, 3);
   t.is((await run("trees", "--store", "nowhere.example")).exitCode, 3);
 });

@@ -267,6 +267,9 @@ const exportList = async (
 ): Promise<void> => {
   const { org, store, mode, format, since, until, output } = options;
   requireTimeRange(options);
+  if ((org === undefined) === (store === undefined)) {
+    throw new CommandError(EXIT.usage, "Pass either --org or --store.");
+  }
   const db = await connections.bulkDatabase();
   const pace = await connections.pace();
   const range = {
@@ -274,9 +277,6 @@ const exportList = async (
     ...(until === undefined ? {} : { until }),
   };
   const readRows = async (): Promise<Rows> => {
-    if ((org === undefined) === (store === undefined)) {
-      throw new CommandError(EXIT.usage, "Pass either --org or --store.");
-    }
     if (store !== undefined) {
       const { id: accountId } = await findNamedStore(db, store);
       const owner = { accountId, mode };
