@@ -32,7 +32,7 @@ CREATE TABLE planting_order (
   polled_at timestamptz,
   -- When polls had returned all that they can return. Reports may still follow.
   finished_at timestamptz,
-  -- Of an order that was imported: the system that placed it, and the ids that evidence shows instead of ours.
+  -- Of an order that was imported: the system that placed it, and the ids that evidence and events show instead of ours.
   imported_from text,
   imported_order_id bigint,
   imported_public_id text,

@@ -20,6 +20,8 @@ const siteShares = z.array(
 const orderRow = z.strictObject({
   id: z.int(),
   publicId: z.string(),
+  shownId: safeInteger,
+  shownPublicId: z.string(),
   accountId: z.uuid(),
   mode: modeColumn,
   partner: z.string(),
@@ -37,9 +39,15 @@ const orderRow = z.strictObject({
   verifiedAt: z.date().nullable(),
 });
 
+/** The ids by which clients know an order: those of the system that it was imported from, if it was. */
+export const shownOrderId = sql.fragment`coalesce(planting_order.imported_order_id, planting_order.id)`;
+export const shownOrderPublicId = sql.fragment`coalesce(planting_order.imported_public_id, planting_order.public_id)`;
+
 const columns = sql.fragment`
   planting_order.id,
   planting_order.public_id AS "publicId",
+  ${shownOrderId} AS "shownId",
+  ${shownOrderPublicId} AS "shownPublicId",
   planting_order.account_id AS "accountId",
   planting_order.mode,
   planting_order.partner,
@@ -169,75 +177,6 @@ export const insertPlantingOrder = (
     FROM inserted
   `);
 
-const idRow = z.strictObject({ id: z.int() });
-
-/**
- * Lists the orders whose workflow was never started, and unfinished ones whose workflow must be lost.
- * @param lostSince a workflow that was started or has polled since then is not lost
- */
-export const listPlantingOrdersToStart = (
-  db: CommonQueryMethods,
-  lostSince: Date,
-  limit: number,
-): Promise<readonly number[]> =>
-  db.anyFirst(sql.type(idRow)`
-    (
-      SELECT id
-      FROM planting_order
-      WHERE workflow_started_at IS NULL
-      ORDER BY id
-      LIMIT ${limit}
-    )
-    UNION ALL
-    (
-      SELECT id
-      FROM planting_order
-      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${timestamp(lostSince)}
-        AND workflow_started_at IS NOT NULL
-      ORDER BY greatest(workflow_started_at, polled_at)
-      LIMIT ${limit}
-    )
-    LIMIT ${limit}
-  `);
-
-export const markPlantingOrdersStarted = async (
-  db: CommonQueryMethods,
-  ids: readonly number[],
-  workflowStartedAt: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE planting_order
-    SET workflow_started_at = ${timestamp(workflowStartedAt)}
-    WHERE id = ANY(${sql.array(ids, "int4")})
-  `);
-};
-
-const isFinishedRow = z.strictObject({ isFinished: z.boolean() });
-
-/**
- * Records a poll of an order.
- * @param finishedRevision the revision of the order at which polls return nothing more; null if they may return more. An
- *   order that has changed since then, because a fact was withdrawn, is not finished
- * @returns whether the order is finished
- */
-export const markPlantingOrderPolled = (
-  db: CommonQueryMethods,
-  id: number,
-  polledAt: Date,
-  finishedRevision: number | null,
-): Promise<boolean> =>
-  db.oneFirst(sql.type(isFinishedRow)`
-    UPDATE planting_order
-    SET
-      polled_at = ${timestamp(polledAt)},
-      finished_at = CASE
-        WHEN revision = ${finishedRevision}::integer THEN coalesce(finished_at, ${timestamp(polledAt)})
-        ELSE finished_at
-      END
-    WHERE id = ${id}
-    RETURNING finished_at IS NOT NULL AS "isFinished"
-  `);
-
 export const findPlantingOrder = (
   db: CommonQueryMethods,
   id: number,
@@ -256,6 +195,33 @@ export const findPlantingOrderByPublicId = (
     SELECT ${columns}
     FROM planting_order
     WHERE public_id = ${publicId}
+  `);
+
+/**
+ * Lists the orders that have an id, of the ids that operators and clients see. Several imported orders may have the same
+ * ones, which may also be those of an order that was placed here.
+ */
+export const listPlantingOrdersWithId = (
+  db: CommonQueryMethods,
+  given: string,
+  limit: number,
+): Promise<readonly PlantingOrder[]> =>
+  db.any(sql.type(orderRow)`
+    SELECT ${columns}
+    FROM planting_order
+    WHERE id IN (
+      SELECT id FROM planting_order WHERE id = ${/^\d{1,9}$/u.test(given) ? Number(given) : null}::integer
+      UNION ALL
+      SELECT id FROM planting_order WHERE public_id = ${given}
+      UNION ALL
+      -- Imported orders have an index of their keys only.
+      SELECT id
+      FROM planting_order
+      WHERE imported_key IS NOT NULL
+        AND (imported_order_id::text = ${given} OR imported_public_id = ${given})
+    )
+    ORDER BY id
+    LIMIT ${limit}
   `);
 
 export const lockPlantingOrder = (
@@ -325,21 +291,6 @@ export const updatePlantingOrderProgress = async (
       verified_at = ${timestamp(order.verifiedAt)},
       revision = revision + 1
     WHERE id = ${order.id}
-  `);
-};
-
-/**
- * Lets a finished order be polled again, unless it was imported. Its workflow has ended, so the order counts as one whose
- * workflow was never started: otherwise it would first have to miss polls.
- */
-export const reopenPlantingOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE planting_order
-    SET finished_at = NULL, workflow_started_at = NULL
-    WHERE id = ${id} AND finished_at IS NOT NULL AND imported_from IS NULL
   `);
 };
 

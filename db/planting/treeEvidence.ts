@@ -8,6 +8,7 @@ import type {
 } from "../../domain/planting/evidence.ts";
 import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
+import { shownOrderId, shownOrderPublicId } from "./orders.ts";
 import { ownedWithId } from "../ownedRecords.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -76,9 +77,9 @@ export const findEvidenceTree = (
       registration.tree_order_id AS "treeOrderId",
       registration.ordered_count AS "orderedCount",
       planting_order.id AS "orderId",
-      coalesce(planting_order.imported_public_id, planting_order.public_id) AS "orderPublicId",
+      ${shownOrderPublicId} AS "orderPublicId",
       planting_order.imported_from AS "importedFrom",
-      coalesce(planting_order.imported_order_id, planting_order.id) AS "shownOrderId",
+      ${shownOrderId} AS "shownOrderId",
       registration.tree_order_public_id AS "treeOrderPublicId",
       planting_order.partner,
       planting_order.partner_name AS "partnerName",

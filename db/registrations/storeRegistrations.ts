@@ -7,6 +7,7 @@ import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts
 import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { shownOrderPublicId } from "../planting/orders.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { customerConditions, isLookup } from "../stores/customerConditions.ts";
@@ -203,7 +204,7 @@ const isSelectedOrder = (
 ): FragmentSqlToken => sql.fragment`
   planting_order.account_id = ${owner.accountId}
   AND planting_order.mode = ${owner.mode}
-  AND (${projectPublicId}::text IS NULL OR coalesce(planting_order.imported_public_id, planting_order.public_id) = ${projectPublicId})
+  AND (${projectPublicId}::text IS NULL OR ${shownOrderPublicId} = ${projectPublicId})
   AND (
     ${region}::text IS NULL
     OR EXISTS (

@@ -56,6 +56,9 @@ export type PlantingOrder = {
   readonly id: number;
   /** The id that partners and operators use. */
   readonly publicId: string;
+  /** The ids that clients see in evidence and events: of an imported order, those of the other system. */
+  readonly shownId: number;
+  readonly shownPublicId: string;
   readonly accountId: string;
   readonly mode: Mode;
   /** The kind of the partner's adapter. */

@@ -40,7 +40,7 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
   order
     .command("show")
     .description("Show a planting order and its reported facts")
-    .argument("<order>", "number or public id of the order")
+    .argument("<order>", "number or public id of the order, here or in evidence")
     .option("--json", "JSON output")
     .action((id: string, options: { readonly json?: true }) => showOrder(context, id, options));
   evidence

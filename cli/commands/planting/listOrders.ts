@@ -38,10 +38,21 @@ export const listOrders = async (
   } else {
     printTable(
       io,
-      ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "created"],
+      [
+        "order",
+        "public id",
+        "in evidence",
+        "buyer",
+        "mode",
+        "partner",
+        "trees",
+        "stage",
+        "created",
+      ],
       orders.map((order) => [
-        order.id,
+        String(order.id),
         order.publicId,
+        order.shownPublicId === order.publicId ? null : order.shownPublicId,
         order.buyerName,
         order.mode,
         order.partner,

@@ -5,6 +5,8 @@ import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 export const presentOrder = (deployment: string, order: PlantingOrder) => ({
   id: order.id,
   public_id: order.publicId,
+  evidence_order_id: order.shownId,
+  evidence_public_id: order.shownPublicId,
   org_id: order.accountId,
   mode: order.mode,
   partner: order.partner,

@@ -1,6 +1,8 @@
+import type { DatabasePool } from "slonik";
 import { listFacts } from "../../../db/planting/facts.ts";
 import type { StoredFact } from "../../../db/planting/facts.ts";
-import { findPlantingOrder, findPlantingOrderByPublicId } from "../../../db/planting/orders.ts";
+import { listPlantingOrdersWithId } from "../../../db/planting/orders.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
@@ -19,22 +21,40 @@ const presentFact = (fact: StoredFact) => ({
   content: fact.content,
 });
 
-/** @param id the order's number or its public id */
+/** The most orders that an error names. */
+const NAMED = 10;
+
+/** Returns the only order that has an id, of those that operators and clients see. */
+const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder> => {
+  const found = await listPlantingOrdersWithId(db, given, NAMED);
+  const [order, ...others] = found;
+  if (!order) {
+    throw new CommandError(
+      EXIT.notFound,
+      `Planting order ${given} not found. See impact evidence order list.`,
+    );
+  }
+  if (others.length > 0) {
+    const lines = found.map(
+      ({ id, publicId, accountId, shownId, shownPublicId }) =>
+        `  ${publicId}: order ${id} of account ${accountId}, in evidence ${shownId} and ${shownPublicId}`,
+    );
+    throw new CommandError(
+      EXIT.failed,
+      `Several planting orders have the id ${given}. Name one by its public id:\n${lines.join("\n")}`,
+    );
+  }
+  return order;
+};
+
+/** @param id the order's number or public id, here or in evidence */
 export const showOrder = async (
   { io, connections }: Context,
   id: string,
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const db = await connections.database();
-  const order = /^\d{1,9}$/u.test(id)
-    ? await findPlantingOrder(db, Number(id))
-    : await findPlantingOrderByPublicId(db, id);
-  if (!order) {
-    throw new CommandError(
-      EXIT.notFound,
-      `Planting order ${id} not found. See impact evidence order list.`,
-    );
-  }
+  const order = await getOrder(db, id);
   const facts = await listFacts(db, order.id);
   const presented = presentOrder(await connections.deploymentName(), order);
   if (json) {
@@ -42,8 +62,10 @@ export const showOrder = async (
     return;
   }
   printRecord(io, {
-    order: order.id,
+    order: String(order.id),
     "public id": order.publicId,
+    "order in evidence": String(order.shownId),
+    "public id in evidence": order.shownPublicId,
     account: order.accountId,
     buyer: order.buyerName,
     mode: order.mode,

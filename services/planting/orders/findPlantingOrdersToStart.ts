@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import {
   listPlantingOrdersToStart,
   markPlantingOrdersStarted,
-} from "../../../db/planting/orders.ts";
+} from "../../../db/planting/orderWorkflows.ts";
 import type { Clock } from "../../../domain/clock.ts";
 
 /** A small Temporal server starts about sixty child workflows a second. */

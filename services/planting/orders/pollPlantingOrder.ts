@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../../../db/planting/facts.ts";
-import { findPlantingOrder, markPlantingOrderPolled } from "../../../db/planting/orders.ts";
+import { markPlantingOrderPolled } from "../../../db/planting/orderWorkflows.ts";
+import { findPlantingOrder } from "../../../db/planting/orders.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";

@@ -10,7 +10,7 @@ import { recordEvent } from "../../events/recordEvent.ts";
 export const recordMilestone = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  { id, publicId, accountId, mode, stage, treeCount, refundedCount }: PlantingOrder,
+  { shownId, shownPublicId, accountId, mode, stage, treeCount, refundedCount }: PlantingOrder,
   now: Date,
 ): Promise<void> => {
   if (stage !== "created" && hasAdvanced(before.stage, stage)) {
@@ -20,8 +20,8 @@ export const recordMilestone = async (
       {
         type: "evidence.milestone_reached",
         data: {
-          order_id: id,
-          public_id: publicId,
+          order_id: shownId,
+          public_id: shownPublicId,
           milestone: stage,
           tree_count: treeCount - refundedCount,
         },

@@ -12,7 +12,8 @@ import {
   reconsiderFact,
   withdrawFact,
 } from "../../../db/planting/facts.ts";
-import { lockPlantingOrder, reopenPlantingOrder } from "../../../db/planting/orders.ts";
+import { reopenPlantingOrder } from "../../../db/planting/orderWorkflows.ts";
+import { lockPlantingOrder } from "../../../db/planting/orders.ts";
 import { deleteMedia, restoreSites } from "../../../db/planting/sites.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
