@@ -651,6 +651,14 @@ CREATE TABLE planting_order (
   CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1)
 ) WITH ();
 
+CREATE TABLE planting_record (
+  partner text NOT NULL,
+  reference text NOT NULL,
+  credited bigint NOT NULL,
+  CONSTRAINT planting_record_pkey PRIMARY KEY (partner, reference),
+  CONSTRAINT planting_record_credited CHECK (credited >= 0)
+) WITH ();
+
 CREATE TABLE planting_site (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
   partner text NOT NULL,

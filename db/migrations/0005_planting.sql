@@ -166,3 +166,11 @@ CREATE TABLE planting_claim (
 );
 
 CREATE INDEX planting_claim_order ON planting_claim (order_id);
+
+-- The sum of the claims on each of a partner's planting records, so that a poll need not read those of all orders.
+CREATE TABLE planting_record (
+  partner text NOT NULL,
+  reference text NOT NULL,
+  credited bigint NOT NULL CONSTRAINT planting_record_credited CHECK (credited >= 0),
+  PRIMARY KEY (partner, reference)
+);

@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Claim, RecordedTrees } from "../../domain/planting/creditOrder.ts";
+import type { ClaimChanges, RecordedTrees } from "../../domain/planting/creditOrder.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-const claimRow = z.strictObject({ reference: z.string(), orderId: z.int(), trees: safeInteger });
+const treesRow = z.strictObject({ reference: z.string(), trees: safeInteger });
 
 /** Locks all claims of a partner until the transaction ends: what is left of a record depends on all orders. */
 export const lockClaims = async (
@@ -17,29 +17,36 @@ export const lockClaims = async (
   `);
 };
 
-/** Lists an order's claims, and those of other orders on the given records. */
+/** Lists an order's claims. */
 export const listClaims = (
   db: CommonQueryMethods,
-  partner: string,
   orderId: number,
-  references: readonly string[],
-): Promise<readonly Claim[]> =>
-  db.any(sql.type(claimRow)`
-    SELECT reference, order_id AS "orderId", trees
+): Promise<readonly RecordedTrees[]> =>
+  db.any(sql.type(treesRow)`
+    SELECT reference, trees
     FROM planting_claim
-    WHERE partner = ${partner} AND (order_id = ${orderId} OR reference = ANY(${sql.array(references, "text")}))
-    ORDER BY reference, order_id
+    WHERE order_id = ${orderId}
+    ORDER BY reference
   `);
 
-/** The caller must hold the lock of the partner's claims. */
+/** Lists how many trees of records all orders have together. Records that no order has had trees of are left out. */
+export const listCreditedTrees = (
+  db: CommonQueryMethods,
+  partner: string,
+  references: readonly string[],
+): Promise<readonly RecordedTrees[]> =>
+  db.any(sql.type(treesRow)`
+    SELECT reference, credited AS trees
+    FROM planting_record
+    WHERE partner = ${partner} AND reference = ANY(${sql.array(references, "text")})
+  `);
+
+/** Changes an order's claims, and the sums of their records. The caller must hold the lock of the partner's claims. */
 export const changeClaims = async (
   transaction: DatabaseTransactionConnection,
   partner: string,
   orderId: number,
-  {
-    removed,
-    changed,
-  }: { readonly removed: readonly string[]; readonly changed: readonly RecordedTrees[] },
+  { removed, changed, differences }: ClaimChanges,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM planting_claim
@@ -50,5 +57,18 @@ export const changeClaims = async (
     SELECT ${partner}, reference, ${orderId}, trees
     FROM jsonb_to_recordset(${JSON.stringify(changed)}::jsonb) AS claim (reference text, trees bigint)
     ON CONFLICT (partner, reference, order_id) DO UPDATE SET trees = excluded.trees
+  `);
+  const references = differences.map(({ reference }) => reference);
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO planting_record (partner, reference, credited)
+    SELECT ${partner}, reference, 0
+    FROM unnest(${sql.array(references, "text")}) AS reference
+    ON CONFLICT (partner, reference) DO NOTHING
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_record
+    SET credited = credited + difference.trees
+    FROM jsonb_to_recordset(${JSON.stringify(differences)}::jsonb) AS difference (reference text, trees bigint)
+    WHERE planting_record.partner = ${partner} AND planting_record.reference = difference.reference
   `);
 };

@@ -25,7 +25,7 @@ export const deleteEmptyTestOrders = async (
     FOR UPDATE SKIP LOCKED
   `);
   const orders = sql.array(ids, "int4");
-  for (const table of ["planting_media", "planting_claim", "planting_fact"]) {
+  for (const table of ["planting_media", "planting_fact"]) {
     await transaction.query(sql.typeAlias("void")`
       DELETE FROM ${sql.identifier([table])} WHERE order_id = ANY(${orders})
     `);

@@ -19,17 +19,26 @@ export type PartnerOrder = Pick<
 /** Runs work when it is its turn. */
 export type InTurn = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
-type Poll = {
-  readonly now: Date;
-  readonly signal: AbortSignal;
+/** The trees of a partner's records that are credited to orders. */
+export type Claims = {
+  /** Lists those that are credited to the polled order. */
+  readonly listOwn: () => Promise<readonly RecordedTrees[]>;
+  /** Lists how many of each record are credited to any order; records without such trees are left out. */
+  readonly listCredited: (references: readonly string[]) => Promise<readonly RecordedTrees[]>;
   /**
-   * Credits the order with trees of the partner's records, in their order, and returns all trees that it is credited with.
-   * Changes of claims wait for each other, `inTurn` within the process.
+   * Credits the polled order with trees of records, in their order, and returns all trees that it is credited with. It
+   * loses its trees of other records. Changes of claims wait for each other, `inTurn` within the process.
    */
   readonly claimTrees: (
     records: readonly RecordedTrees[],
     inTurn: InTurn,
   ) => Promise<readonly RecordedTrees[]>;
+};
+
+type Poll = {
+  readonly now: Date;
+  readonly signal: AbortSignal;
+  readonly claims: Claims;
 };
 
 /** The result of a poll. */

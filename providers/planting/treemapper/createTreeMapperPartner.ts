@@ -1,7 +1,9 @@
 import { createConnectionQueue } from "../../../db/connections/createConnectionQueue.ts";
 import { link, name as nameOf } from "../../../domain/planting/fact.ts";
 import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
-import type { PlantingPartner } from "../partner.ts";
+import { claimChanges } from "../../../domain/planting/creditOrder.ts";
+import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
+import type { Claims, PlantingPartner } from "../partner.ts";
 import { centerOf, countLeftOut, readProject, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
@@ -38,6 +40,8 @@ const isImage = (text: string | null | undefined): text is string =>
 
 /** Trees of a planting, with their site. */
 type Located = {
+  /** The place among the records, oldest first. */
+  readonly position: number;
   readonly planting: Intervention;
   readonly trees: number;
   readonly site: ReportedSite;
@@ -48,6 +52,7 @@ const locate = (
   project: Project,
   site: TreeMapperRecords["sites"][number] | undefined,
   planting: Intervention,
+  position: number,
 ): Located | null => {
   const center = centerOf(site?.location) ?? centerOf(planting.geometry);
   if (!center) {
@@ -55,6 +60,7 @@ const locate = (
   }
   const projectName = isName(project.name) ? project.name : project.uid;
   return {
+    position,
     planting,
     trees: treesOf(planting),
     site: {
@@ -87,6 +93,16 @@ export type UnusableRecords = {
 /** Plantings by their ids, oldest first. */
 type Records = ReadonlyMap<string, Located>;
 
+/** What the polls of some minutes share. */
+type Download = {
+  readonly records: Records;
+  /**
+   * The trees of records that no order had when they were downloaded, newest record first, without those that orders got
+   * since then from this process. So most polls of orders that lack trees read no record.
+   */
+  readonly left: Map<string, number>;
+};
+
 const downloadRecords = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
@@ -96,8 +112,9 @@ const downloadRecords = async (
   const siteOf = new Map(sites.map((site) => [site.uid, site]));
   const records = new Map<string, Located>();
   const nowhere: Intervention[] = [];
-  for (const planting of plantings) {
-    const located = locate(project, siteOf.get(planting.plantProjectSite ?? ""), planting);
+  for (const [position, planting] of plantings.entries()) {
+    const site = siteOf.get(planting.plantProjectSite ?? "");
+    const located = locate(project, site, planting, position);
     if (located) {
       records.set(planting.id, located);
     } else {
@@ -111,19 +128,37 @@ const downloadRecords = async (
   return records;
 };
 
+const findLeft = async (
+  records: Records,
+  { listCredited }: Claims,
+): Promise<Map<string, number>> => {
+  const listed = await listCredited([...records.keys()]);
+  const credited = new Map(listed.map(({ reference, trees }) => [reference, trees]));
+  return new Map(
+    [...records]
+      .map(([id, { trees }]): [string, number] => [id, trees - (credited.get(id) ?? 0)])
+      .filter(([, trees]) => trees > 0)
+      .toReversed(),
+  );
+};
+
 /** Returns a function that downloads the records once for all polls of some minutes, in whatever order they come. */
 const shareDownloads = (
-  download: (signal: AbortSignal) => Promise<Records>,
-): ((now: Date, signal: AbortSignal) => Promise<Records>) => {
-  let latest: { readonly startedAt: Date; readonly records: Promise<Records> } | null = null;
-  return async (now, signal) => {
+  downloadNow: (signal: AbortSignal) => Promise<Records>,
+): ((now: Date, signal: AbortSignal, claims: Claims) => Promise<Download>) => {
+  let latest: { readonly startedAt: Date; readonly download: Promise<Download> } | null = null;
+  const download = async (signal: AbortSignal, claims: Claims): Promise<Download> => {
+    const records = await downloadNow(signal);
+    return { records, left: await findLeft(records, claims) };
+  };
+  return async (now, signal, claims) => {
     if (latest === null || Math.abs(now.getTime() - latest.startedAt.getTime()) >= SHARED_MS) {
       // Activities are cancelled together, when their worker shuts down. So one signal serves all that share a download.
-      latest = { startedAt: now, records: download(signal) };
+      latest = { startedAt: now, download: download(signal, claims) };
     }
     const shared = latest;
     try {
-      return await shared.records;
+      return await shared.download;
     } catch (error) {
       // The next poll tries again.
       if (latest === shared) {
@@ -132,6 +167,41 @@ const shareDownloads = (
       throw error;
     }
   };
+};
+
+/**
+ * Lists the records of which an order may have trees, oldest first: those with trees that no order had when they were
+ * downloaded, and those of which it has some.
+ * @param since those that began earlier are left out
+ */
+const listClaimable = (
+  { records, left }: Download,
+  own: readonly RecordedTrees[],
+  since: Date,
+  now: Date,
+): readonly Located[] => {
+  const claimable = new Set<Located>();
+  for (const { reference } of own) {
+    const record = records.get(reference);
+    if (record) {
+      claimable.add(record);
+    }
+  }
+  for (const [id, trees] of left) {
+    const record = records.get(id);
+    if (!record || record.planting.interventionStartDate < since) {
+      break;
+    }
+    if (trees > 0) {
+      claimable.add(record);
+    }
+  }
+  return [...claimable]
+    .filter(
+      ({ planting: { interventionStartDate, interventionEndDate } }) =>
+        interventionStartDate >= since && interventionEndDate <= now,
+    )
+    .toSorted((one, other) => one.position - other.position);
 };
 
 /** Returns the first planting of each site with all trees of the site. */
@@ -199,7 +269,7 @@ export const createTreeMapperPartner = ({
   /** Called after each download with records that no order can use. */
   readonly onUnusable: (unusable: UnusableRecords) => void;
 }): PlantingPartner => {
-  const readRecords = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
+  const shareDownload = shareDownloads((signal) => downloadRecords(access, signal, onUnusable));
   // Changes of claims wait for each other. Each would do so with a connection, and leave none for billing.
   const claimQueue = createConnectionQueue(1);
   return {
@@ -211,26 +281,31 @@ export const createTreeMapperPartner = ({
       const { uid } = await readProject(access, signal);
       return `${uid}/${publicId}`;
     },
-    fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
+    fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claims }) => {
       if (reached.some(({ stage }) => stage === "planted")) {
         return { facts: [], nextPollMs: null };
       }
-      const records = await readRecords(now, signal);
+      const download = await shareDownload(now, signal, claims);
+      const { records, left } = download;
       // The order is placed later than it was created if TreeMapper was down. Trees planted before would contradict that.
       const placedAt = reached.find(({ stage }) => stage === "funds_distributed")?.occurredAt;
-      const since = [...records.values()].filter(
-        ({ planting: { interventionStartDate, interventionEndDate } }) =>
-          interventionStartDate >= (placedAt ?? createdAt) && interventionEndDate <= now,
-      );
-      const claims = await claimTrees(
-        since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
+      const own = await claims.listOwn();
+      const claimable = listClaimable(download, own, placedAt ?? createdAt, now);
+      const claimed = await claims.claimTrees(
+        claimable.map(({ planting, trees }) => ({ reference: planting.id, trees })),
         (change) =>
           claimQueue.run(() => {
             signal.throwIfAborted();
             return change();
           }),
       );
-      const credited = claims.flatMap(({ reference, trees }) => {
+      for (const { reference, trees } of claimChanges(own, claimed).differences) {
+        const before = left.get(reference);
+        if (before !== undefined) {
+          left.set(reference, before - trees);
+        }
+      }
+      const credited = claimed.flatMap(({ reference, trees }) => {
         const record = records.get(reference);
         return record ? [{ ...record, trees }] : [];
       });

@@ -1,5 +1,10 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { changeClaims, listClaims, lockClaims } from "../../../db/planting/claims.ts";
+import {
+  changeClaims,
+  listClaims,
+  listCreditedTrees,
+  lockClaims,
+} from "../../../db/planting/claims.ts";
 import { claimChanges, creditOrder } from "../../../domain/planting/creditOrder.ts";
 import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
 import type { InTurn } from "../../../providers/planting/partner.ts";
@@ -13,12 +18,11 @@ const decideClaims = async (
   records: readonly RecordedTrees[],
 ) => {
   const references = records.map(({ reference }) => reference);
-  const claims = await listClaims(db, order.partner, order.id, references);
-  const credited = creditOrder(order, records, claims);
-  const own = claims.filter(({ orderId }) => orderId === order.id);
-  const changes = claimChanges(own, credited);
-  const isChanged = changes.removed.length > 0 || changes.changed.length > 0;
-  return { credited, changes, isChanged };
+  const own = await listClaims(db, order.id);
+  const credited = await listCreditedTrees(db, order.partner, references);
+  const claims = creditOrder(order, records, own, credited);
+  const changes = claimChanges(own, claims);
+  return { claims, changes, isChanged: changes.differences.length > 0 };
 };
 
 /**
@@ -36,16 +40,16 @@ export const claimTrees = async (
 ): Promise<readonly RecordedTrees[]> => {
   const unlocked = await decideClaims(db, order, records);
   if (!unlocked.isChanged) {
-    return unlocked.credited;
+    return unlocked.claims;
   }
   return inTurn(() =>
     db.transaction(async (transaction) => {
       await lockClaims(transaction, order.partner);
-      const { credited, changes, isChanged } = await decideClaims(transaction, order, records);
+      const { claims, changes, isChanged } = await decideClaims(transaction, order, records);
       if (isChanged) {
         await changeClaims(transaction, order.partner, order.id, changes);
       }
-      return credited;
+      return claims;
     }),
   );
 };

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { listClaims, listCreditedTrees } from "../../../db/planting/claims.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { markPlantingOrderPolled } from "../../../db/planting/orderWorkflows.ts";
 import { findPlantingOrder } from "../../../db/planting/orders.ts";
@@ -105,7 +106,11 @@ export const pollPlantingOrder = async (
   const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
     now: clock.now(),
     signal,
-    claimTrees: (records, inTurn) => claimTrees(deps, order, records, inTurn),
+    claims: {
+      listOwn: () => listClaims(db, orderId),
+      listCredited: (references) => listCreditedTrees(db, order.partner, references),
+      claimTrees: (records, inTurn) => claimTrees(deps, order, records, inTurn),
+    },
   });
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);

@@ -1,11 +1,13 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import type { ExecutionContext } from "ava";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { lockClaims } from "../../../db/planting/claims.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
-import { testWithDatabase } from "../../support/database.ts";
+import { copyDatabase, testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { planting, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
@@ -21,6 +23,17 @@ const listRows = (db: CommonQueryMethods, orderIds: readonly number[]) =>
     FROM planting_claim
     WHERE order_id = ANY(${sql.array(orderIds, "int4")})
     ORDER BY reference, order_id
+  `);
+
+/** Lists the records whose stored sum is not that of their claims. */
+const listWrongSums = (db: CommonQueryMethods) =>
+  db.anyFirst(sql.type(z.strictObject({ reference: z.string() }))`
+    SELECT reference
+    FROM planting_record
+    FULL JOIN (
+      SELECT partner, reference, sum(trees) AS trees FROM planting_claim GROUP BY partner, reference
+    ) AS claimed USING (partner, reference)
+    WHERE credited IS DISTINCT FROM coalesce(trees, 0)
   `);
 
 /** Counts the connections that wait for the lock of claims. */
@@ -136,7 +149,30 @@ test.serial("claims of several processes credit no tree to two orders", async (t
     claims.map((credited) => credited.map(({ trees }) => trees)),
     [[70], [30]],
   );
+  t.deepEqual(await listWrongSums(t.context.db), []);
 });
+
+test.serial(
+  "an order gets only the trees that another process has left since the download",
+  async (t) => {
+    const { db } = t.context;
+    const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
+    const [first, last] = [await here.order(10), await here.order(70)];
+    const between = await elsewhere.order(70);
+    for (const { state, setup } of [here, elsewhere]) {
+      setup.clock.set("2026-07-10T10:00:00.000Z");
+      state.interventions = [planting("divided", "2026-07-05", [100])];
+    }
+    t.true((await here.poll(first)).isFinished);
+    t.true((await elsewhere.poll(between)).isFinished);
+    t.false((await here.pollNow(last)).isFinished);
+    t.deepEqual(
+      (await listRows(db, [first, last, between])).map(({ trees }) => trees),
+      [10n, 20n, 70n],
+    );
+    t.deepEqual(await listWrongSums(db), []);
+  },
+);
 
 test.serial("a poll writes only the claims that it changes", async (t) => {
   const { state, setup, order, poll } = await startTreeMapperPlanting(t);
@@ -168,4 +204,65 @@ test.serial("a poll writes only the claims that it changes", async (t) => {
     ],
   );
   t.deepEqual(after[1], before[2]);
+  t.deepEqual(await listWrongSums(t.context.db), []);
 });
+
+/** The tables that hold what is credited. */
+const CLAIM_TABLES = ["planting_claim", "planting_record"];
+
+/** Counts the rows and the pages of claims that work reads, on the only connection of a pool. */
+const countReads = async (db: DatabasePool, work: () => Promise<unknown>) => {
+  const read = async () => {
+    await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+    return db.one(sql.type(z.strictObject({ rows: z.int(), pages: z.int() }))`
+      SELECT
+        sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer AS rows,
+        sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::integer AS pages
+      FROM pg_stat_user_tables JOIN pg_statio_user_tables USING (relid)
+      WHERE pg_stat_user_tables.relname = ANY(${sql.array(CLAIM_TABLES, "text")})
+    `);
+  };
+  const before = await read();
+  await work();
+  const after = await read();
+  return { rows: after.rows - before.rows, pages: after.pages - before.pages };
+};
+
+/** Counts what polls of an order that lacks trees read, when some other orders have trees of the same record. */
+const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number) => {
+  const db = await openPool(await copyDatabase(t), 1);
+  t.teardown(() => db.end());
+
+  const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
+  await Promise.all(Array.from({ length: others }, () => setup.register(1)));
+  await setup.createOrders(1);
+  for (const { id } of await setup.orders()) {
+    const records = [{ reference: "shared", trees: 1000 }];
+    await claimTrees({ db }, { id, partner: "treemapper", treeCount: 1 }, records, (change) =>
+      change(),
+    );
+  }
+  const [waiting, late] = [await order(5000), await order(5000)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("shared", "2026-07-05", [1000])];
+  const claiming = await countReads(db, () => poll(waiting));
+  const again = await countReads(db, () => poll(waiting));
+  const without = await countReads(db, () => pollNow(late));
+  t.deepEqual(
+    (await listRows(db, [waiting, late])).map(({ trees }) => trees),
+    [BigInt(1000 - others)],
+  );
+  return { claiming, again, without };
+};
+
+test.serial(
+  "a poll reads no more rows and pages, however many orders share a record",
+  async (t) => {
+    const few = await readsBeside(t, 2);
+    const many = await readsBeside(t, 200);
+    for (const poll of ["claiming", "again", "without"] as const) {
+      t.is(many[poll].rows, few[poll].rows, poll);
+      t.true(many[poll].pages <= few[poll].pages + 2, `${poll}: ${many[poll].pages} pages`);
+    }
+  },
+);
