@@ -12,6 +12,7 @@ import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
 } from "../services/planting/orders/findPlantingOrdersToStart.ts";
+import { readPollIntervalMs } from "../services/planting/orders/pollInterval.ts";
 import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
@@ -24,10 +25,8 @@ export type PlantingActivityDependencies = {
   readonly bulkDb: DatabasePool;
   readonly clock: Clock;
   readonly planting: Planting;
-  /** The interval between two polls of an order if the partner names none. */
+  /** The interval between two polls of an order if the partner names none, and there are not very many open orders. */
   readonly plantingPollMs: number;
-  /** Time without a poll after which an order's workflow counts as lost. */
-  readonly plantingOrderLostMs: number;
 };
 
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
@@ -59,7 +58,7 @@ export const createPlantingActivities = (deps: PlantingActivityDependencies) => 
     );
     return {
       isFinished,
-      nextPollMs: Math.max(nextPollMs ?? deps.plantingPollMs, MIN_POLL_INTERVAL_MS),
+      nextPollMs: Math.max(nextPollMs ?? (await readPollIntervalMs(deps)), MIN_POLL_INTERVAL_MS),
     };
   },
 });

@@ -33,7 +33,6 @@ import { readStripeOptions } from "../program/settings/readStripeOptions.ts";
 import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
 import {
   plantingOrderIntervalMs,
-  plantingOrderLostMs,
   readPlantingSettings,
 } from "../program/settings/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
@@ -224,7 +223,6 @@ const startWorker = async (
         );
       }),
       plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
-      plantingOrderLostMs: plantingOrderLostMs(config),
     }),
   };
   const deliveryDependencies: DeliveryDependencies = {

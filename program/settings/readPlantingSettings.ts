@@ -13,15 +13,6 @@ export const plantingOrderIntervalMs = ({
   1000 *
   (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
 
-/** A failed poll is retried within ten minutes, so a shorter silence does not mean that the workflow is lost. */
-const MINIMUM_LOST_MS = 30 * 60 * 1000;
-
-/** Returns the time without a poll after which an order's workflow counts as lost: three missed polls. */
-export const plantingOrderLostMs = ({
-  PLANTING_POLL_INTERVAL_SECONDS,
-}: Pick<Config, "PLANTING_POLL_INTERVAL_SECONDS">): number =>
-  Math.max(3 * PLANTING_POLL_INTERVAL_SECONDS * 1000, MINIMUM_LOST_MS);
-
 /**
  * Returns the settings of the planting partners.
  * @throws StartupError when the partner needs a key that is not set

@@ -4,26 +4,21 @@ import {
   markPlantingOrdersStarted,
 } from "../../../db/planting/orderWorkflows.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { readLostMs } from "./pollInterval.ts";
+import type { PollIntervalDependencies } from "./pollInterval.ts";
 
 /** A small Temporal server starts about sixty child workflows a second. */
 const STARTS_PER_PAGE = 50;
 
 type Dependencies = { readonly db: CommonQueryMethods; readonly clock: Clock };
 
-/**
- * Finds the next planting orders that need a workflow: new ones, and those whose workflow is lost.
- * @param deps.plantingOrderLostMs the time without a poll after which a workflow counts as lost
- */
-export const findPlantingOrdersToStart = ({
-  db,
-  clock,
-  plantingOrderLostMs,
-}: Dependencies & { readonly plantingOrderLostMs: number }): Promise<readonly number[]> =>
-  listPlantingOrdersToStart(
-    db,
-    new Date(clock.now().getTime() - plantingOrderLostMs),
-    STARTS_PER_PAGE,
-  );
+/** Finds the next planting orders that need a workflow: new ones, and those whose workflow is lost. */
+export const findPlantingOrdersToStart = async (
+  deps: Dependencies & PollIntervalDependencies,
+): Promise<readonly number[]> => {
+  const lostSince = new Date(deps.clock.now().getTime() - (await readLostMs(deps)));
+  return listPlantingOrdersToStart(deps.db, lostSince, STARTS_PER_PAGE);
+};
 
 export const recordPlantingOrdersStarted = (
   { db, clock }: Dependencies,

@@ -82,7 +82,6 @@ const setUp = async (
       simulated: { timeline: "allocations", durations: DURATIONS },
     }),
     plantingPollMs,
-    plantingOrderLostMs: 3 * HOUR_MS,
   });
   const startWorker = async () => {
     const worker = await Worker.create({

@@ -1,0 +1,25 @@
+import type { CommonQueryMethods } from "slonik";
+import { estimateOpenOrders } from "../../../db/planting/orderWorkflows.ts";
+
+export type PollIntervalDependencies = {
+  readonly db: CommonQueryMethods;
+  /** The interval between two polls of an order, unless there are very many open orders. */
+  readonly plantingPollMs: number;
+};
+
+/** The most polls of all open orders together. They share the workers and Temporal with what cannot wait. */
+const POLLS_PER_SECOND = 10;
+
+/** A failed poll is retried within ten minutes, so a shorter silence does not mean that the workflow is lost. */
+const MINIMUM_LOST_MS = 30 * 60 * 1000;
+
+/** Returns the interval between two polls of an order if its partner names none. */
+export const readPollIntervalMs = async ({
+  db,
+  plantingPollMs,
+}: PollIntervalDependencies): Promise<number> =>
+  Math.max(plantingPollMs, ((await estimateOpenOrders(db)) / POLLS_PER_SECOND) * 1000);
+
+/** Returns the time without a poll after which an order's workflow counts as lost: three missed polls. */
+export const readLostMs = async (deps: PollIntervalDependencies): Promise<number> =>
+  Math.max(3 * (await readPollIntervalMs(deps)), MINIMUM_LOST_MS);
