@@ -15,6 +15,7 @@ import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
+// The tests are serial, because the statistics and the reads of one would be those of the other.
 const test = testWithDatabase();
 
 /** The listing of one account has about 30 pages, and its records have 150. */
@@ -42,7 +43,7 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
   `);
 };
 
-test("records are found by their keys in tables without statistics", async (t) => {
+test.serial("records are found by their keys in tables without statistics", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
   const db = await openPool(t.context.databaseUrl, 1);
   t.teardown(() => Promise.all([filler.end(), db.end()]));
@@ -83,14 +84,16 @@ test("records are found by their keys in tables without statistics", async (t) =
 /** Their facts have 40 pages. */
 const REFUNDS = 3000;
 
-test("the usage of a refunded registration is found by its refunds where statistics know of none", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
-  const { id: accountId } = await createTestOrganization(db);
-  const tables = ["registration", "usage_fact", "refund"];
-  await stopAutovacuum(filler, tables);
-  await filler.query(sql.typeAlias("void")`
+test.serial(
+  "the usage of a refunded registration is found by its refunds where statistics know of none",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const db = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { id: accountId } = await createTestOrganization(db);
+    const tables = ["registration", "usage_fact", "refund"];
+    await stopAutovacuum(filler, tables);
+    await filler.query(sql.typeAlias("void")`
     WITH registered AS (
       INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch)
       SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, '2026-11-01', nextval('usage_batch')
@@ -100,8 +103,8 @@ test("the usage of a refunded registration is found by its refunds where statist
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
     SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint FROM registered
   `);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  await filler.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    await filler.query(sql.typeAlias("void")`
     WITH new_refund AS (
       INSERT INTO refund (id, registration_id, account_id, count, created_at)
       SELECT gen_random_uuid(), id, account_id, 1, now() FROM registration WHERE account_id = ${accountId}
@@ -112,14 +115,15 @@ test("the usage of a refunded registration is found by its refunds where statist
     FROM new_refund
     JOIN registration ON registration.id = registration_id
   `);
-  const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM registration WHERE account_id = ${accountId} LIMIT 1
   `);
-  const owner = { accountId, mode: "live", kind: "tree" } as const;
+    const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  const countPages = await createPageCounter(filler, db, tables);
-  const pages = await countPages(async (single) => {
-    t.deepEqual((await findRegistrationUsage(single, owner, id))?.states, ["unsealed"]);
-  });
-  t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${pages} pages`);
-});
+    const countPages = await createPageCounter(filler, db, tables);
+    const pages = await countPages(async (single) => {
+      t.deepEqual((await findRegistrationUsage(single, owner, id))?.states, ["unsealed"]);
+    });
+    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${pages} pages`);
+  },
+);
