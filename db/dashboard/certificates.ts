@@ -1,10 +1,11 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
+import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
 import { isOfMode } from "../ownedRecords.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
@@ -20,7 +21,7 @@ export const findCertificate = (
   recordId: string,
   isOfOrder: boolean,
 ): Promise<Readonly<z.output<typeof foundRow>> | null> =>
-  db.maybeOne(sql.type(foundRow)`
+  db.maybeOne(sql.prepared("find_certificate", foundRow)`
     SELECT
       certificate.token,
       ARRAY(
@@ -75,26 +76,35 @@ export const insertCertificateItems = async (
 
 const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn });
 
-/** Lists the first records of a store's order, with or without the leading `#`. */
+/** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
+const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
+  sql.fragment`
+    ${isOfMode(table, owner)} AND ltrim(order_id, '#') = (SELECT ltrim(${orderId}, '#')) AND order_id IS NOT NULL
+  `;
+
+/**
+ * Lists the first records of a store's order, with or without the leading `#`.
+ * @returns at most one more than a certificate may have
+ */
 export const listOrderRecords = (
   db: CommonQueryMethods,
   owner: AccountMode,
   orderId: string,
-  limit: number,
 ): Promise<readonly CertifiedRecord[]> =>
-  db.any(sql.type(orderRecordRow)`
+  db.any(sql.prepared("list_order_records", orderRecordRow)`
     WITH found AS (
       SELECT id, kind, created_at
       FROM registration
-      WHERE ${isOfMode("registration", owner)} AND kind IN ('tree', 'bottle')
-        AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
+      WHERE ${isOfOrder("registration", owner, orderId)} AND kind IN ('tree', 'bottle')
       UNION ALL
       SELECT id, 'donation', created_at
       FROM donation
-      WHERE ${isOfMode("donation", owner)}
-        AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
+      WHERE ${isOfOrder("donation", owner, orderId)}
     )
-    SELECT id, kind FROM found ORDER BY created_at, id LIMIT ${limit}
+    SELECT id, kind
+    FROM found
+    ORDER BY created_at, id
+    LIMIT ${sql.literalValue(String(MAXIMUM_CERTIFIED_RECORDS + 1))}
   `);
 
 const revokedRow = z.strictObject({

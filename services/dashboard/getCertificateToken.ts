@@ -69,9 +69,7 @@ export const getOrderCertificateToken = async (
   orderId: string,
 ): Promise<string> => {
   const isNamed = /[^#]/u.test(orderId);
-  const records = isNamed
-    ? await listOrderRecords(db, { accountId, mode }, orderId, MAXIMUM_CERTIFIED_RECORDS + 1)
-    : [];
+  const records = isNamed ? await listOrderRecords(db, { accountId, mode }, orderId) : [];
   const [record, ...further] = records;
   if (!record) {
     throw new DomainError("record_not_found", "failed to find order");

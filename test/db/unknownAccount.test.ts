@@ -216,7 +216,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's donations, by email": (single) =>
       listStoreDonations(single, donor, { emails }, page),
     "the sum of an order's donations": (single) => sumStoreDonations(single, donor, { orderId }),
-    "the records of an order": (single) => listOrderRecords(single, donor, orderId, 20),
+    "the records of an order": (single) => listOrderRecords(single, donor, orderId),
     "an unfinished meter event": (single) =>
       single.transaction((transaction) => findUnfinishedMeterEvent(transaction, stream)),
     "the seconds with usage to report": (single) => findPendingSeconds(single, stream),
