@@ -1126,9 +1126,9 @@ CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, m
 
 CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, meter, second) WHERE (customer_id IS NOT NULL);
 
-CREATE INDEX meter_event_delivered_with_note ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error IS NOT NULL));
-
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
+
+CREATE INDEX meter_event_late ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error = 'delivered after its billing period ended; may not be on any invoice'::text));
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 

@@ -17,12 +17,15 @@ export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 
 const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
 
+/** A constant: PostgreSQL uses the partial index of late deliveries only if it is one. */
+const LATE_NOTE = sql.literalValue(DELIVERED_LATE);
+
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
   failed: sql.fragment`meter_event.state IN (${FAILED})`,
   waived: sql.fragment`meter_event.state = 'waived'`,
-  late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}`,
+  late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${LATE_NOTE}`,
 };
 
 /**

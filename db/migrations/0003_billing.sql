@@ -142,8 +142,10 @@ CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN (
 -- After a restore, they are in doubt as well.
 CREATE INDEX meter_event_waived ON meter_event (id) WHERE state = 'waived';
 
--- Operators list late deliveries by their note. Most delivered events have none.
-CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;
+-- Late deliveries, by their note: DELIVERED_LATE in domain/billing/meterEvents.ts. Other delivered events have the note of
+-- an earlier delay.
+CREATE INDEX meter_event_late ON meter_event (id)
+  WHERE state = 'delivered' AND last_error = 'delivered after its billing period ended; may not be on any invoice';
 
 -- Units that the processor has and that no registration or refund explains, because a failover lost those. The usage is
 -- recorded as delivered, and taken back: two usage facts of opposite signs.

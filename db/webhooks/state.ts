@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { PLACES_OF_ENDPOINT } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -26,7 +27,7 @@ export type WebhookState = {
 /**
  * Returns the state of the deployment's webhooks. A due delivery of an endpoint that is being called waits for the
  * receiver; that of another one waits for a worker, unless it is failing: many servers that do not respond wait for each
- * other.
+ * other. An endpoint is being called if one of the deliveries that are due first is leased, because these are claimed first.
  */
 export const readWebhookState = async (
   db: CommonQueryMethods,
@@ -44,25 +45,19 @@ export const readWebhookState = async (
   `);
   const dueAt = await db.oneFirst(sql.type(unattendedRow)`
     WITH RECURSIVE ${pendingEndpoints()}
-    SELECT min(pending.due_at) AS "dueAt"
+    SELECT min(oldest.due_at) AS "dueAt"
     FROM pending_endpoint
     CROSS JOIN LATERAL (
-      SELECT oldest.due_at
-      FROM webhook_delivery AS oldest
-      WHERE oldest.endpoint_id = pending_endpoint.id
-        AND oldest.state = 'pending'
-        AND oldest.due_at <= ${timestamp(now)}
-      ORDER BY oldest.due_at
-      LIMIT 1
-    ) AS pending
-    WHERE pending_endpoint.failing_since IS NULL AND NOT EXISTS (
-      SELECT
-      FROM webhook_delivery AS calling
-      WHERE calling.endpoint_id = pending_endpoint.id
-        AND calling.state = 'pending'
-        AND calling.due_at <= ${timestamp(now)}
-        AND NOT ${isLeaseFree(sql.fragment`calling.leased_until`, deliveryLease(now))}
-    )
+      SELECT min(due_at) AS due_at, bool_and(is_free) AS is_free
+      FROM (
+        SELECT due_at, ${isLeaseFree(sql.fragment`leased_until`, deliveryLease(now))} AS is_free
+        FROM webhook_delivery
+        WHERE endpoint_id = pending_endpoint.id AND state = 'pending' AND due_at <= ${timestamp(now)}
+        ORDER BY due_at, transaction_id, event_id
+        LIMIT ${PLACES_OF_ENDPOINT}
+      ) AS due
+    ) AS oldest
+    WHERE pending_endpoint.failing_since IS NULL AND oldest.is_free
   `);
   return {
     endpoints: { ...counts, failing_for_days: failingForDays },

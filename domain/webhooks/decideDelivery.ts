@@ -31,6 +31,9 @@ export const MAXIMUM_RETRY_DELAY_MS = LONGEST_RETRY_AFTER * Math.max(...RETRY_DE
 /** An attempt takes 15 seconds at most. A worker that was killed is replaced after this time. */
 export const LEASE_MS = 30 * SECOND_MS;
 
+/** How many requests an endpoint receives at the same time. */
+export const PLACES_OF_ENDPOINT = 10;
+
 /** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */

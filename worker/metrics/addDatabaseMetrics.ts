@@ -38,7 +38,7 @@ type GaugeOf<State> = {
 type DatabaseGauges = { readonly refresh: () => Promise<void> };
 
 /**
- * The pace of queries that read a row of every account or stream. Each worker makes them for each Prometheus server, so they
+ * The pace of queries whose costs grow with the number of accounts, streams, endpoints or problems. Each worker makes them for each Prometheus server, so they
  * may take a hundredth of a worker's time.
  */
 const createCostlyPace = (): ScanPace => createScanPace(0.01, { maximumIntervalMs: 60_000 });
@@ -114,6 +114,9 @@ export const addDatabaseMetrics = (
 ): (() => Promise<void>) => {
   const readWaiting = withPace(() => summarizeWaitingStreams(db), createPace());
   const readSubscriptions = withPace(() => countSubscriptionsByState(db), createPace());
+  const readFailed = withPace(() => countFailedMeterEvents(db), createPace());
+  const readLate = withPace(() => countLateMeterEvents(db), createPace());
+  const readWebhooks = withPace(() => readWebhookState(db, clock.now()), createPace());
   const gauges = [
     createGauges(registry, readWaiting, [
       {
@@ -163,14 +166,14 @@ export const addDatabaseMetrics = (
         set: (gauge, deployment) => gauge.set(findHold(deployment) ? 1 : 0),
       },
     ]),
-    createGauges(registry, () => countFailedMeterEvents(db), [
+    createGauges(registry, readFailed, [
       {
         name: "impact_meter_events_failed",
         help: "Meter events that failed permanently and need an operator.",
         set: (gauge, failed) => gauge.set(failed),
       },
     ]),
-    createGauges(registry, () => countLateMeterEvents(db), [
+    createGauges(registry, readLate, [
       {
         name: "impact_meter_events_late",
         help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
@@ -246,7 +249,7 @@ export const addDatabaseMetrics = (
         set: (gauge, stores) => gauge.set(stores),
       },
     ]),
-    createGauges(registry, () => readWebhookState(db, clock.now()), [
+    createGauges(registry, readWebhooks, [
       {
         name: "impact_webhook_endpoints",
         help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",

@@ -1,9 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { DueEndpoint, EndpointPlaces } from "../../../db/webhooks/deliveries.ts";
+import { PLACES_OF_ENDPOINT } from "../../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
-
-/** How many requests an endpoint receives at the same time. */
-const PLACES_OF_ENDPOINT = 10;
 
 /** Until it has responded to this worker once. */
 const PLACES_OF_NEW_ENDPOINT = 1;

@@ -1,0 +1,93 @@
+import { countLateMeterEvents, listMeterEvents } from "../../db/billing/meterEventReports.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { readWebhookState } from "../../db/webhooks/state.ts";
+import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
+import { newId } from "../../services/newId.ts";
+import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+// Serial, because each test counts the pages of its tables.
+const test = testWithDatabase();
+
+const EVENTS = 4000;
+/** Planning reads a page of each index. With one of all events that have a note, it was 248 pages. */
+const MAXIMUM_LATE_PAGES = 30;
+
+const DELIVERIES = 5000;
+/** When all due deliveries were searched for a leased one, it was 99 pages. */
+const MAXIMUM_STATE_PAGES = 30;
+
+test.serial("late deliveries are counted without the events that were sent again", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const tables = ["meter_event"];
+  await stopAutovacuum(filler, tables);
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO meter_event (
+      account_id, mode, meter, second, sequence, quantity, identifier, processor, state, attempts, last_error,
+      sealed_at, settled_at
+    )
+    SELECT
+      ${accountId}, 'live', 'tree', second, 1, 1, second::text, 'ledger', 'delivered', 2,
+      CASE second WHEN 100 THEN ${DELIVERED_LATE} ELSE 'the connection was lost' END,
+      now(), now()
+    FROM generate_series(1, ${EVENTS}::integer) AS second
+  `);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) meter_event`);
+  const countPages = await createPageCounter(filler, single, tables);
+
+  const pages = await countPages(async (db) => {
+    t.is(await countLateMeterEvents(db), 1);
+    const listed = await listMeterEvents(db, { state: "late", accountId: null, limit: 10 });
+    t.deepEqual(
+      listed.map(({ second }) => second),
+      [100],
+    );
+  });
+
+  t.true(pages > 0 && pages <= MAXIMUM_LATE_PAGES, `${pages} pages`);
+});
+
+test.serial("the wait of webhooks is read from the deliveries that are due first", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const tables = ["webhook_delivery"];
+  await stopAutovacuum(filler, tables);
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const endpointId = newId();
+  const now = new Date();
+  const nowText = now.toISOString();
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
+    VALUES (${endpointId}, ${accountId}, 'live', 'https://example.com', '', ${nowText})
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+    SELECT ${endpointId}, gen_random_uuid(), 'ping', time, '{}', time, time
+    FROM generate_series(1, ${DELIVERIES}::integer) AS number
+    CROSS JOIN LATERAL (SELECT ${nowText}::timestamptz - number * interval '1 second' AS time) AS given
+  `);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) webhook_delivery`);
+  const countPages = await createPageCounter(filler, single, tables);
+  const readWait = async (expected: number): Promise<void> => {
+    const pages = await countPages(async (db) => {
+      t.is((await readWebhookState(db, now)).unattendedSeconds, expected);
+    });
+    t.true(pages > 0 && pages <= MAXIMUM_STATE_PAGES, `${pages} pages`);
+  };
+
+  await readWait(DELIVERIES);
+  // As many as an endpoint has places for, except the oldest one, which was released.
+  await filler.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery
+    SET leased_until = ${nowText}::timestamptz + interval '20 seconds'
+    WHERE due_at <= ${nowText}::timestamptz - ${DELIVERIES - 9} * interval '1 second'
+      AND due_at > ${nowText}::timestamptz - ${DELIVERIES} * interval '1 second'
+  `);
+  await readWait(0);
+});
