@@ -1,6 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
+import { safeInteger } from "../columns.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */
@@ -61,36 +63,49 @@ export const insertEvents = async (
   `);
 };
 
+const deletedRow = z.strictObject({ deleted: safeInteger, last: z.date().nullable() });
+
 /**
- * Deletes events that are older than a time and of transactions before a given one. The newest of them of each account,
- * mode and type stays, because it shows whether a reader has missed any.
- * @returns how many were deleted
+ * Deletes events that are older than a time and of transactions before a given one, oldest first. The newest of them of
+ * each account, mode and type stays, because it shows whether a reader has missed any.
+ * @param from where an earlier batch ended, so that this one does not read what stays again; null for the first
+ * @returns how many were deleted, and the time of the last one
  */
-export const deleteEventsBefore = async (
+export const deleteEventsBefore = (
   db: CommonQueryMethods,
-  { time, transactionId }: { readonly time: Date; readonly transactionId: bigint },
+  {
+    from,
+    time,
+    transactionId,
+  }: { readonly from: Date | null; readonly time: Date; readonly transactionId: bigint },
   limit: number,
-): Promise<number> => {
+): Promise<Readonly<z.output<typeof deletedRow>>> => {
   const boundary = sql.fragment`${String(transactionId)}::xid8`;
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM event
-    WHERE ctid = ANY(ARRAY(
-      SELECT old.ctid
-      FROM event AS old
-      WHERE old.created_at <= ${timestamp(time)}
-        AND old.transaction_id < ${boundary}
-        AND EXISTS (
-          SELECT
-          FROM event AS newer
-          WHERE newer.account_id = old.account_id
-            AND newer.mode = old.mode
-            AND newer.type = old.type
-            AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
-            AND newer.transaction_id < ${boundary}
-        )
-      ORDER BY old.created_at
-      LIMIT ${limit}
-    ))
+  return db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM event
+      WHERE ctid = ANY(ARRAY(
+        SELECT old.ctid
+        FROM event AS old
+        WHERE old.created_at >= coalesce(${timestamp(from)}, '-infinity')
+          AND old.created_at <= ${timestamp(time)}
+          AND old.transaction_id < ${boundary}
+          AND EXISTS (
+            SELECT
+            FROM event AS newer
+            WHERE newer.account_id = old.account_id
+              AND newer.mode = old.mode
+              AND newer.type = old.type
+              AND (newer.transaction_id, newer.id) > (old.transaction_id, old.id)
+              AND newer.transaction_id < ${boundary}
+            -- A search for each event. A join would read the whole table for each batch.
+            OFFSET 0
+          )
+        ORDER BY old.created_at
+        LIMIT ${limit}
+      ))
+      RETURNING created_at
+    )
+    SELECT count(*) AS deleted, max(created_at) AS last FROM deleted
   `);
-  return rowCount;
 };

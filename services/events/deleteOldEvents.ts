@@ -17,10 +17,12 @@ export const deleteOldEvents = async (
   await insertEventDay(db, now);
   const time = keptSince(now);
   const transactionId = await findEventBoundary(db, time);
-  const deleted = await deleteInBatches(
-    (limit) => deleteEventsBefore(db, { time, transactionId }, limit),
-    signal,
-  );
+  let from: Date | null = null;
+  const total = await deleteInBatches(async (limit) => {
+    const { deleted, last } = await deleteEventsBefore(db, { from, time, transactionId }, limit);
+    from = last;
+    return deleted;
+  }, signal);
   await deleteEventDays(db, time);
-  return deleted;
+  return total;
 };

@@ -1,18 +1,23 @@
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { safeInteger } from "../../db/columns.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import { deleteInBatches } from "../../services/deleteInBatches.ts";
+import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 
+// Serial, because each test counts the pages of its tables.
 const test = testWithDatabase();
 
 /* No vacuum removes what earlier batches have deleted, as in a long deletion on a busy server. */
 
 const TABLES = [
+  "event",
   "webhook_delivery",
   "webhook_endpoint",
   "trace_context",
@@ -26,6 +31,48 @@ const ROWS = 200;
 const BATCH_ROWS = 20;
 
 const OLD = new Date("2026-10-01T00:00:00Z");
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+const countRow = z.strictObject({ count: safeInteger });
+
+/** The newest event of each account stays. In the order of time, all of those are before the events to delete. */
+const KEPT_EVENTS = 5000;
+const DELETED_EVENTS = 10_000;
+const BUSY_ACCOUNTS = 100;
+/** Each event is compared with a newer one. When each batch compared those that stay again, it was 20 pages. */
+const MAXIMUM_EVENT_PAGES = 10;
+
+const insertEvents = async (filler: DatabasePool): Promise<void> => {
+  await filler.query(sql.typeAlias("void")`
+    WITH keeper AS (
+      INSERT INTO account (id, type, name, created_at)
+      SELECT gen_random_uuid(), 'organization', 'keeper', now()
+      FROM generate_series(1, ${KEPT_EVENTS}::integer)
+      RETURNING id
+    )
+    INSERT INTO event (id, account_id, mode, type, transaction_id, created_at, data)
+    SELECT gen_random_uuid(), id, 'live', 'donation.created', '3', ${OLD.toISOString()}, '{}' FROM keeper
+  `);
+  await filler.query(sql.typeAlias("void")`
+    WITH busy AS (
+      INSERT INTO account (id, type, name, created_at)
+      SELECT gen_random_uuid(), 'organization', 'busy', now()
+      FROM generate_series(1, ${BUSY_ACCOUNTS}::integer)
+      RETURNING id
+    )
+    INSERT INTO event (id, account_id, mode, type, transaction_id, created_at, data)
+    SELECT
+      gen_random_uuid(), id, 'live', 'donation.created', '3',
+      ${OLD.toISOString()}::timestamptz + (number + 1) * interval '1 second', '{}'
+    FROM busy
+    CROSS JOIN generate_series(0, ${DELETED_EVENTS / BUSY_ACCOUNTS}::integer) AS number
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO event_day (day, recorded_at, transaction_id)
+    SELECT time::date, time, '4'
+    FROM (SELECT ${OLD.toISOString()}::timestamptz + interval '1 day' AS time) AS given
+  `);
+};
 
 const insertRows = async (filler: DatabasePool): Promise<void> => {
   const time = sql.fragment`${OLD.toISOString()}::timestamptz + (number - ${ROWS / 2}) * interval '1 minute'`;
@@ -75,45 +122,70 @@ const insertRows = async (filler: DatabasePool): Promise<void> => {
   `);
 };
 
-test("a deletion in batches reads each row a few times, however many it has deleted", async (t) => {
+test.serial(
+  "a deletion in batches reads each row a few times, however many it has deleted",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const db = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    await stopAutovacuum(filler, TABLES);
+    await insertRows(filler);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const before = new Date(OLD.getTime() + 1);
+    const deletions = [
+      {
+        name: "deliveries",
+        deleteBatch: (limit: number) => deleteDeliveriesBefore(db, OLD, limit),
+        deleted: (ACCOUNTS * ROWS) / 2,
+        // Usually 36, because each batch searches all endpoints. A transaction of another test delays the marking.
+        maximumPages: 150,
+      },
+      {
+        name: "reconciliations",
+        deleteBatch: (limit: number) => deleteOldReconciliations(db, before, limit),
+        deleted: (ROWS / 2) * (1 + 2 * ACCOUNTS),
+        maximumPages: 20,
+      },
+      {
+        name: "contexts of traces",
+        deleteBatch: (limit: number) => deleteOldTraceContexts(db, before, limit),
+        deleted: (ACCOUNTS * ROWS) / 2,
+        maximumPages: 6,
+      },
+    ];
+    const countPages = await createPageCounter(filler, db, TABLES);
+    for (const { name, deleteBatch, deleted: expected, maximumPages } of deletions) {
+      let deleted = 0;
+      const pages = await countPages(async () => {
+        deleted = await deleteInBatches(deleteBatch, new AbortController().signal, BATCH_ROWS);
+      });
+      t.is(deleted, expected, name);
+      t.true(
+        pages <= maximumPages * deleted,
+        `${name}: ${(pages / deleted).toFixed(0)} pages of a row`,
+      );
+    }
+  },
+);
+
+test.serial("events that stay are read once, however many batches are deleted", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
   const db = await openPool(t.context.databaseUrl, 1);
   t.teardown(() => Promise.all([filler.end(), db.end()]));
   await stopAutovacuum(filler, TABLES);
-  await insertRows(filler);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  const before = new Date(OLD.getTime() + 1);
-  const deletions = [
-    {
-      name: "deliveries",
-      deleteBatch: (limit: number) => deleteDeliveriesBefore(db, OLD, limit),
-      deleted: (ACCOUNTS * ROWS) / 2,
-      // Usually 36, because each batch searches all endpoints. A transaction of another test delays the marking.
-      maximumPages: 150,
-    },
-    {
-      name: "reconciliations",
-      deleteBatch: (limit: number) => deleteOldReconciliations(db, before, limit),
-      deleted: (ROWS / 2) * (1 + 2 * ACCOUNTS),
-      maximumPages: 20,
-    },
-    {
-      name: "contexts of traces",
-      deleteBatch: (limit: number) => deleteOldTraceContexts(db, before, limit),
-      deleted: (ACCOUNTS * ROWS) / 2,
-      maximumPages: 6,
-    },
-  ];
-  const countPages = await createPageCounter(filler, db, TABLES);
-  for (const { name, deleteBatch, deleted: expected, maximumPages } of deletions) {
-    let deleted = 0;
-    const pages = await countPages(async () => {
-      deleted = await deleteInBatches(deleteBatch, new AbortController().signal, BATCH_ROWS);
-    });
-    t.is(deleted, expected, name);
-    t.true(
-      pages <= maximumPages * deleted,
-      `${name}: ${(pages / deleted).toFixed(0)} pages of a row`,
-    );
-  }
+  await insertEvents(filler);
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) event`);
+  const clock = { now: () => new Date(OLD.getTime() + 32 * DAY_MS) };
+  const countPages = await createPageCounter(filler, db, ["event"]);
+
+  const pages = await countPages(async () => {
+    t.is(await deleteOldEvents({ db, clock }, new AbortController().signal), DELETED_EVENTS);
+  });
+
+  const pagesPerEvent = pages / (KEPT_EVENTS + DELETED_EVENTS);
+  t.true(pagesPerEvent <= MAXIMUM_EVENT_PAGES, `${pagesPerEvent.toFixed(1)} pages of an event`);
+  t.is(
+    await filler.oneFirst(sql.type(countRow)`SELECT count(*) FROM event`),
+    KEPT_EVENTS + BUSY_ACCOUNTS,
+  );
 });
