@@ -309,7 +309,7 @@ export const doubtFailedEvents = async (
   `);
 };
 
-/** Lists the blocked live events that were settled at a time: usage first, then refunds, oldest first. */
+/** Lists the blocked live events that were settled at a time. */
 export const listBlockedEventsSettledAt = (
   db: CommonQueryMethods,
   settledAt: Date,
@@ -318,7 +318,6 @@ export const listBlockedEventsSettledAt = (
     SELECT ${meterEventColumns}
     FROM meter_event
     WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(settledAt)}
-    ORDER BY account_id, meter, quantity < 0, second, sequence
   `);
 
 /** Changes the time at which blocked live events were settled. */

@@ -120,7 +120,7 @@ const block = async (
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
   { clock, heldAt }: { readonly clock: Clock; readonly heldAt: Date },
-): Promise<void> => {
+): Promise<StoredMeterEvent> => {
   await moveSettledEvent(transaction, event.id, {
     state: "blocked",
     note: NOTE,
@@ -128,25 +128,28 @@ const block = async (
     settledAt: heldAt,
   });
   await recordUsageEvent(transaction, event, "blocked", clock.now());
+  return { ...event, state: "blocked", settledAt: heldAt };
 };
 
 /**
  * Blocks a stream's usage from before the hold: it may have been sent in the history that was lost. Usage and refunds
  * become events of their own.
+ * @returns the events that were blocked
  */
 const blockStream = async (
   { billing, clock }: Dependencies,
   transaction: DatabaseTransactionConnection,
   stream: UsageStream,
   { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
-): Promise<void> => {
+): Promise<readonly StoredMeterEvent[]> => {
+  const blocked: StoredMeterEvent[] = [];
   await lockStream(transaction, stream);
   await requireHold(transaction, heldAt);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
   // An attempt may have begun in a transaction that saw no hold and ended after it.
   requireNoCall(unfinished?.leasedUntil ?? null, clock.now());
   if (unfinished && unfinished.second >= firstSecond) {
-    await block(transaction, unfinished, { clock, heldAt });
+    blocked.push(await block(transaction, unfinished, { clock, heldAt }));
   }
   const account = await findAccount(transaction, stream.accountId);
   const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
@@ -158,7 +161,7 @@ const blockStream = async (
       lastSecond,
     );
     if (parts.length === 0) {
-      return;
+      return blocked;
     }
     for (const { ids, held, second, processor, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
@@ -179,14 +182,17 @@ const blockStream = async (
           heldAt,
         );
         if (event && !held) {
-          await block(transaction, event, { clock, heldAt });
+          blocked.push(await block(transaction, event, { clock, heldAt }));
         }
       }
     }
   }
 };
 
-/** Blocks the usage in doubt, stream by stream, and returns its events. A dry run takes everything back. */
+/**
+ * Blocks the usage in doubt and returns its events. A dry run takes everything back. Each stream has a transaction of its
+ * own, because a transaction with the locks of all streams can use up the server's memory for locks.
+ */
 const blockUsageInDoubt = async (
   deps: Dependencies,
   heldAt: Date,
@@ -195,18 +201,14 @@ const blockUsageInDoubt = async (
   const { db } = deps;
   const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
   const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
-  if (isDryRun) {
-    return runAndRollBack(db, async (transaction) => {
-      for (const stream of streams) {
-        await blockStream(deps, transaction, stream, span);
-      }
-      return listBlockedEventsSettledAt(transaction, heldAt);
-    });
-  }
+  // An earlier run may have broken off.
+  const blocked = [...(await listBlockedEventsSettledAt(db, heldAt))];
   for (const stream of streams) {
-    await db.transaction((transaction) => blockStream(deps, transaction, stream, span));
+    const work = (transaction: DatabaseTransactionConnection) =>
+      blockStream(deps, transaction, stream, span);
+    blocked.push(...(await (isDryRun ? runAndRollBack(db, work) : db.transaction(work))));
   }
-  return listBlockedEventsSettledAt(db, heldAt);
+  return blocked;
 };
 
 const record = (
@@ -238,10 +240,17 @@ const record = (
 /** The events in doubt of one customer and meter in one minute, usage before refunds. The processor has one sum of them. */
 type MinuteInDoubt = readonly [StoredMeterEvent, ...StoredMeterEvent[]];
 
+/** Orders usage before refunds, and the events of a stream in the order of their sealings. */
+const compareEvents = (a: StoredMeterEvent, b: StoredMeterEvent): number =>
+  Math.sign(b.quantity) - Math.sign(a.quantity) ||
+  a.accountId.localeCompare(b.accountId) ||
+  a.meter.localeCompare(b.meter) ||
+  a.second - b.second ||
+  Number(a.id - b.id);
+
 const groupByMinute = (events: readonly StoredMeterEvent[]): readonly MinuteInDoubt[] => {
   const minutes = new Map<string, [StoredMeterEvent, ...StoredMeterEvent[]]>();
-  const usageFirst = events.toSorted((a, b) => Math.sign(b.quantity) - Math.sign(a.quantity));
-  for (const event of usageFirst) {
+  for (const event of events.toSorted(compareEvents)) {
     const { processor, customerId, accountId, meter, second } = event;
     const key = [processor, customerId ?? accountId, meter, minuteOf(second).start].join("/");
     const minute = minutes.get(key);

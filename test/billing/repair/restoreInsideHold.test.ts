@@ -1,5 +1,6 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import { Client } from "pg";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
@@ -77,6 +78,10 @@ for (const seconds of [5, 3 * DAY]) {
       t.is(run.exitCode, 0, run.stderr);
       t.is((await drain(restored)).kind, "done");
       t.deepEqual(scene.billedByMinute(), scene.billed);
+      const types = await restored.db.anyFirst(sql.type(z.strictObject({ type: z.string() }))`
+        SELECT type FROM event WHERE type LIKE 'usage.%' ORDER BY type
+      `);
+      t.deepEqual(types, ["usage.failed", "usage.failed", "usage.recovered", "usage.recovered"]);
     });
   }
 }
@@ -177,6 +182,7 @@ const setUpLedger = async (t: ExecutionContext) => {
   await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));
   nowMs += 5000;
   return {
+    url,
     deps,
     stream,
     pass: (seconds: number) => {
@@ -228,6 +234,47 @@ test("a comparison waits for an attempt that begins in a transaction from before
   t.is(run.exitCode, 0, run.stderr);
   t.is((await drain()).kind, "done");
   t.deepEqual(await listLedgerUnits(), [3n]);
+});
+
+test("a dry run of a comparison locks one stream at a time", async (t) => {
+  const { url, deps } = await setUpLedger(t);
+  for (const count of [1, 2]) {
+    const { id } = await createTestOrganization(deps.db, { clock: deps.clock });
+    await createRegistrationWriter(deps).register(registrationOf(id, { count }));
+  }
+  await holdUsage(deps, UPGRADE);
+  // Not a pool: it would notice that it is used inside of a transaction of another one.
+  const watcher = new Client({ connectionString: url });
+  await watcher.connect();
+  t.teardown(() => watcher.end());
+  const locks: number[] = [];
+  const db = await openPool(url, 1, undefined, {
+    interceptors: [
+      {
+        name: "count-locks",
+        afterQueryExecution: async () => {
+          const { rows } = await watcher.query<{ locks: number }>(`
+            SELECT count(*)::integer AS locks
+            FROM pg_locks
+            JOIN pg_database ON pg_database.oid = pg_locks.database
+            WHERE locktype = 'advisory' AND datname = current_database()
+          `);
+          locks.push(rows[0]?.locks ?? 0);
+          return null;
+        },
+      },
+    ],
+  });
+  t.teardown(() => db.end());
+
+  const settled = await settleAfterRestore(
+    { ...deps, db },
+    { operator: "maria", since: null, isDryRun: true },
+    new AbortController().signal,
+  );
+
+  t.is(settled.length, 3);
+  t.is(Math.max(...locks), 1);
 });
 
 test("an attempt that goes on after its lease has ended bills nothing to the ledger that a comparison has settled", async (t) => {
