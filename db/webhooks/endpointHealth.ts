@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
-import { pendingEndpoints } from "./deliveries.ts";
+import { pendingEndpoints } from "./pendingEndpoints.ts";
 
 /** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;

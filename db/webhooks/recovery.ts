@@ -5,7 +5,7 @@ import { WEBHOOK_TYPES, webhookFieldsOf } from "../../domain/events/webhookPaylo
 import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
-import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
+import { deliveryLease, pendingEndpoints } from "./pendingEndpoints.ts";
 import type { WebhookEndpoint } from "./endpoints.ts";
 import { sql, timestamp } from "../sql.ts";
 

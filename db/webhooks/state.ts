@@ -4,7 +4,7 @@ import { PLACES_OF_ENDPOINT } from "../../domain/webhooks/decideDelivery.ts";
 import { safeInteger } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
-import { deliveryLease, pendingEndpoints } from "./deliveries.ts";
+import { deliveryLease, pendingEndpoints } from "./pendingEndpoints.ts";
 
 const stateRow = z.strictObject({
   enabled: safeInteger,

@@ -19,7 +19,8 @@ export const deleteOldDeliveries = async (
 ): Promise<number> => {
   const now = clock.now();
   const deleted = await deleteInBatches(
-    (limit) => deleteDeliveriesBefore(db, keptSince(now), limit),
+    (limit) =>
+      db.transaction((transaction) => deleteDeliveriesBefore(transaction, keptSince(now), limit)),
     signal,
   );
   await deleteEndpointsBefore(db, new Date(now.getTime() - DELETED_ENDPOINT_MS));

@@ -135,7 +135,8 @@ test.serial(
     const deletions = [
       {
         name: "deliveries",
-        deleteBatch: (limit: number) => deleteDeliveriesBefore(db, OLD, limit),
+        deleteBatch: (limit: number) =>
+          db.transaction((transaction) => deleteDeliveriesBefore(transaction, OLD, limit)),
         deleted: (ACCOUNTS * ROWS) / 2,
         // Usually 36, because each batch searches all endpoints. A transaction of another test delays the marking.
         maximumPages: 150,

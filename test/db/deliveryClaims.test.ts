@@ -1,6 +1,6 @@
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { claimDeliveries } from "../../db/webhooks/deliveries.ts";
+import { claimDeliveries } from "../../db/webhooks/attempts.ts";
 import { newId } from "../../services/newId.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

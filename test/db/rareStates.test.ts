@@ -14,13 +14,10 @@ import {
 import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import {
-  claimDeliveries,
-  failPendingDeliveries,
-  listDueEndpoints,
-  recordAttempts,
-} from "../../db/webhooks/deliveries.ts";
-import type { ClaimedDelivery } from "../../db/webhooks/deliveries.ts";
+import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
+import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
+import { listDueEndpoints } from "../../db/webhooks/pendingEndpoints.ts";
+import type { ClaimedDelivery } from "../../db/webhooks/attempts.ts";
 import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
 import { disableEndpoint } from "../../db/webhooks/endpoints.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import { listDueEndpoints } from "../../db/webhooks/pendingEndpoints.ts";
 import { shardOf } from "../../domain/shards.ts";
 import { createDeliverySender } from "../../services/webhooks/sending/createDeliverySender.ts";
 import type { DeliveryDependencies } from "../../services/webhooks/sending/makeAttempt.ts";

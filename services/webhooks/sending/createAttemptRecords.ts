@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { joinCalls } from "../../../db/joinCalls.ts";
-import { recordAttempts } from "../../../db/webhooks/deliveries.ts";
-import type { EndedAttempt } from "../../../db/webhooks/deliveries.ts";
+import { recordAttempts } from "../../../db/webhooks/attempts.ts";
+import type { EndedAttempt } from "../../../db/webhooks/attempts.ts";
 import { recordEndpointResults } from "../../../db/webhooks/endpoints.ts";
 import type { EndpointResult } from "../../../db/webhooks/endpoints.ts";
 

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { listDueEndpoints } from "../../../db/webhooks/deliveries.ts";
+import { listDueEndpoints } from "../../../db/webhooks/pendingEndpoints.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { createShardRuns } from "../../createShardRuns.ts";
 import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { claimDeliveries } from "../../../db/webhooks/deliveries.ts";
-import type { ClaimedDelivery, DueEndpoint } from "../../../db/webhooks/deliveries.ts";
+import { claimDeliveries } from "../../../db/webhooks/attempts.ts";
+import type { ClaimedDelivery } from "../../../db/webhooks/attempts.ts";
+import type { DueEndpoint } from "../../../db/webhooks/pendingEndpoints.ts";
 import type { ScanShard } from "../../createShardScans.ts";
 import type { ShardSender } from "../../createShardRuns.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { DueEndpoint, EndpointPlaces } from "../../../db/webhooks/deliveries.ts";
+import type { DueEndpoint } from "../../../db/webhooks/pendingEndpoints.ts";
+import type { EndpointPlaces } from "../../../db/webhooks/attempts.ts";
 import { PLACES_OF_ENDPOINT } from "../../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
 

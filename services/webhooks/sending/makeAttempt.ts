@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { isContentError } from "../../../db/isContentError.ts";
-import { failPendingDeliveries, releaseDelivery } from "../../../db/webhooks/deliveries.ts";
-import type { ClaimedDelivery, EndedAttempt } from "../../../db/webhooks/deliveries.ts";
+import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
+import { releaseDelivery } from "../../../db/webhooks/attempts.ts";
+import type { ClaimedDelivery, EndedAttempt } from "../../../db/webhooks/attempts.ts";
 import { disableEndpoint, findEndpoint } from "../../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
