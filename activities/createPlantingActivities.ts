@@ -2,7 +2,6 @@ import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
-import { clearExpiredResponses } from "../services/planting/evidence/clearCachedResponses.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import {
   placePlantingOrder,
@@ -31,13 +30,11 @@ export type PlantingActivityDependencies = {
 
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
 export const createPlantingActivities = (deps: PlantingActivityDependencies) => ({
-  /** Creates planting orders of the trees that have none, and deletes expired cached responses. */
+  /** Creates planting orders of the trees that have none. */
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
     withHeartbeat(async () => {
       const signal = Context.current().cancellationSignal;
-      const bulk = { ...deps, db: deps.bulkDb };
-      await clearExpiredResponses(bulk, signal);
-      return { orders: await createPlantingOrders(bulk, signal) };
+      return { orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal) };
     }),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */

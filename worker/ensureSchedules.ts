@@ -8,13 +8,14 @@ import {
   plantingOrderCreationId,
 } from "../workflows/plantingOrderCreation.ts";
 import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts";
+import { retention, retentionId } from "../workflows/retention.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../workflows/taskQueues.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
 const CALL_TIMEOUT_MS = 4000;
 const RETRY_INTERVAL_MS = 5000;
-/** Schedules disappear with Temporal's database, or when an operator deletes them. Three calls a minute cost nothing. */
+/** Schedules disappear with Temporal's database, or when an operator deletes them. Four calls a minute cost nothing. */
 const CHECK_INTERVAL_MS = 60 * 1000;
 
 /*
@@ -51,6 +52,19 @@ const schedulesOf = (
       type: "startWorkflow",
       workflowType: subscriptionSweep,
       workflowId: subscriptionSweepId(deployment),
+      taskQueue: backgroundQueue(deployment),
+      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
+      args: [],
+    },
+  },
+  {
+    scheduleId: `${retentionId(deployment)}-nightly`,
+    spec: { calendars: [{ hour: 4, minute: 30 }] },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
+    action: {
+      type: "startWorkflow",
+      workflowType: retention,
+      workflowId: retentionId(deployment),
       taskQueue: backgroundQueue(deployment),
       workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
       args: [],

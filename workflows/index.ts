@@ -4,6 +4,7 @@ export { plantingOrderCreation } from "./plantingOrderCreation.ts";
 export { processorEvents } from "./processorEvents.ts";
 export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
+export { retention } from "./retention.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";
 export { usageShard } from "./usageShard.ts";

@@ -151,6 +151,9 @@ test.serial("the id of a schedule's workflow is that of the latest run", async (
   });
 
   t.is((await impact("workflow", "show", "subscription-sweep")).exitCode, 3);
+  const retention = await impact("workflow", "show", "retention");
+  t.is(retention.exitCode, 3);
+  t.regex(retention.stderr, /its schedule has not started one yet/u);
   t.is((await impact("workflow", "terminate", "reconciliation", "--reason", "x")).exitCode, 0);
   t.is((await latest.describe()).status.name, "TERMINATED");
 });

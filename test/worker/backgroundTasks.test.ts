@@ -187,6 +187,7 @@ test("each run of a periodic workflow has a time limit, so that a lost one ends"
   for (const [scheduleId, timeoutMs] of [
     [RECONCILIATION, 23 * HOUR_MS],
     ["test/subscription-sweep-nightly", 23 * HOUR_MS],
+    ["test/retention-nightly", 23 * HOUR_MS],
     [ORDER_CREATION, HOUR_MS],
   ] as const) {
     await eventually(async () => (await describe(temporal, scheduleId)) !== null);

@@ -18,6 +18,7 @@ import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
+import { retention } from "../../workflows/retention.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { webhookShard } from "../../workflows/webhookShard.ts";
 import { usageShard } from "../../workflows/usageShard.ts";
@@ -235,22 +236,21 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   "subscription-sweep": {
     activities: {
       sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
-      deleteOldRecords: inOrder(() => ({
-        processorEvents: 5,
-        traceContexts: 0,
-        reconciliations: 0,
-        events: 0,
-        webhookDeliveries: 0,
-        erasedResponses: 0,
-        dailyCounts: 0,
-        testData: null,
-        recountedAccounts: 0,
-        expiredKeys: 0,
-      })),
     },
     run: async (client) => {
       const handle = await client.workflow.start(subscriptionSweep, {
         ...options("subscription-sweep-recorded"),
+        args: [],
+      });
+      await handle.result();
+      return handle;
+    },
+  },
+  retention: {
+    activities: { deleteOldData: inOrder(() => ({ processorEvents: 5, events: 0 })) },
+    run: async (client) => {
+      const handle = await client.workflow.start(retention, {
+        ...options("retention-recorded"),
         args: [],
       });
       await handle.result();

@@ -2,6 +2,7 @@ import type { Client } from "@temporalio/client";
 import { inDeployment } from "../../../workflows/inDeployment.ts";
 import { plantingOrderCreationId } from "../../../workflows/plantingOrderCreation.ts";
 import { reconciliationId } from "../../../workflows/reconciliation.ts";
+import { retentionId } from "../../../workflows/retention.ts";
 import { subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -43,6 +44,7 @@ export const latestScheduledId = async (
   const scheduled = [
     plantingOrderCreationId(deployment),
     reconciliationId(deployment),
+    retentionId(deployment),
     subscriptionSweepId(deployment),
   ];
   if (!scheduled.includes(workflowId)) {

@@ -11,7 +11,7 @@ import {
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldRecords } from "../../../services/billing/deleteOldRecords.ts";
+import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
@@ -105,15 +105,12 @@ test("processed events and reconciliations are deleted after their retention, an
     retention: { processorEventDays: 90, reconciliationDays: 400 },
   };
 
-  const { processorEvents, reconciliations } = await deleteOldRecords(
-    deps,
-    new AbortController().signal,
-  );
-  const again = await deleteOldRecords(deps, new AbortController().signal);
+  const { signal } = new AbortController();
 
-  t.is(processorEvents, 1);
-  t.is(reconciliations, 2502);
-  t.deepEqual(again, { processorEvents: 0, reconciliations: 0, traceContexts: 0 });
+  t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 1);
+  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 2502);
+  t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 0);
+  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 0);
   t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
   t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
   t.is((await idsOf(db, "reconciliation_difference")).length, 2);

@@ -155,7 +155,6 @@ const setUpLostEnd = async (t: ExecutionContext) => {
             observeUnreadSubscription: t.fail,
             observeDrift: () => undefined,
           }),
-          deleteOldRecords: () => null,
           // The dispatcher also starts the senders of usage.
           ...createShardActivities({
             runs: createReportingRuns(restored.deps, {

@@ -1,0 +1,46 @@
+import type { DatabasePool } from "slonik";
+import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { deleteInBatches } from "../deleteInBatches.ts";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** Usage that is reported later has a trace of its own. */
+const TRACE_CONTEXT_DAYS = 1;
+
+/** How long the records of billing are kept that nothing depends on. */
+export type BillingRetention = {
+  readonly processorEventDays: number;
+  readonly reconciliationDays: number;
+};
+
+const BATCHES = {
+  processorEvents: deleteProcessedEvents,
+  reconciliations: deleteOldReconciliations,
+  traceContexts: deleteOldTraceContexts,
+} as const;
+
+/**
+ * Deletes processed events of the processor or results of reconciliations that are older than their retention, or what
+ * continues old traces. Events that are pending or failed stay. It may be interrupted and repeated.
+ * @returns the number of deleted rows
+ */
+export const deleteOldBillingRecords = (
+  {
+    db,
+    clock,
+    retention,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly retention: BillingRetention },
+  records: keyof typeof BATCHES,
+  signal: AbortSignal,
+): Promise<number> => {
+  const days = {
+    processorEvents: retention.processorEventDays,
+    reconciliations: retention.reconciliationDays,
+    traceContexts: TRACE_CONTEXT_DAYS,
+  }[records];
+  const before = new Date(clock.now().getTime() - days * DAY_MS);
+  return deleteInBatches((limit) => BATCHES[records](db, before, limit), signal);
+};

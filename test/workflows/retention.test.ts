@@ -1,0 +1,156 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { createRetentionActivities } from "../../activities/createRetentionActivities.ts";
+import { addToTestRecordCounts, readTestRecordCount } from "../../db/accounts/testRecordCounts.ts";
+import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { deleteOldData } from "../../services/deleteOldData.ts";
+import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
+import { retention } from "../../workflows/retention.ts";
+import { startDonationApi } from "../charities/donations/donationSetup.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestGuard } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { startWorker } from "./startWorker.ts";
+
+// Serial, because what is old is deleted in the whole database.
+const test = testWithDatabase();
+const NEVER = new AbortController().signal;
+const RETENTION = { processorEventDays: 90, reconciliationDays: 400 };
+
+test.serial(
+  "the nightly workflow deletes, erases and records whatever is old enough, once",
+  async (t) => {
+    const { db } = t.context;
+    const clock = createMovableClock("2026-01-10T12:00:00.000Z");
+    const billing = createBilling({ db, stripe: null });
+    const guard = createTestGuard(t, { db, clock });
+    const { call, accountId, test: key } = await startDonationApi(t, { clock, guard });
+    const { get, post } = await startStoreApi(t, { db, clock, guard });
+    const store = await createTestStore(db, { balanceCents: 1000 });
+    const planted = await call("POST", "/plant/trees", { key, body: { count: 4 } });
+    t.is(planted.status, 200);
+    const donation = { amount_cents: 300, ein: "530196605" };
+    t.is((await call("POST", "/charities/donate", { key, body: donation })).status, 200);
+    const order = { trees: 2, customer_name: "Ann Lee" };
+    for (const headers of [store.test, store.live]) {
+      await post("/app/api/plant", { ...headers, "Idempotency-Key": "order-1" }, order);
+    }
+    await guard.store();
+    // As a process that was killed would leave it.
+    await addToTestRecordCounts(db, [{ accountId, count: 7 }]);
+    await issueKey({ db, clock, actor: SERVICE }, { id: accountId, type: "organization" }, "live", {
+      name: "trial",
+      scope: "read",
+      expiresAt: new Date("2026-02-01T00:00:00.000Z"),
+    });
+    clock.set("2026-01-10T12:05:00.000Z");
+    const stream = { accountId, mode: "test", meter: "tree" } as const;
+    await drainUsage({ db, clock, billing }, stream, { signal: NEVER, onResult: () => undefined });
+    clock.set("2026-06-01T02:00:00.000Z");
+
+    const client = await startWorker(
+      t,
+      createRetentionActivities({ db, clock, retention: RETENTION, testDataDays: 90 }),
+    );
+    const run = (workflowId: string) =>
+      client.workflow.execute(retention, { workflowId, taskQueue: "test" });
+
+    const first = await run("first");
+    t.like(first, {
+      // Those of both modes; the one of test mode is then deleted.
+      erasedResponses: 2,
+      // The organization's test mode, and both modes of the store.
+      dailyCounts: 3,
+      testRegistrations: { registrations: 2 },
+      testDonations: 1,
+      testResponses: 1,
+      recountedAccounts: 2,
+      expiredKeys: 1,
+    });
+    t.is(await readTestRecordCount(db, accountId), 0);
+    const trees = await call("GET", "/plant/trees", { key });
+    t.like(trees.body, { total_planted_trees: 0, tree_details: [] });
+    const donations = await call("GET", "/charities/donations", { key });
+    t.is(donations.body["total_items"], 0);
+    t.is((await get("/app/api/plant", store.test)).body["count"], 0);
+    t.is((await get("/app/api/plant", store.live)).body["count"], 1);
+    const replayed = await post(
+      "/app/api/plant",
+      { ...store.live, "Idempotency-Key": "order-1" },
+      order,
+    );
+    t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+    t.like(await run("second"), {
+      erasedResponses: 0,
+      dailyCounts: 0,
+      testRegistrations: { registrations: 0 },
+      testDonations: 0,
+      testResponses: 0,
+      expiredKeys: 0,
+    });
+  },
+);
+
+/** Rows that two batches delete. */
+const OLD_ROWS = 1500;
+const NOW = new Date("2027-01-01T00:00:00Z");
+const deps = { clock: { now: () => NOW }, retention: RETENTION, testDataDays: 90 };
+
+const insertOldRows = async (db: DatabasePool): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
+    SELECT 'old-' || number, 'customer.deleted', time, time, time, 'processed', time
+    FROM generate_series(1, ${OLD_ROWS}::integer) AS number
+    CROSS JOIN (SELECT '2026-01-01'::timestamptz AS time) AS given
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO trace_context (record_id, traceparent, recorded_at)
+    VALUES (gen_random_uuid(), 'parent', '2026-01-01')
+  `);
+};
+
+const countRow = z.strictObject({ processorEvents: z.int(), traceContexts: z.int() });
+
+const countRows = (db: DatabasePool): Promise<z.output<typeof countRow>> =>
+  db.one(sql.type(countRow)`
+    SELECT
+      (SELECT count(*)::integer FROM processor_event) AS "processorEvents",
+      (SELECT count(*)::integer FROM trace_context) AS "traceContexts"
+  `);
+
+test.serial("a deletion that fails is reported, and the others are made", async (t) => {
+  const { db, owner } = t.context;
+  await insertOldRows(db);
+  await owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$
+  `);
+  await owner.query(sql.typeAlias("void")`
+    CREATE TRIGGER broken BEFORE DELETE ON processor_event EXECUTE FUNCTION fail()
+  `);
+
+  const error = await t.throwsAsync(deleteOldData({ db, ...deps }, NEVER), {
+    instanceOf: AggregateError,
+    message: /^processorEvents: .*broken/u,
+  });
+
+  t.is(error.errors.length, 1);
+  t.deepEqual(await countRows(db), { processorEvents: OLD_ROWS, traceContexts: 0 });
+  await owner.query(sql.typeAlias("void")`DROP TRIGGER broken ON processor_event`);
+  t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: OLD_ROWS });
+});
+
+test.serial("a deletion that takes long continues after the others are made", async (t) => {
+  const { db } = t.context;
+  await insertOldRows(db);
+
+  await t.throwsAsync(deleteOldData({ db, ...deps }, NEVER, 1), {
+    message: /^processorEvents: TimeoutError/u,
+  });
+
+  t.deepEqual(await countRows(db), { processorEvents: 500, traceContexts: 0 });
+  t.like(await deleteOldData({ db, ...deps }, NEVER), { processorEvents: 500 });
+});

@@ -1,0 +1,15 @@
+import { proxyActivities } from "@temporalio/workflow";
+import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
+
+export const retentionId = (deployment: string): string => inDeployment(deployment, "retention");
+
+const { deleteOldData } = proxyActivities<RetentionActivities>({
+  // More than the time limits of all its steps together.
+  startToCloseTimeout: "8 hours",
+  heartbeatTimeout: "30 seconds",
+  retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
+});
+
+/** Deletes what is old enough. A repeated attempt continues where the last one ended. */
+export const retention = (): Promise<Awaited<ReturnType<typeof deleteOldData>>> => deleteOldData();
