@@ -61,7 +61,7 @@ test("sealing reads no facts that were sealed before while a snapshot is open, u
           const [parts] = await listOldestUnsealedFacts(
             transaction,
             [{ ...stream, current: { processor: "ledger", customerId: null } }],
-            SECONDS + 1,
+            { lastSecond: SECONDS + 1, facts: 1 },
           );
           t.is(parts?.length, 1);
         }),

@@ -24,14 +24,26 @@ const unsealedRow = z.strictObject({
 export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
 
 /**
- * Sums the unsealed facts of each stream's oldest second that has any, in groups that each become one meter event. New
+ * The facts of the registrations that a fact of the query takes units back of, as a table. Without the OFFSET, the planner reads
+ * all sealed facts for each refund where the statistics know of none.
+ */
+const originalFacts = sql.fragment`
+  (
+    SELECT * FROM usage_fact AS original
+    WHERE ${shareRegistrations("original", "fact")} AND original.refund_id IS NULL
+    OFFSET 0
+  )
+`;
+
+/**
+ * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
  * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a
  * group's quantity. A group takes only as many facts as fit into one event.
  * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
  *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param lastSecond the last second that is looked at
- * @returns the groups of each stream in the given order
+ * @param options the last second that is looked at, and the number of a stream's oldest facts whose seconds are summed
+ * @returns the groups of each stream in the given order, the oldest second first
  */
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
@@ -39,7 +51,7 @@ export const listOldestUnsealedFacts = async (
     readonly current: BillingTarget;
     readonly firstSecond: number;
   })[],
-  lastSecond: number,
+  { lastSecond, facts }: { readonly lastSecond: number; readonly facts: number },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
@@ -71,16 +83,19 @@ export const listOldestUnsealedFacts = async (
       )} AS stream (place, account_id, mode, meter, first_second, processor, customer_id)
       -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
       CROSS JOIN LATERAL (
-        SELECT second
-        FROM usage_fact
-        WHERE account_id = stream.account_id
-          AND mode = stream.mode
-          AND meter = stream.meter
-          AND meter_event_id IS NULL
-          AND second >= stream.first_second
-          AND second <= ${lastSecond}
-        ORDER BY second
-        LIMIT 1
+        SELECT DISTINCT second
+        FROM (
+          SELECT second
+          FROM usage_fact
+          WHERE account_id = stream.account_id
+            AND mode = stream.mode
+            AND meter = stream.meter
+            AND meter_event_id IS NULL
+            AND second >= stream.first_second
+            AND second <= ${lastSecond}
+          ORDER BY second
+          LIMIT ${facts}
+        ) AS first
       ) AS oldest
       CROSS JOIN LATERAL (
         SELECT *
@@ -95,22 +110,16 @@ export const listOldestUnsealedFacts = async (
       LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
       LEFT JOIN LATERAL (
         SELECT original.id
-        FROM usage_fact AS original
+        FROM ${originalFacts} AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL
-          AND ${shareRegistrations("original", "fact")}
-          AND original.refund_id IS NULL
-          AND meter_event.state IN (${FAILED}, 'waived')
+        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived')
         LIMIT 1
       ) AS failed ON true
       LEFT JOIN LATERAL (
         SELECT meter_event.processor, meter_event.customer_id
-        FROM usage_fact AS original
+        FROM ${originalFacts} AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL
-          AND ${shareRegistrations("original", "fact")}
-          AND original.refund_id IS NULL
-          AND meter_event.state IN ('delivered', 'void')
+        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN ('delivered', 'void')
         ORDER BY original.id
         LIMIT 1
       ) AS billed ON true
@@ -129,7 +138,7 @@ export const listOldestUnsealedFacts = async (
       ) AS folded ON true
     ),
     summed AS (
-      SELECT *, sum(quantity) OVER (PARTITION BY place, held, processor, customer_id ORDER BY id) AS running
+      SELECT *, sum(quantity) OVER (PARTITION BY place, second, held, processor, customer_id ORDER BY id) AS running
       FROM unsealed
     ),
     fitting AS (
@@ -137,7 +146,7 @@ export const listOldestUnsealedFacts = async (
       SELECT
         *,
         bool_and(abs(running) <= ${maximumQuantity}) OVER (
-          PARTITION BY place, held, processor, customer_id ORDER BY id
+          PARTITION BY place, second, held, processor, customer_id ORDER BY id
         ) AS fits
       FROM summed
     )
@@ -153,7 +162,7 @@ export const listOldestUnsealedFacts = async (
     FROM fitting
     WHERE fits
     GROUP BY place, second, held, processor, customer_id
-    ORDER BY place, held DESC, processor, customer_id
+    ORDER BY place, second, held DESC, processor, customer_id
   `);
   const parts: UnsealedPart[][] = streams.map(() => []);
   for (const { place, ...part } of rows) {

@@ -67,6 +67,9 @@ export type AfterRestoreOptions = {
 
 const NOTE = "in doubt after a restore";
 
+/** How many facts of a stream a statement looks at, so that few look at the same ones. */
+const FACTS_AT_A_TIME = 1000;
+
 const refuse = (message: string): never => {
   throw new DomainError("request_invalid", message);
 };
@@ -153,16 +156,19 @@ const blockStream = async (
   }
   const account = await findAccount(transaction, stream.accountId);
   const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
-  const lastSecond = secondOf(heldAt);
-  for (;;) {
+  const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME };
+  // Each statement begins at the oldest second of the one before, which may have more units than fit into one event.
+  for (let oldestSecond = firstSecond; ;) {
     const [parts = []] = await listOldestUnsealedFacts(
       transaction,
-      [{ ...stream, current, firstSecond }],
-      lastSecond,
+      [{ ...stream, current, firstSecond: oldestSecond }],
+      range,
     );
-    if (parts.length === 0) {
+    const [oldest] = parts;
+    if (!oldest) {
       return blocked;
     }
+    oldestSecond = oldest.second;
     for (const { ids, held, second, processor, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
         const [event] = await insertMeterEvents(

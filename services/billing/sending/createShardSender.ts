@@ -130,6 +130,9 @@ export const createShardSender = (
         }
         break;
       }
+      case "more":
+        streams.add(stream, sealing.second);
+        break;
       case "stripe_missing":
         onResult(stream, STRIPE_MISSING, null);
         streams.rest(stream);

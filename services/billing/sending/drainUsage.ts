@@ -27,7 +27,7 @@ type Dependencies = {
 
 const attempt = (
   deps: Dependencies,
-  sealing: Exclude<Sealing, { readonly kind: "none" }>,
+  sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
   signal: AbortSignal,
 ): Promise<SendResult> | SendResult => {
   switch (sealing.kind) {
@@ -66,6 +66,9 @@ export const drainUsage = async (
     const sealing = await sealMeterEvent(deps, stream);
     if (sealing.kind === "none") {
       return { kind: "done" };
+    }
+    if (sealing.kind === "more") {
+      continue;
     }
     const result = await attempt(deps, sealing, signal);
     onResult(result, sealing.kind === "event" ? sealing.event.id : null);

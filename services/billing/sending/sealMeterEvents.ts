@@ -23,6 +23,7 @@ import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
  * `event`: the event to send next. Its first attempt may have begun with the sealing; it may then call the processor from
  * `startsAtMs` on, by the monotonic clock. Otherwise it may be `isResumable`: a shard's sender may begin the next attempt. If
  * it is not, an attempt is in progress, its retry is not due, or the sender of its stream makes the next one. `none`: nothing is ready, or another transaction has locked the stream.
+ * `more`: void and held events were sealed, and usage from the second on may be left.
  * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
  * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */
@@ -34,6 +35,7 @@ export type Sealing =
       readonly isResumable: boolean;
     }
   | { readonly kind: "none" }
+  | { readonly kind: "more"; readonly second: number }
   | { readonly kind: "stripe_missing" }
   | { readonly kind: "held"; readonly reason: string }
   | { readonly kind: "wrong_processor"; readonly problem: string };
@@ -46,6 +48,12 @@ type Dependencies = {
 
 const NONE: Sealing = { kind: "none" };
 
+/** Most streams have an event to send in their oldest second. Of those that have none, each round looks at more facts. */
+const FACTS_GROWTH = 4;
+
+/** After how many facts a transaction ends. Its time is lost to the leases of the attempts that begin with it. */
+const ENOUGH_FACTS = 1000;
+
 /** A stream, and the first second that may have usage to seal. Usage of earlier seconds is left for later. */
 export type UnsealedStream = UsageStream & { readonly firstSecond: number };
 
@@ -55,123 +63,146 @@ type BilledStream = {
   readonly stripeCustomerId: string | null;
 };
 
+/** Results by the keys of their streams. */
+type Sealings = ReadonlyMap<string, Sealing>;
+
+/** Whether usage waits, because this process lacks the processor of an account with a Stripe customer. */
+const lacksProcessor = (
+  billing: Billing,
+  { stream, stripeCustomerId }: BilledStream,
+  processor: ProcessorName,
+): boolean => stripeCustomerId !== null && billing.findProcessor(processor, stream.mode) === null;
+
+type Decision = {
+  readonly events: readonly SealedEvent[];
+  /** The result of the stream; null if the last event is sent. */
+  readonly sealing: Sealing | null;
+};
+
+/** Decides on the groups of facts of a stream's oldest seconds: up to the first event that is sent. */
+const decideEvents = (
+  billing: Billing,
+  billed: BilledStream,
+  parts: readonly UnsealedPart[],
+): Decision => {
+  const events: SealedEvent[] = [];
+  for (const { ids, held, ...part } of parts) {
+    const state = stateAtSealing({ held, quantity: part.quantity });
+    if (state === "sealed" && lacksProcessor(billing, billed, part.processor)) {
+      return { events, sealing: { kind: "stripe_missing" } };
+    }
+    events.push({ ...part, stream: billed.stream, factIds: ids, state });
+    if (state === "sealed") {
+      return { events, sealing: null };
+    }
+  }
+  // Not even the oldest second is skipped: it may have more held units than fit into one event.
+  const [oldest] = parts;
+  return { events, sealing: oldest ? { kind: "more", second: oldest.second } : NONE };
+};
+
+const decideRound = async (
+  billing: Billing,
+  transaction: DatabaseTransactionConnection,
+  streams: readonly BilledStream[],
+  range: { readonly lastSecond: number; readonly facts: number },
+): Promise<readonly Decision[]> => {
+  const searched = streams.map(({ stream, stripeCustomerId }) => ({
+    ...stream,
+    current: currentTarget(billing, stripeCustomerId, stream.mode),
+  }));
+  const parts = await listOldestUnsealedFacts(transaction, searched, range);
+  return streams.map((billed, index) => decideEvents(billing, billed, parts[index] ?? []));
+};
+
+/** Begins the attempts of events that are sent, except for calls to Stripe that would have to wait. */
+const beginAttempts = (
+  events: readonly SealedEvent[],
+  freeCalls: number,
+): readonly SealedEvent[] => {
+  let calls = 0;
+  return events.map((event) => {
+    const isCall = event.processor === "stripe";
+    if (event.state !== "sealed" || (isCall && calls >= freeCalls)) {
+      return event;
+    }
+    calls += isCall ? 1 : 0;
+    return { ...event, state: "sending" };
+  });
+};
+
+const isBegunCall = ({ state, processor }: StoredMeterEvent): boolean =>
+  state === "sending" && processor === "stripe";
+
 /**
- * Reserves the calls to Stripe of first attempts, and takes back those that get none. As long as the transaction goes on,
- * other workers wait for the reservation, so it is the last step.
- * @returns when each attempt may call Stripe, in their order; null if it is taken back
+ * Reserves the calls to Stripe of attempts that began with their sealing, and takes back those that get none. As long as
+ * the transaction goes on, other workers wait for the reservation, so it is the last step.
+ * @param events the events to send, in the order of their calls
+ * @returns when each attempt that has begun may call its processor, by the id of its event
  */
 const reserveFirstCalls = async (
   transaction: DatabaseTransactionConnection,
   events: readonly StoredMeterEvent[],
-): Promise<readonly (number | null)[]> => {
-  if (events.length === 0) {
-    return [];
+): Promise<ReadonlyMap<bigint, number>> => {
+  const begun = events.filter(({ state }) => state === "sending").map(({ id }) => id);
+  const calls = events.filter(isBegunCall).map(({ id }) => id);
+  const starts = new Map(begun.map((id) => [id, 0]));
+  if (calls.length > 0) {
+    const reserved = await reserveStripeCalls(transaction, calls.length);
+    for (const [index, id] of calls.entries()) {
+      starts.set(id, reserved.startsAtMs(index));
+    }
+    const canceled = calls.slice(reserved.calls);
+    if (canceled.length > 0) {
+      await cancelAttempts(transaction, canceled);
+      canceled.forEach((id) => starts.delete(id));
+    }
   }
-  const { calls, startsAtMs } = await reserveStripeCalls(transaction, events.length);
-  if (calls < events.length) {
-    await cancelAttempts(
-      transaction,
-      events.slice(calls).map(({ id }) => id),
-    );
-  }
-  return events.map((_, index) => (index < calls ? startsAtMs(index) : null));
+  return starts;
 };
 
-/** Seals the oldest seconds' facts of streams without an unfinished event, until each has an event to send. */
+/**
+ * Seals the oldest seconds' facts of streams without an unfinished event, until each has an event to send or enough is
+ * sealed.
+ */
 const sealNewEvents = async (
   { clock, billing }: Dependencies,
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
-  {
-    mustWait,
-    started,
-  }: {
-    readonly mustWait: (of: BilledStream, processor: ProcessorName) => boolean;
-    readonly started: LeaseStart | null;
-  },
-): Promise<ReadonlyMap<UsageStream, Sealing>> => {
-  const sealedAt = started?.at ?? clock.now();
-  const results = new Map<UsageStream, Sealing>();
-  const calls = new Map<UsageStream, StoredMeterEvent>();
-  let freeCalls = started === null ? 0 : await countFreeStripeCalls(transaction);
-
-  /** Decides on the groups of facts of a stream's second: up to the first event that is sent. */
-  const decide = (billed: BilledStream, parts: readonly UnsealedPart[]): readonly SealedEvent[] => {
-    const events: SealedEvent[] = [];
-    for (const { ids, held, ...part } of parts) {
-      const state = stateAtSealing({ held, quantity: part.quantity });
-      if (state === "sealed" && mustWait(billed, part.processor)) {
-        results.set(billed.stream, { kind: "stripe_missing" });
-        break;
-      }
-      events.push({ ...part, stream: billed.stream, factIds: ids, state });
-      if (state === "sealed") {
-        break;
-      }
-    }
-    return events;
-  };
-
-  /** Begins the attempt of an event, unless its call would have to wait. */
-  const begin = (event: SealedEvent): SealedEvent => {
-    const isCall = event.processor === "stripe";
-    if (started === null || event.state !== "sealed" || (isCall && freeCalls === 0)) {
-      return event;
-    }
-    freeCalls -= isCall ? 1 : 0;
-    return { ...event, state: "sending" };
-  };
-
+  started: LeaseStart | null,
+): Promise<Sealings> => {
+  const { now, until } = leaseOf(started ?? { at: clock.now() });
+  const freeCalls = started === null ? 0 : await countFreeStripeCalls(transaction);
+  const results = new Map<string, Sealing>();
+  const sent: StoredMeterEvent[] = [];
   let open = streams;
-  while (open.length > 0) {
-    const partsOfStreams = await listOldestUnsealedFacts(
-      transaction,
-      open.map(({ stream, stripeCustomerId }) => ({
-        ...stream,
-        current: currentTarget(billing, stripeCustomerId, stream.mode),
-      })),
-      lastSealableSecond(sealedAt),
-    );
-    const events = open
-      .flatMap((billed, index) => decide(billed, partsOfStreams[index] ?? []))
-      .map(begin);
+  let sealed = 0;
+  for (let facts = 1; open.length > 0 && sealed < ENOUGH_FACTS; facts *= FACTS_GROWTH) {
+    const range = { lastSecond: lastSealableSecond(now), facts };
+    const decisions = await decideRound(billing, transaction, open, range);
+    const decided = decisions.flatMap(({ events }) => events);
+    const free = freeCalls - sent.filter(isBegunCall).length;
+    const events = started === null ? decided : beginAttempts(decided, free);
     const inserted =
-      events.length === 0
-        ? []
-        : await insertMeterEvents(
-            transaction,
-            events,
-            sealedAt,
-            started === null ? null : leaseOf(started).until,
-          );
-    for (const [index, event] of inserted.entries()) {
-      const stream = events[index]?.stream;
-      if (stream && isUnfinished(event.state)) {
-        const isBegun = event.state === "sending";
-        results.set(stream, {
-          kind: "event",
-          event,
-          startsAtMs: isBegun ? 0 : null,
-          isResumable: !isBegun,
-        });
-        if (isBegun && event.processor === "stripe") {
-          calls.set(stream, event);
-        }
-      }
-    }
-    // Void and held events were sealed along the way: the next second follows.
-    open = open.filter(
-      ({ stream }, index) => (partsOfStreams[index]?.length ?? 0) > 0 && !results.has(stream),
-    );
+      events.length === 0 ? [] : await insertMeterEvents(transaction, events, now, until);
+    sent.push(...inserted.filter(({ state }) => isUnfinished(state)));
+    sealed += events.flatMap(({ factIds }) => factIds).length;
+    open = open.flatMap(({ stream, ...billed }, index) => {
+      const sealing = decisions[index]?.sealing ?? NONE;
+      results.set(streamKey(stream), sealing);
+      return sealing.kind === "more"
+        ? [{ ...billed, stream: { ...stream, firstSecond: sealing.second } }]
+        : [];
+    });
   }
-  const startsAtMs = await reserveFirstCalls(transaction, [...calls.values()]);
-  for (const [index, [stream, event]] of [...calls].entries()) {
-    const startMs = startsAtMs[index] ?? null;
-    results.set(stream, {
+  const starts = await reserveFirstCalls(transaction, sent);
+  for (const event of sent) {
+    const startsAtMs = starts.get(event.id) ?? null;
+    results.set(streamKey(event), {
       kind: "event",
-      event: startMs === null ? { ...event, state: "sealed" } : event,
-      startsAtMs: startMs,
-      isResumable: startMs === null,
+      event: startsAtMs === null ? { ...event, state: "sealed" } : event,
+      startsAtMs,
+      isResumable: startsAtMs === null,
     });
   }
   return results;
@@ -183,7 +214,7 @@ const sealLocked = async (
   deployment: Deployment,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
-): Promise<ReadonlyMap<UsageStream, Sealing>> => {
+): Promise<Sealings> => {
   const { billing, clock } = deps;
   const customerIds = await listStripeCustomerIds(transaction, [
     ...new Set(streams.map(({ accountId }) => accountId)),
@@ -195,35 +226,30 @@ const sealLocked = async (
     ),
   );
   const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
-  const mustWait = ({ stream, stripeCustomerId }: BilledStream, processor: ProcessorName) =>
-    stripeCustomerId !== null && billing.findProcessor(processor, stream.mode) === null;
-  const results = new Map<UsageStream, Sealing>();
+  const results = new Map<string, Sealing>();
   const fresh: BilledStream[] = [];
   for (const stream of streams) {
     const billed = { stream, stripeCustomerId: customerIds.get(stream.accountId) ?? null };
-    const current = unfinished.get(streamKey(stream));
+    const key = streamKey(stream);
+    const current = unfinished.get(key);
     if (current) {
+      const isMissing = lacksProcessor(billing, billed, current.event.processor);
       results.set(
-        stream,
-        mustWait(billed, current.event.processor)
-          ? { kind: "stripe_missing" }
-          : { kind: "event", ...current, startsAtMs: null },
+        key,
+        isMissing ? { kind: "stripe_missing" } : { kind: "event", ...current, startsAtMs: null },
       );
     } else if (stream.mode === "live" && problem !== null && billed.stripeCustomerId === null) {
-      results.set(stream, { kind: "wrong_processor", problem });
+      results.set(key, { kind: "wrong_processor", problem });
     } else {
       fresh.push(billed);
     }
   }
-  return new Map([
-    ...results,
-    ...(await sealNewEvents(deps, transaction, fresh, { mustWait, started })),
-  ]);
+  return new Map([...results, ...(await sealNewEvents(deps, transaction, fresh, started))]);
 };
 
 /**
  * Returns each stream's event to send next: the unfinished one, or else the facts of the oldest second from its first one on,
- * sealed now. Void and held events are sealed along the way. A stream that another transaction has locked is skipped.
+ * sealed now. Void and held events are sealed along the way. If there are many, a later call goes on. A stream that another transaction has locked is skipped.
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
@@ -245,7 +271,7 @@ const seal = (
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
     const results = await sealLocked(deps, transaction, deployment, [...locked], started);
-    return streams.map((stream) => results.get(stream) ?? NONE);
+    return streams.map((stream) => results.get(streamKey(stream)) ?? NONE);
   });
 
 /**

@@ -1,0 +1,171 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { openPool } from "../../../db/pool.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { shardOf } from "../../../domain/shards.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { createPageCounter, stopAutovacuum } from "../../support/countPages.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { runSender, setUpShards } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+type Seconds = { readonly from: number; readonly count: number };
+
+/** Records a unit in each second, and the refund of it. */
+const recordRefunded = (
+  owner: DatabasePool,
+  { accountId, mode, meter }: UsageStream,
+  { from, count }: Seconds,
+): Promise<unknown> =>
+  owner.transaction(async (transaction) => {
+    // The refunded registrations are not needed.
+    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
+    await transaction.query(sql.typeAlias("void")`
+      WITH usage AS (
+        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+        SELECT ${accountId}, ${mode}, ${meter}, nextval('usage_batch'), 1, ${from}::bigint + number
+        FROM generate_series(0, ${count - 1}::integer) AS number
+        RETURNING *
+      )
+      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
+      SELECT account_id, mode, meter, usage_batch, gen_random_uuid(), -1, second FROM usage
+    `);
+  });
+
+/** Makes the units of the seconds usage that was rejected, so that their refunds are held. */
+const rejectUnits = (owner: DatabasePool, { accountId }: UsageStream): Promise<unknown> =>
+  owner.query(sql.typeAlias("void")`
+    WITH rejected AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      SELECT account_id, mode, meter, second, 1, quantity, id, 'stripe', 'rejected', now(), now()
+      FROM usage_fact
+      WHERE account_id = ${accountId} AND refund_id IS NULL
+      RETURNING id, identifier
+    )
+    UPDATE usage_fact
+    SET meter_event_id = rejected.id
+    FROM rejected
+    WHERE usage_fact.id::text = rejected.identifier
+  `);
+
+/** Returns the database, and how many statements its transactions have run. */
+const countStatements = (
+  pool: DatabasePool,
+): { readonly db: DatabasePool; readonly count: () => number } => {
+  let statements = 0;
+  const counting = (transaction: DatabaseTransactionConnection): DatabaseTransactionConnection =>
+    new Proxy(transaction, {
+      get: (target, name) => {
+        statements += name === "any" ? 1 : 0;
+        return Reflect.get(target, name);
+      },
+    });
+  const db = new Proxy(pool, {
+    get: (target, name) =>
+      name === "transaction"
+        ? (work: (transaction: DatabaseTransactionConnection) => Promise<unknown>) =>
+            target.transaction((transaction) => work(counting(transaction)))
+        : Reflect.get(target, name),
+  });
+  return { db, count: () => statements };
+};
+
+test.serial(
+  "seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const single = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
+    const createStream = async (count: number): Promise<UsageStream> => {
+      const { id: accountId } = await createTestOrganization(filler);
+      const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
+      await recordRefunded(filler, stream, { from: 1, count });
+      return stream;
+    };
+    const sealed = await createStream(3000);
+    const [few, many, ...others] = [
+      await createStream(500),
+      await createStream(4000),
+      await createStream(1),
+    ];
+    // The statistics know of no sealed usage. Without any, PostgreSQL would always read all of it.
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    await rejectUnits(filler, sealed);
+    const { db, count } = countStatements(single);
+    const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+    let calls = 0;
+    let mostStatements = 0;
+    const sealAll = async (stream: UsageStream): Promise<void> => {
+      for (let firstSecond = 0; ;) {
+        const before = count();
+        const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }], null);
+        calls += 1;
+        mostStatements = Math.max(mostStatements, count() - before);
+        if (sealing?.kind !== "more") {
+          t.is(sealing?.kind, "none");
+          return;
+        }
+        firstSecond = sealing.second;
+      }
+    };
+    // Planning reads some pages the first time.
+    for (const stream of others) {
+      await sealAll(stream);
+    }
+    const countPages = await createPageCounter(filler, single, ["usage_fact", "meter_event"]);
+
+    const fewPages = await countPages(() => sealAll(few));
+    calls = 0;
+    const manyPages = await countPages(() => sealAll(many));
+
+    t.true(mostStatements < 30, `${mostStatements} statements`);
+    t.true(calls > 1);
+    t.true(manyPages < 12 * fewPages, `${fewPages} and ${manyPages} pages`);
+    const voided = await filler.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
+      SELECT count(*)::integer AS count FROM meter_event WHERE state = 'void'
+    `);
+    t.is(voided, 4501);
+  },
+);
+
+test.serial(
+  "a stream with thousands of seconds to void or hold is continued after others, and each is billed once",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, sender, sends } = setup;
+    const { owner } = t.context;
+    const [refunded, rejected, normal] = organizations;
+    if (!refunded || !rejected || !normal) {
+      throw new Error("There are fewer organizations.");
+    }
+    const from = Math.floor(deps.clock.now().getTime() / 1000) - 2500;
+    await recordRefunded(owner, refunded.stream, { from, count: 2000 });
+    await recordRefunded(owner, rejected.stream, { from, count: 2000 });
+    await rejectUnits(owner, rejected.stream);
+    await Promise.all([refunded.register(2), rejected.register(3), normal.register(4)]);
+    pass(5);
+    const own = sender(shardOf(normal.stream.accountId));
+    await own.scan();
+
+    await own.step();
+    await own.settled();
+    const billedFirst = organizations.map(({ billed }) => billed());
+    await runSender(own);
+
+    t.deepEqual(billedFirst, [0, 0, 4]);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 3, 4],
+    );
+    t.is(sends(), 3);
+    t.deepEqual(setup.failures, []);
+  },
+);
