@@ -2,7 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { afterLookup, sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
-import { isOfSecond, shareRegistrations } from "./registrationFacts.ts";
+import { factsOfRefund, isOfSecond, shareRegistrations } from "./registrationFacts.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
 
@@ -21,10 +21,14 @@ const isInEvent = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`E
   WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
 )`;
 
+/** How many refunds of a registration are looked up one by one. */
+const FEW_REFUNDS = sql.fragment`100`;
+
 /**
  * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be. The query looks for such usage instead of
- * reading that of all refunds, because a registration can have as many refunds as units.
+ * some of it is in a failed event. If neither, it has been sent or never will be. Most registrations have few refunds, which
+ * are looked up: their second may have thousands of others. But a registration can have as many refunds as units. Of many,
+ * such usage is looked for in their second.
  * @returns null if the registration was deleted, which settled test data are
  */
 export const findRefundProgress = (
@@ -33,13 +37,31 @@ export const findRefundProgress = (
 ): Promise<Readonly<z.output<typeof refundProgressRow>> | null> =>
   db.maybeOne(sql.type(refundProgressRow)`
     SELECT
-      EXISTS (
-        SELECT
-        FROM usage_fact
-        WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
-      ) OR ${isInEvent(UNFINISHED)} AS pending,
-      ${isInEvent(FAILED)} AS failed
+      CASE
+        WHEN refunds.are_few THEN coalesce(few.pending, false)
+        ELSE EXISTS (
+          SELECT
+          FROM usage_fact
+          WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
+        ) OR ${isInEvent(UNFINISHED)}
+      END AS pending,
+      CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(FAILED)} END AS failed
     FROM registration
+    CROSS JOIN LATERAL (
+      SELECT count(*) <= ${FEW_REFUNDS} AS are_few
+      FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
+    ) AS refunds
+    CROSS JOIN LATERAL (
+      SELECT
+        bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state IN (${UNFINISHED})) AS pending,
+        bool_or(meter_event.state IN (${FAILED})) AS failed
+      FROM (SELECT id FROM refund WHERE registration_id = registration.id OFFSET 0) AS refund
+      CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
+      LEFT JOIN LATERAL (
+        SELECT state FROM meter_event WHERE id = usage_fact.meter_event_id OFFSET 0
+      ) AS meter_event ON true
+      WHERE refunds.are_few
+    ) AS few
     WHERE registration.id = ${registrationId}
   `);
 

@@ -37,7 +37,7 @@ const countsRegistration = sql.fragment`
  * The usage facts of a refund of the query, as a table. Without the OFFSET, the planner may expect all facts of the database:
  * as long as it has seen no refund, it does not know that each has few.
  */
-const factsOfRefund = sql.fragment`
+export const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 

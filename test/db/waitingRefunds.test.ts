@@ -105,6 +105,77 @@ test("the state of a registration's refunds is found without reading all of them
   }
 });
 
+/** Inserts registrations of one second with one refund each, whose usage is in an event of this state or in none. */
+const insertRefundedTogether = async (
+  db: DatabasePool,
+  accountId: string,
+  registrations: number,
+  { second, state }: { readonly second: number; readonly state: string | null },
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    WITH registered AS (
+      INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, usage_batch)
+      SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, to_timestamp(${second}), '', nextval('usage_batch')
+      FROM generate_series(1, ${registrations}::integer)
+      RETURNING *
+    ),
+    event AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+      SELECT ${accountId}, 'live', 'tree', ${second}, 1, -1, ${`${accountId}/${second}`}, 'ledger', given.state, now()
+      FROM (VALUES (${state}::text)) AS given (state)
+      WHERE given.state IS NOT NULL
+      RETURNING id
+    ),
+    refunded AS (
+      INSERT INTO refund (id, registration_id, account_id, count, created_at)
+      SELECT gen_random_uuid(), id, account_id, 1, created_at
+      FROM registered
+      RETURNING id, registration_id
+    ),
+    recorded AS (
+      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+      SELECT account_id, mode, kind, usage_batch, refunded.id, -1, ${second}, event.id
+      FROM refunded
+      JOIN registered ON registered.id = refunded.registration_id
+      LEFT JOIN event ON true
+    )
+    SELECT id FROM registered ORDER BY id
+  `);
+
+test.serial(
+  "the state of a registration's refund is found without reading the refunds of others of its second",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const single = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    await stopAutovacuum(filler, TABLES);
+    const { id: accountId } = await createTestOrganization(filler);
+    const given = [
+      [null, "pending"],
+      ["sealed", "pending"],
+      ["rejected", "failed"],
+    ] as const;
+    const seconds: { readonly ids: readonly string[]; readonly state: RefundState }[] = [];
+    for (const [index, [eventState, state]] of given.entries()) {
+      const together = { second: Date.UTC(2026, 9, 1) / 1000 + index, state: eventState };
+      const ids = await insertRefundedTogether(filler, accountId, 1000, together);
+      seconds.push({ ids, state });
+    }
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const countPages = await createPageCounter(filler, single, TABLES);
+
+    for (const { ids, state } of seconds) {
+      const pages = await countPages(async (db) => {
+        for (const id of ids.slice(0, 20)) {
+          t.is(await checkRefund({ db }, id), state);
+        }
+      });
+      t.true(pages < 20 * MAXIMUM_PAGES, `${state}: ${pages} pages`);
+    }
+  },
+);
+
 test("refunds of a registration that was deleted are settled", async (t) => {
   t.is(await checkRefund(t.context, crypto.randomUUID()), "settled");
 });
