@@ -24,6 +24,12 @@ const local = proxyLocalActivities<BillingActivities>({
   retry: { maximumAttempts: 1 },
 });
 
+/** While a refund is new, it is settled within seconds. */
+const FIRST_INTERVALS = { initialInterval: "1 second", maximumInterval: "1 minute" } as const;
+
+/** A run that continues another one waits for the end of an outage or a hold. */
+const LATER_INTERVALS = { initialInterval: "1 minute", maximumInterval: "10 minutes" } as const;
+
 /**
  * Completes when all refunds of a registration are settled.
  * @param maxWait how long a run waits for that before it continues as new. The dispatcher signals further refunds once a
@@ -33,11 +39,13 @@ export const refund = async (
   registrationId: string,
   maxWait: Duration = "1 hour",
 ): Promise<void> => {
+  const intervals =
+    workflowInfo().continuedFromExecutionRunId === undefined ? FIRST_INTERVALS : LATER_INTERVALS;
   const { confirmRefund } = proxyActivities<BillingActivities>({
     startToCloseTimeout: "20 seconds",
     scheduleToCloseTimeout: maxWait,
     // The activity fails until the refund is settled: retries add nothing to the history, however long the processor is down.
-    retry: { initialInterval: "1 second", backoffCoefficient: 1.5, maximumInterval: "1 minute" },
+    retry: { ...intervals, backoffCoefficient: 1.5 },
   });
   const restart = () => continueAsNew<typeof refund>(registrationId, maxWait);
   let isOpen = true;

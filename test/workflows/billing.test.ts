@@ -267,6 +267,16 @@ test("a sender without progress continues as new, however often it is woken, and
   t.is((await current.describe()).status.name, "RUNNING");
 });
 
+/** Returns the longest interval between a run's retries, in seconds. */
+const readRetryInterval = async (handle: WorkflowHandle): Promise<number | undefined> => {
+  const { events } = await handle.fetchHistory();
+  const scheduled = events?.flatMap(
+    ({ activityTaskScheduledEventAttributes }) => activityTaskScheduledEventAttributes ?? [],
+  );
+  const interval = scheduled?.[0]?.retryPolicy?.maximumInterval;
+  return interval ? Number(interval.seconds) : undefined;
+};
+
 test("a refund that is not settled continues as new, however often it is signaled, and completes later", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, register, drain, billed, recorded } = setup;
@@ -286,6 +296,10 @@ test("a refund that is not settled continues as new, however often it is signale
     await current.signal(refundedSignal);
     return (await current.describe()).runId !== first.firstExecutionRunId;
   });
+  const firstRun = client.workflow.getHandle(workflowId, first.firstExecutionRunId);
+  t.is(await readRetryInterval(firstRun), 60);
+  await eventually(async () => (await readRetryInterval(current)) !== undefined);
+  t.is(await readRetryInterval(current), 600);
 
   await drain();
   await current.result();
