@@ -22,7 +22,8 @@ import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
 /**
  * `event`: the event to send next. Its first attempt may have begun with the sealing; it may then call the processor from
  * `startsAtMs` on, by the monotonic clock. Otherwise it may be `isResumable`: a shard's sender may begin the next attempt. If
- * it is not, an attempt is in progress, its retry is not due, or the sender of its stream makes the next one. `none`: nothing is ready, or another transaction has locked the stream.
+ * it is not, an attempt is in progress, its retry is not due, or the sender of its stream makes the next one.
+ * `none`: nothing is ready, or another transaction has locked the stream.
  * `more`: void and held events were sealed, and usage from the second on may be left.
  * `stripe_missing`: the usage waits until Stripe is configured. `held`: nothing is sealed or sent until an operator ends
  * the hold. `wrong_processor`: this process must not seal the deployment's live usage.
@@ -249,7 +250,8 @@ const sealLocked = async (
 
 /**
  * Returns each stream's event to send next: the unfinished one, or else the facts of the oldest second from its first one on,
- * sealed now. Void and held events are sealed along the way. If there are many, a later call goes on. A stream that another transaction has locked is skipped.
+ * sealed now. Void and held events are sealed along the way; if there are many, a later call goes on. A stream that another
+ * transaction has locked is skipped.
  *
  * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
  * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
