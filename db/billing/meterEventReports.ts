@@ -161,18 +161,25 @@ const otherEventsRow = z.strictObject({
 });
 
 /**
- * The other events of an event's customer in a span, whichever account it belonged to: the units delivered, the time of
- * the last delivery, whether one is being sent, and a version that changes whenever one of them does. Folded events count
- * as delivered long ago. Without a customer, they are those of the event's account.
+ * The other events of a customer in a span, whichever account it belonged to: the units delivered, the time of the last
+ * delivery, whether one is being sent, and a version that changes whenever one of them does. Folded events count as
+ * delivered long ago. Without a customer, they are those of the events' account.
  */
 export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
 
+/** @param events of one customer and meter; they are left out */
 export const sumOtherEvents = (
   db: CommonQueryMethods,
-  { id, accountId, ...event }: StoredMeterEvent,
+  events: readonly [StoredMeterEvent, ...StoredMeterEvent[]],
   span: Span,
-): Promise<OtherEvents> =>
-  db.one(sql.type(otherEventsRow)`
+): Promise<OtherEvents> => {
+  const [{ accountId, ...first }] = events;
+  const ids = sql.array(
+    events.map(({ id }) => id),
+    "int8",
+  );
+  return db.one(sql.type(otherEventsRow)`
     SELECT ${deliveryColumns}, coalesce(bool_or(state = 'sending'), false) AS "isSending"
-    ${eventsOfStream({ ...event, accountIds: [accountId] }, span, sql.fragment`id <> ${id}`)}
+    ${eventsOfStream({ ...first, accountIds: [accountId] }, span, sql.fragment`id <> ALL(${ids})`)}
   `);
+};

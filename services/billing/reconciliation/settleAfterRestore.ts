@@ -40,6 +40,7 @@ import { guardUsage, releaseUsage } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
 
 type Dependencies = {
@@ -217,31 +218,29 @@ const blockUsageInDoubt = async (
   return blocked;
 };
 
-const record = (
-  { db, clock }: Dependencies,
+const record = async (
+  transaction: DatabaseTransactionConnection,
+  { clock }: Dependencies,
   { event, result, processorQuantity }: SettledDoubt,
   heldAt: Date,
-): Promise<void> =>
-  db.transaction(async (transaction) => {
-    await lockStream(transaction, event);
-    await requireHold(transaction, heldAt);
-    const state = result === "absent" ? "superseded" : "delivered";
-    await moveSettledEvent(transaction, event.id, {
-      state,
-      note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
-      acceptedQuantity: result === "partial" ? processorQuantity : null,
-      // Not now: nothing was sent after the hold, so the sums lag behind nothing.
-      settledAt: heldAt,
-    });
-    await recordUsageEvent(transaction, event, state, clock.now());
-    // The workflows of refunds in a blocked event fail.
-    await redispatchRefunds(transaction, event.id);
-    // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
-    await releaseHeldRefunds(transaction, event.id);
-    if (result !== "delivered") {
-      await releaseFacts(transaction, event.id, processorQuantity ?? 0);
-    }
+): Promise<void> => {
+  const state = result === "absent" ? "superseded" : "delivered";
+  await moveSettledEvent(transaction, event.id, {
+    state,
+    note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
+    acceptedQuantity: result === "partial" ? processorQuantity : null,
+    // Not now: nothing was sent after the hold, so the sums lag behind nothing.
+    settledAt: heldAt,
   });
+  await recordUsageEvent(transaction, event, state, clock.now());
+  // The workflows of refunds in a blocked event fail.
+  await redispatchRefunds(transaction, event.id);
+  // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
+  await releaseHeldRefunds(transaction, event.id);
+  if (result !== "delivered") {
+    await releaseFacts(transaction, event.id, processorQuantity ?? 0);
+  }
+};
 
 /** The events in doubt of one customer and meter in one minute, usage before refunds. The processor has one sum of them. */
 type MinuteInDoubt = readonly [StoredMeterEvent, ...StoredMeterEvent[]];
@@ -276,20 +275,25 @@ const resultOf = (quantity: number, share: number): SettledDoubt["result"] => {
   return share === 0 ? "absent" : "partial";
 };
 
+/** What the processor's sum shows of a minute. It is valid only while the version of the minute's other events is the same. */
+type ComparedMinute = {
+  readonly doubts: readonly SettledDoubt[];
+  readonly othersVersion: string;
+};
+
 /** Reads the processor's sum of a minute once, and allots it to the minute's events. */
 const compareMinute = async (
   { db, billing }: Dependencies,
   events: MinuteInDoubt,
   signal: AbortSignal,
-): Promise<readonly SettledDoubt[]> => {
+): Promise<ComparedMinute> => {
   const [first] = events;
   const { accountId, customerId, meter } = first;
   const processor =
     billing.findProcessor(first.processor, first.mode) ??
     refuse(`${first.processor} is not configured, so its usage cannot be compared`);
   const minute = minuteOf(first.second);
-  // None of the minute's events in doubt is delivered.
-  const { delivered } = await sumOtherEvents(db, first, minute);
+  const { delivered, version: othersVersion } = await sumOtherEvents(db, events, minute);
   try {
     const customer = { accountId, customerId };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
@@ -297,7 +301,7 @@ const compareMinute = async (
       events.map(({ quantity }) => quantity),
       theirs - delivered,
     );
-    return events.map((event, index) => {
+    const doubts = events.map((event, index) => {
       const share = shares[index] ?? 0;
       return {
         event,
@@ -306,13 +310,41 @@ const compareMinute = async (
         reason: null,
       };
     });
+    return { doubts, othersVersion };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      const reason = error.message;
-      return events.map((event) => ({ event, result: "unclear", processorQuantity: null, reason }));
+      const unclear = {
+        result: "unclear",
+        processorQuantity: null,
+        reason: error.message,
+      } as const;
+      return { doubts: events.map((event) => ({ event, ...unclear })), othersVersion };
     }
     throw error;
   }
+};
+
+/**
+ * Compares the events of a minute, and records the result if they have not changed meanwhile: an operator may retry or close
+ * one of them, or another comparison may settle them. Their shares of the sum depend on each other, so it is one transaction.
+ */
+const settleMinute = async (
+  deps: Dependencies,
+  events: MinuteInDoubt,
+  heldAt: Date,
+  { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
+): Promise<readonly SettledDoubt[]> => {
+  const { doubts, othersVersion } = await compareMinute(deps, events, signal);
+  if (!isDryRun && doubts.every(({ result }) => result !== "unclear")) {
+    await deps.db.transaction(async (transaction) => {
+      await lockUnchangedEvents(transaction, events, othersVersion);
+      await requireHold(transaction, heldAt);
+      for (const doubt of doubts) {
+        await record(transaction, deps, doubt, heldAt);
+      }
+    });
+  }
+  return doubts;
 };
 
 /**
@@ -320,7 +352,8 @@ const compareMinute = async (
  * delivered may have been sent in the history that was lost. The processor's sum of its minute decides: what it has counts
  * as delivered, and only the rest is sent. Usage that the sums leave unclear stays blocked. A repeated call continues an
  * interrupted one.
- * @throws DomainError request_invalid if usage is not held, or it is too early to compare
+ * @throws DomainError request_invalid if usage is not held, it is too early to compare, or an event in doubt was changed
+ * concurrently
  */
 export const settleAfterRestore = async (
   deps: Dependencies,
@@ -332,15 +365,7 @@ export const settleAfterRestore = async (
   const events = await blockUsageInDoubt(deps, heldAt, options);
   const settled = await runConcurrently(
     groupByMinute(events),
-    async (minute) => {
-      const compared = await compareMinute(deps, minute, signal);
-      for (const doubt of options.isDryRun ? [] : compared) {
-        if (doubt.result !== "unclear") {
-          await record(deps, doubt, heldAt);
-        }
-      }
-      return compared;
-    },
+    (minute) => settleMinute(deps, minute, heldAt, { isDryRun: options.isDryRun, signal }),
     { concurrency: CONCURRENT_READS, signal },
   );
   if (!options.isDryRun) {

@@ -34,30 +34,38 @@ export const lockMeterEvent = async (
 };
 
 /**
- * Locks the stream of a meter event until the transaction ends, and checks that what was decided about it is still valid.
- * @param event as it was when the decision was made
- * @param othersVersion the version of the other events of its minute then; null if the decision does not depend on them
+ * Locks the streams of meter events until the transaction ends, and checks that what was decided about them is still valid.
+ * @param events of one customer, meter and minute, as they were when the decision was made
+ * @param othersVersion the version of the other events of the minute then; null if the decision does not depend on them
  * @throws DomainError request_invalid if one of them has changed
  */
-export const lockUnchangedEvent = async (
+export const lockUnchangedEvents = async (
   transaction: DatabaseTransactionConnection,
-  event: StoredMeterEvent,
+  events: readonly [StoredMeterEvent, ...StoredMeterEvent[]],
   othersVersion: string | null,
 ): Promise<void> => {
-  await lockStream(transaction, event);
-  const current = await findMeterEvent(transaction, event.id);
+  const [first] = events;
+  // A customer may have belonged to several accounts. All transactions lock their streams in the same order.
+  for (const accountId of [...new Set(events.map((event) => event.accountId))].toSorted()) {
+    await lockStream(transaction, { ...first, accountId });
+  }
   const isOtherChanged =
     othersVersion !== null &&
-    (await sumOtherEvents(transaction, event, minuteOf(event.second))).version !== othersVersion;
-  if (
-    current?.state !== event.state ||
-    current.attempts !== event.attempts ||
-    current.settlementReference !== event.settlementReference ||
-    isOtherChanged
-  ) {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${event.id}: it or another event of its minute has changed meanwhile; try again`,
-    );
+    (await sumOtherEvents(transaction, events, minuteOf(first.second))).version !== othersVersion;
+  for (const event of events) {
+    const current = await findMeterEvent(transaction, event.id);
+    if (
+      current?.state !== event.state ||
+      current.attempts !== event.attempts ||
+      // A report of the processor may have made it a failed event again.
+      current.settledAt?.getTime() !== event.settledAt?.getTime() ||
+      current.settlementReference !== event.settlementReference ||
+      isOtherChanged
+    ) {
+      throw new DomainError(
+        "request_invalid",
+        `meter event ${event.id}: it or another event of its minute has changed meanwhile; try again`,
+      );
+    }
   }
 };

@@ -9,7 +9,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
-import { getMeterEvent, lockUnchangedEvent } from "./getMeterEvent.ts";
+import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 
 /**
  * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
@@ -45,7 +45,7 @@ export const reopenUsage = async (
     return { quantity };
   }
   return db.transaction(async (transaction) => {
-    await lockUnchangedEvent(transaction, event, othersVersion);
+    await lockUnchangedEvents(transaction, [event], othersVersion);
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,

@@ -15,7 +15,7 @@ import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
-import { getMeterEvent, lockUnchangedEvent } from "./getMeterEvent.ts";
+import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 type Dependencies = {
@@ -60,7 +60,7 @@ export const retryUsage = async (
   requireNoHandSettlement(event);
   const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {
-    await lockUnchangedEvent(transaction, event, othersVersion);
+    await lockUnchangedEvents(transaction, [event], othersVersion);
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,

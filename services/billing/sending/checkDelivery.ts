@@ -25,7 +25,7 @@ export const checkDelivery = async (
 ): Promise<DeliveryCheck> => {
   const minute = minuteOf(event.second);
   const { accountId, meter, customerId } = event;
-  const others = await sumOtherEvents(db, event, minute);
+  const others = await sumOtherEvents(db, [event], minute);
   const othersVersion = others.version;
   if (others.isSending) {
     return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion };

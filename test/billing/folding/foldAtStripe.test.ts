@@ -103,7 +103,7 @@ test.serial("checks of a minute count what was folded in it", async (t) => {
   }
   const minute = minuteOf(second);
   const read = async () => ({
-    others: await sumOtherEvents(deps.db, event, minute),
+    others: await sumOtherEvents(deps.db, [event], minute),
     usage: await readMinuteUsage(deps.db, reported, minute),
   });
   const before = await read();

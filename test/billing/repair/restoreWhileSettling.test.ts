@@ -1,0 +1,141 @@
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { CONCURRENT_READS } from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { setUpRestore } from "./restoreSetup.ts";
+
+const MINUTE = 60;
+const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+
+/**
+ * A restored database with two events in doubt, in consecutive seconds of the last of some minutes. The earlier minutes have
+ * one unit each. Usage is held, and Stripe's sums show everything.
+ */
+const setUpDoubt = async (
+  t: ExecutionContext,
+  {
+    counts,
+    earlierMinutes,
+  }: { readonly counts: readonly number[]; readonly earlierMinutes: number },
+) => {
+  const scene = await setUpRestore(t);
+  const { impact, pass, register } = scene;
+  for (let minute = 0; minute < earlierMinutes; minute += 1) {
+    await register(scene.original, 1);
+    pass(MINUTE);
+  }
+  for (const count of counts) {
+    await register(scene.original, count);
+    pass(1);
+  }
+  const { continued, restored } = await scene.fork(scene.original);
+  pass(5);
+  return {
+    ...scene,
+    continued,
+    restored,
+    /** Holds usage until the sums of what Stripe has now show everything. */
+    hold: async () => {
+      await guardUsage(restored.deps);
+      pass(16 * MINUTE);
+    },
+    /** Runs the comparison, which is to be refused, and other work between the reads of its first sums and their results. */
+    compareWhile: async (work: (eventIds: readonly string[]) => Promise<void>): Promise<void> => {
+      const { deps } = restored;
+      let working: Promise<void> | null = null;
+      const findProcessor: typeof deps.billing.findProcessor = (name, mode) => {
+        const processor = deps.billing.findProcessor(name, mode);
+        return (
+          processor && {
+            ...processor,
+            sumUsage: async (...args) => {
+              const sum = await processor.sumUsage(...args);
+              working ??= listFailedMeterEventIds(deps.db, null).then((ids) =>
+                work(ids.slice(-counts.length).map(String)),
+              );
+              await working;
+              return sum;
+            },
+          }
+        );
+      };
+      await t.throwsAsync(
+        settleAfterRestore(
+          { ...deps, billing: { ...deps.billing, findProcessor } },
+          { operator: "maria", since: null, isDryRun: false },
+          new AbortController().signal,
+        ),
+        { message: /has changed meanwhile; try again/u },
+      );
+    },
+    retry: async (id: string | undefined) => {
+      const run = await impact(restored, "usage", "retry", String(id));
+      t.is(run.exitCode, 0, run.stderr);
+      // The sums may lag behind what was found to be delivered just now.
+      pass(16 * MINUTE);
+    },
+    /** Repeats the comparison, and sends what is left. */
+    finish: async (): Promise<void> => {
+      const repeated = await impact(restored, ...AFTER_RESTORE);
+      t.is(repeated.exitCode, 0, repeated.stderr);
+      t.is((await scene.drain(restored)).kind, "done");
+    },
+  };
+};
+
+test("events that a retry finds delivered before a comparison reads their minute are not billed again", async (t) => {
+  const scene = await setUpDoubt(t, { counts: [50, 2], earlierMinutes: CONCURRENT_READS });
+  await scene.drain(scene.continued);
+  await scene.hold();
+
+  await scene.compareWhile(async ([first, second]) => {
+    await scene.retry(first);
+    await scene.retry(second);
+  });
+
+  await scene.finish();
+  t.deepEqual(scene.billedByMinute(), { 0: 1, 1: 1, 2: 1, 3: 1, 4: 52 });
+});
+
+for (const order of [[1], [1, 0]]) {
+  test(`two equal events of which Stripe has one are billed once each if retries of ${order.map((index) => index + 1).join(" and ")} end during their comparison`, async (t) => {
+    const scene = await setUpDoubt(t, { counts: [10, 10], earlierMinutes: 0 });
+    await scene.reportElsewhere(10, scene.control.now() - 5);
+    await scene.hold();
+
+    await scene.compareWhile(async (ids) => {
+      for (const index of order) {
+        await scene.retry(ids[index]);
+      }
+    });
+
+    await scene.finish();
+    t.deepEqual(scene.billedByMinute(), { 0: 20 });
+  });
+}
+
+for (const decision of [
+  ["usage", "settle", "--invoice-item", "ii_1"],
+  ["usage", "waive"],
+] as const) {
+  test(`usage that is closed by \`${decision.slice(0, 2).join(" ")}\` during its comparison is not sent`, async (t) => {
+    const scene = await setUpDoubt(t, { counts: [10, 20], earlierMinutes: 0 });
+    await scene.hold();
+
+    await scene.compareWhile(async ([first]) => {
+      const run = await scene.impact(
+        scene.restored,
+        ...decision,
+        String(first),
+        "--reason",
+        "invoiced by hand",
+      );
+      t.is(run.exitCode, 0, run.stderr);
+    });
+
+    await scene.finish();
+    t.deepEqual(scene.billedByMinute(), { 0: 20 });
+  });
+}
