@@ -1128,6 +1128,8 @@ CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id
 
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
 
+CREATE INDEX meter_event_held ON public.meter_event USING btree (id) WHERE (state = 'held'::text);
+
 CREATE INDEX meter_event_late ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error = 'delivered after its billing period ended; may not be on any invoice'::text));
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');

@@ -8,7 +8,7 @@ import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
-import { factsOfRegistration } from "./registrationFacts.ts";
+import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
@@ -20,12 +20,38 @@ const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accoun
 /** A constant: PostgreSQL uses the partial index of late deliveries only if it is one. */
 const LATE_NOTE = sql.literalValue(DELIVERED_LATE);
 
+/** Its facts were not released by a retry of their usage. */
+const held = sql.fragment`
+  meter_event.state = 'held' AND EXISTS (
+    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id OFFSET 0
+  )
+`;
+
+/** The offsets make these look-ups, event by event, whatever the statistics are. */
+const uncredited = sql.fragment`
+  meter_event.state = 'held' AND meter_event.mode = 'live' AND EXISTS (
+    SELECT
+    FROM usage_fact AS refunded
+    CROSS JOIN LATERAL (
+      SELECT meter_event_id
+      FROM usage_fact AS original
+      WHERE ${shareRegistrations("original", "refunded")} AND original.refund_id IS NULL
+      OFFSET 0
+    ) AS original
+    WHERE refunded.meter_event_id = meter_event.id
+      AND (SELECT state FROM meter_event AS closed WHERE closed.id = original.meter_event_id) = 'waived'
+    OFFSET 0
+  )
+`;
+
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
   failed: sql.fragment`meter_event.state IN (${FAILED})`,
   waived: sql.fragment`meter_event.state = 'waived'`,
   late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${LATE_NOTE}`,
+  held,
+  uncredited,
 };
 
 /**
@@ -134,6 +160,24 @@ export const countLateMeterEvents = (db: CommonQueryMethods): Promise<number> =>
     SELECT count(*) AS late
     FROM meter_event
     WHERE ${STATE_CONDITIONS.late}
+  `);
+
+const uncreditedRow = z.strictObject({ uncredited: safeInteger });
+
+/** Counts the refunds of usage that was settled by hand or waived, as far as no operator has settled or waived them. */
+export const countUncreditedMeterEvents = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(uncreditedRow)`
+    SELECT count(*) AS uncredited
+    FROM meter_event
+    WHERE ${STATE_CONDITIONS.uncredited}
+  `);
+
+/** Returns whether an event is a refund of usage that was settled by hand or waived, and is not closed itself. */
+export const isUncredited = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
+    WHERE ${STATE_CONDITIONS.uncredited}
   `);
 
 /** Lists those of the meter events whose billing period ended before a time. Only live usage at Stripe has periods. */

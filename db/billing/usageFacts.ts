@@ -60,10 +60,13 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
 /**
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
  * their workflows again: those may have ended, because a held refund is settled. Must run under the stream's lock.
+ * @param includingWaived whether a waiver of the usage is reversed: refunds that were never sent and were waived as well are
+ * released, too, unless a document replaces them
  */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
   failedEventId: bigint,
+  includingWaived = false,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     WITH released AS (
@@ -81,7 +84,13 @@ export const releaseHeldRefunds = async (
         ) AS held
         WHERE failed.meter_event_id = ${failedEventId}
           AND failed.refund_id IS NULL
-          AND (SELECT state FROM meter_event WHERE meter_event.id = held.meter_event_id) = 'held'
+          AND (
+            SELECT
+              state = 'held'
+              OR (${includingWaived} AND state = 'waived' AND attempts = 0 AND settlement_reference IS NULL)
+            FROM meter_event
+            WHERE meter_event.id = held.meter_event_id
+          )
       ))
       RETURNING refund_id
     )

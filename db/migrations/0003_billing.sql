@@ -141,6 +141,8 @@ CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosum
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
 -- After a restore, they are in doubt as well.
 CREATE INDEX meter_event_waived ON meter_event (id) WHERE state = 'waived';
+-- Those of usage that was settled by hand or waived need an operator.
+CREATE INDEX meter_event_held ON meter_event (id) WHERE state = 'held';
 
 -- Late deliveries, by their note: DELIVERED_LATE in domain/billing/meterEvents.ts. Other delivered events have the note of
 -- an earlier delay.

@@ -70,8 +70,22 @@ export const stateAtSealing = ({
   return quantity === 0n ? "void" : "sealed";
 };
 
-/** The groups of meter events that operators list. `late`: delivered after the billing period ended. */
-export const USAGE_STATES = ["pending", "sent", "failed", "waived", "late"] as const;
+/**
+ * The groups of meter events that operators list.
+ * - `late`: delivered after the billing period ended.
+ * - `held`: refunds that wait for a retry of their usage, or are never sent.
+ * - `uncredited`: those of them whose usage was settled by hand or waived. If it was billed by hand, the customer is owed
+ *   a credit note.
+ */
+export const USAGE_STATES = [
+  "pending",
+  "sent",
+  "failed",
+  "waived",
+  "late",
+  "held",
+  "uncredited",
+] as const;
 export type UsageState = (typeof USAGE_STATES)[number];
 
 /** The `last_error` of usage that was delivered after the invoice of its period may have been finalized. */

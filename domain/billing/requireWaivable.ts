@@ -4,17 +4,27 @@ import { isFailed } from "./meterEvents.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 
 /**
- * Checks that the usage of a meter event may be closed without being sent. A processor that refused usage after it had
- * accepted it may have received refunds of it in between, or they were offset against other usage in a void event.
- * Without the usage they would reduce other usage.
- * @param refundedUnits the units of refunds of the event's usage that the processor has or may get, or that were offset
+ * Checks that the usage of a meter event may be closed without being sent: failed usage, or a refund of closed usage. A
+ * processor that refused usage after it had accepted it may have received refunds of it in between, or they were offset
+ * against other usage in a void event. Without the usage they would reduce other usage.
+ * @param refunds `refundedUnits`: the units of refunds of the event's usage that the processor has or may get, or that were
+ * offset; `isUncredited`: whether the event is a refund of usage that was settled by hand or waived
  * @throws DomainError request_invalid
  */
 export const requireWaivable = (
   { id, state }: { readonly id: bigint; readonly state: MeterEventState },
-  refundedUnits: number,
+  {
+    refundedUnits,
+    isUncredited,
+  }: { readonly refundedUnits: number; readonly isUncredited: boolean },
 ): void => {
-  if (!isFailed(state)) {
+  if (state === "held" && !isUncredited) {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${id} is a refund that a retry of its usage sends; retry, settle or waive that usage first`,
+    );
+  }
+  if (!isFailed(state) && state !== "held") {
     throw new DomainError(
       "request_invalid",
       `meter event ${id} is ${state}: there is nothing to waive`,

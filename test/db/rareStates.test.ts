@@ -5,6 +5,7 @@ import {
   recordProcessingError,
   settleProcessorEvent,
 } from "../../db/billing/processorEvents/processorEvents.ts";
+import { countUncreditedMeterEvents } from "../../db/billing/meterEventReports.ts";
 import {
   beginAttempts,
   recordDelays,
@@ -215,6 +216,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
         ).size,
       1,
     ],
+    "refunds of usage that was closed": [countUncreditedMeterEvents, 0],
     "the release of refunds": [
       (db) => db.transaction((transaction) => releaseHeldRefunds(transaction, failedId)),
       undefined,

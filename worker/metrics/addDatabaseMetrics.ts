@@ -7,6 +7,7 @@ import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.t
 import {
   countFailedMeterEvents,
   countLateMeterEvents,
+  countUncreditedMeterEvents,
 } from "../../db/billing/meterEventReports.ts";
 import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
 import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
@@ -178,6 +179,13 @@ export const addDatabaseMetrics = (
         name: "impact_meter_events_late",
         help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
         set: (gauge, late) => gauge.set(late),
+      },
+    ]),
+    createGauges(registry, () => countUncreditedMeterEvents(db), [
+      {
+        name: "impact_meter_events_uncredited",
+        help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
+        set: (gauge, uncredited) => gauge.set(uncredited),
       },
     ]),
     createGauges(registry, () => countFailedProcessorEvents(db), [

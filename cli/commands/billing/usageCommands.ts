@@ -48,8 +48,9 @@ happened and pass --assume: a wrong "absent" bills the usage twice, a wrong
 
 const WAIVE_HELP = `
 Waive only usage that the processor does not have and will never get: it was invoiced
-by hand, or can never be sent. Later refunds of it are not sent to the processor. A
-waived event can still be retried by its id.`;
+by hand, or can never be sent. Later refunds of it are held: settle them with the credit
+note that you issue, or waive them if none is needed. A waived event can still be retried
+by its id.`;
 
 const REOPEN_HELP = `
 Only an event that the processor accepted and lost can be reopened: the processor's sum
@@ -94,7 +95,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(
       new Option(
         "--state <state>",
-        "state of the events; late: delivered after the billing period ended",
+        "state of the events; late: delivered after the billing period ended; held: refunds of usage that the processor does not have; uncredited: those of usage that was settled by hand or waived",
       ).choices(USAGE_STATES),
     )
     .option("--org <id>", "id of the organization", parseId)
@@ -143,10 +144,10 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((options: SendNowOptions) => sendUsageNow(context, options));
   usage
     .command("waive")
-    .description("Close failed meter events whose usage will never be sent")
+    .description("Close failed or held meter events whose usage will never be sent")
     .argument(
       "<ids...>",
-      "ids of failed meter events",
+      "ids of failed or held meter events",
       (given: string, earlier: readonly bigint[] | undefined) => [
         ...(earlier ?? []),
         parseMeterEventId(given),

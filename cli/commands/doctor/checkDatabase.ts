@@ -3,7 +3,10 @@ import { readEncryption } from "../../../db/connections/readEncryption.ts";
 import { readRole, readServerStatus } from "../../../db/connections/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
 import { readReconciliationStatus } from "../../../db/billing/reconciliation/reconciliations.ts";
-import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import {
+  countFailedMeterEvents,
+  countUncreditedMeterEvents,
+} from "../../../db/billing/meterEventReports.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -97,6 +100,16 @@ const checkFailed = ({ connections }: Context): Promise<Finding> =>
       : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
   });
 
+const checkUncredited = ({ connections }: Context): Promise<Finding> =>
+  check("uncredited refunds", async () => {
+    const uncredited = await countUncreditedMeterEvents(await connections.database());
+    return uncredited === 0
+      ? ok("none")
+      : wrong(
+          `${counted(uncredited, "meter event")}; see \`impact usage list --state uncredited\``,
+        );
+  });
+
 /** A nightly reconciliation that failed once, and some hours to repair it. */
 const TOLERATED_RECONCILIATION_AGE_MS = 36 * 60 * 60 * 1000;
 
@@ -135,6 +148,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
       { check: "clock", ...unknown },
       { check: "unreported usage", ...unknown },
       { check: "failed usage", ...unknown },
+      { check: "uncredited refunds", ...unknown },
       { check: "reconciliation", ...unknown },
     ];
   }
@@ -146,6 +160,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     await checkClock(context),
     await checkBacklog(context),
     await checkFailed(context),
+    await checkUncredited(context),
     await checkReconciliation(context),
   ];
 };

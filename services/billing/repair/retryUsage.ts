@@ -73,7 +73,7 @@ export const retryUsage = async (
     });
     await recordUsageEvent(transaction, event, state, now);
     await redispatchRefunds(transaction, meterEventId);
-    await releaseHeldRefunds(transaction, meterEventId);
+    await releaseHeldRefunds(transaction, meterEventId, event.state === "waived");
     await recordAction(
       transaction,
       actor,

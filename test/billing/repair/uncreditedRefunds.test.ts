@@ -1,0 +1,129 @@
+import type { ExecutionContext } from "ava";
+import { Registry } from "prom-client";
+import { z } from "zod";
+import { systemClock } from "../../../domain/clock.ts";
+import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { listedEvent, setCustomer, setUpUsage } from "./usageSetup.ts";
+
+// Serial, because the metric is of the whole database.
+const test = testWithDatabase();
+
+const REASON = ["--reason", "billed by hand"] as const;
+const DOCUMENT = ["--invoice-item", "ii_1"] as const;
+
+/** An organization whose usage of 10 units was rejected and closed by a command, and that refunds 3 of them afterwards. */
+const setUpRefund = async (
+  t: ExecutionContext<DatabaseContext>,
+  close: readonly string[] | null,
+) => {
+  const scene = await setUpUsage(t);
+  const run = async (...args: readonly string[]): Promise<void> => {
+    const { exitCode, stderr } = await scene.impact(...args);
+    t.is(exitCode, 0, stderr);
+  };
+  const list = async (state: string): Promise<readonly string[]> => {
+    const listed = await scene.impact("usage", "list", "--state", state, "--json");
+    const own = z.array(listedEvent.extend({ account_id: z.uuid() })).parse(readJson(listed));
+    return own
+      .filter(({ account_id }) => account_id === scene.id)
+      .map(({ meter_event_id }) => String(meter_event_id));
+  };
+  const registrationId = await scene.register(10);
+  await scene.drain();
+  const [usageId = ""] = await list("failed");
+  if (close) {
+    await run("usage", ...close, usageId, ...REASON);
+  }
+  await scene.refund(registrationId, 3);
+  await scene.drain();
+  const [heldId = "", ...others] = await list("held");
+  t.deepEqual(others, []);
+  const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
+  return {
+    ...scene,
+    run,
+    diagnose: async (): Promise<string | undefined> => {
+      const found = findings.parse(readJson(await scene.impact("doctor", "--json")));
+      const refunds = found.find(({ check }) => check === "uncredited refunds");
+      return refunds && `${refunds.status}: ${refunds.detail}`;
+    },
+    list,
+    usageId,
+    heldId,
+    countUncredited: async (): Promise<string | undefined> => {
+      const registry = new Registry();
+      await addDatabaseMetrics(registry, { db: t.context.db, clock: systemClock })();
+      const metric = await registry.getSingleMetricAsString("impact_meter_events_uncredited");
+      return /^impact_meter_events_uncredited (?<count>\d+)$/mu.exec(metric)?.groups?.["count"];
+    },
+  };
+};
+
+for (const [how, close] of [
+  ["was settled by hand", ["settle", ...DOCUMENT]],
+  ["was waived", ["waive"]],
+] as const) {
+  for (const credit of [["settle", "--credit-note", "cn_1"], ["waive"]] as const) {
+    test.serial(
+      `a refund of usage that ${how} is uncredited until an operator runs \`usage ${credit[0]}\``,
+      async (t) => {
+        const scene = await setUpRefund(t, close);
+        t.deepEqual(await scene.list("uncredited"), [scene.heldId]);
+        t.is(await scene.countUncredited(), "1");
+
+        await scene.run("usage", ...credit, scene.heldId, ...REASON);
+
+        t.deepEqual(await scene.list("uncredited"), []);
+        t.deepEqual(await scene.list("held"), []);
+        t.is(await scene.countUncredited(), "0");
+      },
+    );
+  }
+}
+
+test.serial("doctor reports uncredited refunds", async (t) => {
+  const { diagnose, run, heldId } = await setUpRefund(t, ["settle", ...DOCUMENT]);
+
+  t.is(await diagnose(), "wrong: 1 meter event; see `impact usage list --state uncredited`");
+  await run("usage", "settle", heldId, "--credit-note", "cn_1", ...REASON);
+  t.is(await diagnose(), "ok: none");
+});
+
+test.serial("a refund of failed usage is held, and is not uncredited", async (t) => {
+  const scene = await setUpRefund(t, null);
+
+  t.deepEqual(await scene.list("uncredited"), []);
+  t.is(await scene.countUncredited(), "0");
+  const waived = await scene.impact("usage", "waive", scene.heldId, ...REASON);
+  t.is(waived.exitCode, 1);
+  t.regex(waived.stdout, /is a refund that a retry of its usage sends/u);
+  await setCustomer(scene);
+  await scene.run("usage", "retry", scene.usageId);
+  // Its facts are not in the held event any more.
+  t.deepEqual(await scene.list("held"), []);
+});
+
+test.serial("a retry of waived usage also sends the refund of it that was waived", async (t) => {
+  const scene = await setUpRefund(t, ["waive"]);
+  await scene.run("usage", "waive", scene.heldId, ...REASON);
+  await setCustomer(scene);
+
+  await scene.run("usage", "retry", scene.usageId);
+
+  await scene.drain();
+  t.is(scene.billed(), 7);
+});
+
+test.serial("a retry of waived usage does not send a refund of it that was credited", async (t) => {
+  const scene = await setUpRefund(t, ["waive"]);
+  await scene.run("usage", "settle", scene.heldId, "--credit-note", "cn_1", ...REASON);
+  await setCustomer(scene);
+
+  await scene.run("usage", "retry", scene.usageId);
+
+  await scene.drain();
+  t.is(scene.billed(), 10);
+});
