@@ -961,6 +961,7 @@ CREATE TABLE usage_rejection (
   code text NOT NULL,
   errors bigint NOT NULL,
   named bigint NOT NULL,
+  left_event_ids bigint[] NOT NULL,
   window_start timestamp with time zone NOT NULL,
   window_end timestamp with time zone NOT NULL,
   CONSTRAINT usage_rejection_pkey PRIMARY KEY (processor_event_id, code),

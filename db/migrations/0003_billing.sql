@@ -348,6 +348,8 @@ CREATE TABLE usage_rejection (
   -- How many events were refused, and how many of our meter events the samples name.
   errors bigint NOT NULL,
   named bigint NOT NULL,
+  -- The named meter events to which the report could not be applied yet, because they were still being sent.
+  left_event_ids bigint[] NOT NULL,
   -- When the processor received the events. It says nothing about the seconds of their usage.
   window_start timestamptz NOT NULL,
   window_end timestamptz NOT NULL,

@@ -71,12 +71,13 @@ export const identifierOf = (identifierOrKey: string): string =>
 /**
  * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
  * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
- * could bill it twice, so that must be found out first. So it is with usage from before the end of a hold: the hold may
- * have followed a restore, and in the lost history the same report may have led to a retry.
+ * could bill it twice, so that must be found out first. So it is with an event that was sealed before the end of a hold: the
+ * hold may have followed a restore, and in the lost history the same report may have led to a retry. When it was delivered
+ * says nothing, because a later check may have found that.
  * @param releasedAt when the last hold ended; null if there was none
  */
 export const decideLateRejection = (
-  { state, outcomeUnknown, settledAt }: StoredState & { readonly settledAt: Date | null },
+  { state, outcomeUnknown, sealedAt }: StoredState & { readonly sealedAt: Date },
   releasedAt: Date | null,
 ): "rejected" | "blocked" | "wait" | null => {
   if (state === "sealed" || state === "sending") {
@@ -85,7 +86,7 @@ export const decideLateRejection = (
   if (state !== "delivered") {
     return null;
   }
-  const mayBeRetried = releasedAt !== null && (settledAt === null || settledAt <= releasedAt);
+  const mayBeRetried = releasedAt !== null && sealedAt <= releasedAt;
   return outcomeUnknown || mayBeRetried ? "blocked" : "rejected";
 };
 

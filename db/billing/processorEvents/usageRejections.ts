@@ -4,21 +4,45 @@ import type { RejectionReport } from "../../../domain/billing/processorEvents.ts
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 
-/** Stores what a report says about one error code. A repeated call changes nothing. */
-export const insertUsageRejection = async (
+/** Stores what a report says about one error code. A repeated call changes only which events are left. */
+export const saveUsageRejection = async (
   db: CommonQueryMethods,
   processorEventId: string,
   { windowStart, windowEnd }: RejectionReport,
-  rejection: { readonly code: string; readonly errors: number; readonly named: number },
+  rejection: {
+    readonly code: string;
+    readonly errors: number;
+    readonly named: number;
+    /** The named meter events to which the report could not be applied yet. */
+    readonly leftEventIds: readonly bigint[];
+  },
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO usage_rejection (processor_event_id, code, errors, named, window_start, window_end)
+    INSERT INTO usage_rejection
+      (processor_event_id, code, errors, named, left_event_ids, window_start, window_end)
     VALUES (
-      ${processorEventId}, ${rejection.code}, ${rejection.errors}, ${rejection.named}, ${timestamp(windowStart)},
-      ${timestamp(windowEnd)}
+      ${processorEventId}, ${rejection.code}, ${rejection.errors}, ${rejection.named},
+      ${sql.array([...rejection.leftEventIds], "int8")}, ${timestamp(windowStart)}, ${timestamp(windowEnd)}
     )
-    ON CONFLICT (processor_event_id, code) DO NOTHING
+    ON CONFLICT (processor_event_id, code) DO UPDATE
+    SET left_event_ids = excluded.left_event_ids
   `);
+};
+
+const leftRow = z.strictObject({ ids: z.array(z.string()) });
+
+/** Returns the meter events to which an earlier attempt could not apply a report; null if it was not applied before. */
+export const findLeftEventIds = async (
+  db: CommonQueryMethods,
+  processorEventId: string,
+  code: string,
+): Promise<ReadonlySet<bigint> | null> => {
+  const ids = await db.maybeOneFirst(sql.type(leftRow)`
+    SELECT left_event_ids::text[] AS ids
+    FROM usage_rejection
+    WHERE processor_event_id = ${processorEventId} AND code = ${code}
+  `);
+  return ids && new Set(ids.map(BigInt));
 };
 
 const unnamedRow = z.strictObject({

@@ -8,7 +8,10 @@ import {
 } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
-import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
+import {
+  findLeftEventIds,
+  saveUsageRejection,
+} from "../../../db/billing/processorEvents/usageRejections.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -65,8 +68,9 @@ const refuseDelivered = async (
 
 /**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
- * samples name become failed ones, and the counts of all others are stored for operators. A repeated call changes nothing.
- * Samples of other programs that use the same processor are skipped.
+ * samples name become failed ones, and the counts of all others are stored for operators. A repeated call considers only the
+ * events that were still being sent: the others may have been retried since, and found to be delivered. Samples of other
+ * programs that use the same processor are skipped.
  * @throws Error if a named meter event is still being sent; all others have been changed by then
  */
 export const applyRejectionReport = async (
@@ -74,26 +78,30 @@ export const applyRejectionReport = async (
   processorEventId: string,
   report: RejectionReport,
 ): Promise<void> => {
-  const unsettled: string[] = [];
+  const unsettled: bigint[] = [];
   for (const { code, errors, samples } of report.rejections) {
     const reasons = new Map(
       samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
     );
     const events = await listMeterEventsByIdentifier(deps.db, "stripe", [...reasons.keys()]);
+    const left = await findLeftEventIds(deps.db, processorEventId, code);
+    const leftEventIds: bigint[] = [];
     let named = 0;
-    for (const event of events) {
+    for (const event of events.filter(({ id }) => left === null || left.has(id))) {
       const reason = `${code}: ${reasons.get(event.identifier)}`;
       const result = await refuseDelivered(deps, event, reason);
       if (result === "wait") {
-        unsettled.push(String(event.id));
+        leftEventIds.push(event.id);
       }
       named += result === "unknown" ? 0 : 1;
     }
-    await insertUsageRejection(deps.db, processorEventId, report, {
+    await saveUsageRejection(deps.db, processorEventId, report, {
       code,
       errors,
       named: Math.min(named, errors),
+      leftEventIds,
     });
+    unsettled.push(...leftEventIds);
   }
   if (unsettled.length > 0) {
     throw new Error(`These refused meter events are still being sent: ${unsettled.join(", ")}.`);

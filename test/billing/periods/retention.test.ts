@@ -9,7 +9,7 @@ import {
   replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../db/billing/reconciliation/reconciliations.ts";
-import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -88,9 +88,9 @@ test("processed events and reconciliations are deleted after their retention, an
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
   const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), rejections: [] };
-  const rejection = { code: "archived_meter", errors: 2, named: 1 };
-  await insertUsageRejection(db, "evt_old", window, rejection);
-  await insertUsageRejection(db, "evt_recent", window, rejection);
+  const rejection = { code: "archived_meter", errors: 2, named: 1, leftEventIds: [] };
+  await saveUsageRejection(db, "evt_old", window, rejection);
+  await saveUsageRejection(db, "evt_recent", window, rejection);
   const { id: accountId } = await createTestOrganization(db);
   // More differences than fit into one batch.
   await storeReconciliation(db, { accountId, startedAt: daysAgo(401), minutes: 2500 });

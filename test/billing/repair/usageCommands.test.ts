@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
-import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
@@ -283,11 +283,11 @@ test.serial(
       { id: "evt_report", type: "report", objectId: null, createdAt: now },
       now,
     );
-    await insertUsageRejection(
+    await saveUsageRejection(
       db,
       "evt_report",
       { windowStart: now, windowEnd: now, rejections: [] },
-      { code: "archived_meter", errors: 12, named: 5 },
+      { code: "archived_meter", errors: 12, named: 5, leftEventIds: [] },
     );
     const list = await scene.impact("usage", "list", "--state", "failed");
     t.regex(list.stderr, /Stripe rejected 7 events that it did not name \(archived_meter\)/u);

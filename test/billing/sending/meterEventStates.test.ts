@@ -86,7 +86,7 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 /** Every state that a rejection after acceptance can move an event to. */
 const statesAfterLateRejection = (state: MeterEventState): readonly MeterEventState[] =>
   [false, true]
-    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown, settledAt: NOW }, null))
+    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown, sealedAt: NOW }, null))
     .filter((next) => next !== null && next !== "wait");
 
 /** Every state that reopening can move an event to. */
@@ -132,4 +132,12 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
   const drawn = await transitionsOfTheDiagram();
 
   t.deepEqual(drawn.toSorted(), [...transitionsOfTheCode()].toSorted());
+});
+
+test("a late rejection of an event that was sealed before a hold ended blocks it, however late it was delivered", (t) => {
+  const delivered = { state: "delivered", outcomeUnknown: false } as const;
+
+  t.is(decideLateRejection({ ...delivered, sealedAt: before(1) }, NOW), "blocked");
+  t.is(decideLateRejection({ ...delivered, sealedAt: NOW }, before(1)), "rejected");
+  t.is(decideLateRejection({ ...delivered, sealedAt: NOW }, null), "rejected");
 });
