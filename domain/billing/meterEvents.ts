@@ -44,7 +44,8 @@ export const isFailed = (state: MeterEventState): state is FailedState =>
 
 /**
  * Returns the type of the event that clients receive for a change of a meter event's state, or null. Usage has recovered
- * when it is sealed again to be reported, or when the processor turns out to have it. Waived usage has not recovered.
+ * when it is sealed again to be reported, or when the processor turns out to have it. Waived usage has not recovered, until
+ * a retry reverses the waiver.
  */
 export const usageEventOf = (
   before: MeterEventState,
@@ -53,7 +54,8 @@ export const usageEventOf = (
   if (isFailed(after)) {
     return isFailed(before) ? null : "usage.failed";
   }
-  return isFailed(before) && after !== "waived" ? "usage.recovered" : null;
+  const wasUnreported = isFailed(before) || before === "waived";
+  return wasUnreported && after !== "waived" ? "usage.recovered" : null;
 };
 
 /** Returns the first state of a meter event. `held` facts are refunds of usage that the processor does not have. */

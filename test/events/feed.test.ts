@@ -6,6 +6,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { EventType } from "../../domain/events/events.ts";
 import { simulateAllocated } from "../../providers/planting/simulated/simulatedFacts.ts";
+import { retryUsage } from "../../services/billing/repair/retryUsage.ts";
 import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { recordEvent } from "../../services/events/recordEvent.ts";
 import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
@@ -95,7 +96,7 @@ const REFUSED = {
   body: { error: { type: "invalid_request_error", message: "refused" } },
 } as const;
 
-test("usage that fails and is retried is two events, and waiving it is none", async (t) => {
+test("usage that fails and is retried is two events, also if it was waived in between, and waiving it is none", async (t) => {
   const { deps, double, stream, register, pass, drain, retryFailed } = await setUpBilling(t);
   const types: readonly EventType[] = ["usage.failed", "usage.recovered"];
   const read = async () => {
@@ -118,10 +119,11 @@ test("usage that fails and is retried is two events, and waiving it is none", as
   double.control.addFault(REFUSED);
   await register(5);
   await drain();
-  for (const eventId of await listFailedMeterEventIds(deps.db, { accountId: stream.accountId })) {
-    await waiveUsage(deps, eventId, "invoiced by hand");
-  }
+  const [eventId = 0n] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+  await waiveUsage(deps, eventId, "invoiced by hand");
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
+  await retryUsage(deps, eventId);
+  t.deepEqual(await read(), [...recovered, ["usage.failed", 5], ["usage.recovered", 5]]);
 });
 
 test("a planting order that reaches a milestone is an event, and a repeated report is none", async (t) => {
