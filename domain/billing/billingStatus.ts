@@ -27,10 +27,16 @@ export type FactEvent = { readonly state: MeterEventState; readonly lastError: s
 
 /**
  * Returns the status of a registration from the meter events of its usage facts: what needs attention first comes first.
+ * If all of them are void and units remain, refunds of other usage of its second were not sent because of these units: the
+ * processor's sum has them.
  * @param events one for each fact; null for a fact that is not sealed yet
  */
 export const billingStatusOf = (
-  { isPrepaid }: { readonly isPrepaid: boolean },
+  {
+    isPrepaid,
+    count,
+    refundedCount,
+  }: { readonly isPrepaid: boolean; readonly count: number; readonly refundedCount: number },
   events: readonly (FactEvent | null)[],
 ): BillingStatus => {
   if (events.length === 0) {
@@ -51,7 +57,9 @@ export const billingStatusOf = (
   ) {
     return "late";
   }
-  return sealed.some(({ state }) => state === "delivered") ? "reported" : "cancelled_out";
+  return refundedCount < count || sealed.some(({ state }) => state === "delivered")
+    ? "reported"
+    : "cancelled_out";
 };
 
 /**

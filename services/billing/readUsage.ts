@@ -33,6 +33,8 @@ export const readUsage = async (
     readonly kind: Kind;
     readonly createdAt: Date;
     readonly isPrepaid: boolean;
+    readonly count: number;
+    readonly refundedCount: number;
   },
 ): Promise<RegistrationUsage> => {
   const facts = await listFactsOfRegistration(db, registration.id);

@@ -105,6 +105,29 @@ test("usage that was refunded before it was sent is corrected", async (t) => {
   t.like((await read(id)).body, { state: "corrected", refunded_count: 3 });
 });
 
+test("usage that was offset by refunds of other usage of its second is reported", async (t) => {
+  const { double, events, register, refund, drain, read, list } = await setUp(t);
+  const second = double.control.now();
+  const refunded = await register(3);
+  await drain();
+  // Committed late: the second is sealed already.
+  double.control.holdClock({ second });
+  const offset = await register(1);
+  const partlyRefunded = await register(4);
+  await refund(partlyRefunded, 2);
+  await refund(refunded);
+  await drain();
+  t.deepEqual(await events(), [
+    { state: "delivered", quantity: 3 },
+    { state: "void", quantity: 0 },
+  ]);
+
+  t.like((await read(offset)).body, { state: "reported", refunded_count: 0 });
+  t.deepEqual(await list("?state=reported"), [[offset, "reported"]]);
+  t.like((await read(partlyRefunded)).body, { state: "corrected", refunded_count: 2 });
+  t.like((await read(refunded)).body, { state: "corrected", refunded_count: 3 });
+});
+
 test("without a subscription, the period is the month from the billing day", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
