@@ -93,41 +93,60 @@ export const saveBillingPeriod = async (
   `);
 };
 
+/** When billing periods count as ended. */
+export type PeriodEnds = {
+  readonly now: Date;
+  /** How long after a period's end its invoice still takes usage. */
+  readonly graceMs: number;
+};
+
 /**
- * Returns the condition that the billing period of a second ended before a time, as far as the stored periods show: the
- * period of the current subscription of the query's `account`.
+ * The time before which usage is of billing periods that have ended, as far as the stored periods of the current
+ * subscription of the query's `account` show. There is no grace for usage from before the first of them: no invoice of the
+ * subscription takes it.
  */
-export const isOfEndedPeriod = (
+const endOfPeriods = (
   meter: FragmentSqlToken,
-  second: FragmentSqlToken,
-  before: Date,
+  { now, graceMs }: PeriodEnds,
 ): FragmentSqlToken => sql.fragment`
-  EXISTS (
-    SELECT
+  (
+    SELECT max(
+      CASE
+        WHEN ends_at <= ${timestamp(new Date(now.getTime() - graceMs))} THEN ends_at
+        WHEN starts_at <= ${timestamp(now)} AND NOT EXISTS (
+          SELECT
+          FROM billing_period AS previous
+          WHERE previous.account_id = billing_period.account_id
+            AND previous.meter = billing_period.meter
+            AND previous.subscription_id = billing_period.subscription_id
+            AND previous.ends_at = billing_period.starts_at
+        ) THEN starts_at
+      END
+    )
     FROM billing_period
     WHERE billing_period.account_id = account.id
       AND billing_period.meter = ${meter}
       AND billing_period.subscription_id = account.stripe_subscription_id
-      AND (
-        (ends_at <= ${timestamp(before)} AND to_timestamp(${second}) < ends_at)
-        OR (starts_at <= ${timestamp(before)} AND to_timestamp(${second}) < starts_at)
-      )
   )
 `;
 
-/** Returns whether the billing period of an account's second ended before a time; see `isOfEndedPeriod`. */
-export const hasPeriodEnded = (
+/** Returns the condition that a second is of a billing period that has ended; see `endOfPeriods`. */
+export const isOfEndedPeriod = (
+  meter: FragmentSqlToken,
+  second: FragmentSqlToken,
+  ends: PeriodEnds,
+): FragmentSqlToken => sql.fragment`to_timestamp(${second}) < ${endOfPeriods(meter, ends)}`;
+
+const endRow = z.strictObject({ endedBefore: z.date().nullable() });
+
+/** Returns the time before which an account's usage is of billing periods that have ended, or null; see `endOfPeriods`. */
+export const findEndOfPeriods = (
   db: CommonQueryMethods,
-  {
-    accountId,
-    meter,
-    second,
-  }: Pick<Subscription, "accountId" | "meter"> & { readonly second: number },
-  before: Date,
-): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
+  { accountId, meter }: Pick<Subscription, "accountId" | "meter">,
+  ends: PeriodEnds,
+): Promise<Date | null> =>
+  db.oneFirst(sql.type(endRow)`
+    SELECT ${endOfPeriods(sql.fragment`${meter}`, ends)} AS "endedBefore"
     FROM account
     WHERE account.id = ${accountId}
-      AND ${isOfEndedPeriod(sql.fragment`${meter}`, sql.fragment`${second}::bigint`, before)}
   `);

@@ -23,17 +23,23 @@ const countsRow = z.strictObject({
   quantity: z.bigint().transform(Number),
   /** Those that are not settled yet. */
   unfinished: z.int(),
+  /** The delivered ones from before a time. */
+  ended: z.int(),
 });
 
 export const countLedgerEvents = (
   db: CommonQueryMethods,
   events: LedgerEvents,
+  endedBefore: Date | null,
 ): Promise<Readonly<z.output<typeof countsRow>>> =>
   db.one(sql.type(countsRow)`
     SELECT
       count(*) FILTER (WHERE state = 'delivered')::integer AS events,
       coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS quantity,
-      count(*) FILTER (WHERE state IN (${UNFINISHED}))::integer AS unfinished
+      count(*) FILTER (WHERE state IN (${UNFINISHED}))::integer AS unfinished,
+      count(*) FILTER (
+        WHERE state = 'delivered' AND to_timestamp(second) < ${timestamp(endedBefore)}
+      )::integer AS ended
     FROM meter_event
     WHERE ${isAmong(events)}
   `);

@@ -6,6 +6,7 @@ import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
+import type { PeriodEnds } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
@@ -180,11 +181,11 @@ export const isUncredited = (db: CommonQueryMethods, meterEventId: bigint): Prom
     WHERE ${STATE_CONDITIONS.uncredited}
   `);
 
-/** Lists those of the meter events whose billing period ended before a time. Only live usage at Stripe has periods. */
+/** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */
 export const listMeterEventIdsOfEndedPeriods = (
   db: CommonQueryMethods,
   meterEventIds: readonly bigint[],
-  before: Date,
+  ends: PeriodEnds,
 ): Promise<readonly bigint[]> =>
   db.anyFirst(sql.type(idRow)`
     SELECT meter_event.id
@@ -193,7 +194,7 @@ export const listMeterEventIdsOfEndedPeriods = (
     WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
       AND meter_event.mode = 'live'
       AND meter_event.processor = 'stripe'
-      AND ${isOfEndedPeriod(sql.fragment`meter_event.meter`, sql.fragment`meter_event.second`, before)}
+      AND ${isOfEndedPeriod(sql.fragment`meter_event.meter`, sql.fragment`meter_event.second`, ends)}
     ORDER BY meter_event.id
   `);
 

@@ -1,6 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listAccounts } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
+import { findEndOfPeriods } from "../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
 import { countLedgerEvents, revokeLedgerEvents } from "../../db/billing/ledgerEvents.ts";
 import { lockStream } from "../../db/billing/streams.ts";
@@ -15,6 +16,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -34,6 +36,11 @@ type MovedUsage = {
   readonly quantity: number;
   /** Events that the ledger has not settled yet. They move when the command is repeated. */
   readonly unfinished: number;
+  /**
+   * Events from before the subscription, or of a billing period that has ended: they may be on no invoice. As long as the
+   * deployment bills with the ledger, no subscription is read, so a dry run knows of none.
+   */
+  readonly ended: number;
 };
 
 export type MoveToStripe = {
@@ -68,6 +75,8 @@ const recordStripe = (
       );
     }
   });
+
+const READ_TIMEOUT_MS = 20_000;
 
 /** Keeps a statement far from its timeout: a stream has up to 2.7 million events in a month, one for each second. */
 const EVENTS_PER_STATEMENT = 10_000;
@@ -109,7 +118,11 @@ const moveStream = (
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
     const stream = { accountId, meter };
-    const found = await countLedgerEvents(transaction, { ...stream, fromSecond: secondOf(since) });
+    const found = await countLedgerEvents(
+      transaction,
+      { ...stream, fromSecond: secondOf(since) },
+      await findEndOfPeriods(transaction, stream, { now, graceMs: 0 }),
+    );
     const moved = {
       meter,
       since,
@@ -132,6 +145,7 @@ const moveStream = (
  * invoiced: that of the ledger's current billing cycle, of organizations with a Stripe customer. A repeated call moves
  * what has been left since, such as the usage of an organization that has a customer now.
  * @throws DomainError request_invalid if Stripe is not configured, or the deployment has another Stripe account
+ * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
   deps: Dependencies,
@@ -156,6 +170,10 @@ export const moveToStripe = async (
   const usage: MovedUsage[] = [];
   for (const organization of await listAccounts(db, "organization")) {
     if (organization.stripeCustomerId !== null) {
+      if (!options.isDryRun) {
+        // Not before Stripe is recorded. What is sent then is compared with the subscription's period.
+        await refreshSubscription(deps, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
+      }
       for (const meter of KINDS) {
         usage.push(await moveStream(deps, organization, meter, options.isDryRun));
       }

@@ -64,6 +64,14 @@ export const moveDeploymentToStripe = async (
       ]),
     );
   }
+  for (const { accountName, meter, ended } of usage) {
+    if (ended > 0) {
+      say(
+        io,
+        `The billing period of ${counted(ended, "meter event")} of ${accountName} (${meter}) has ended: their usage may not be on any invoice.`,
+      );
+    }
+  }
   if (isDryRun) {
     say(
       io,

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
-import { hasPeriodEnded } from "../../../db/billing/billingPeriods.ts";
+import { findEndOfPeriods } from "../../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
@@ -165,11 +165,12 @@ const correctMinute = async (
   const second =
     restoredSecond >= span.start && restoredSecond < span.end ? restoredSecond : span.start;
   const [accountId] = stream.accountIds;
-  const isInvoiced = await hasPeriodEnded(
+  const endedBefore = await findEndOfPeriods(
     db,
-    { accountId, meter: stream.meter, second },
-    new Date(now.getTime() - DEFAULT_GRACE_MS),
+    { accountId, meter: stream.meter },
+    { now, graceMs: DEFAULT_GRACE_MS },
   );
+  const isInvoiced = endedBefore !== null && second * 1000 < endedBefore.getTime();
   const { action, reason } = decideCorrection(
     { ...usage, quantity, second, isInvoiced },
     options,

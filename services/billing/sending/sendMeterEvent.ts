@@ -118,30 +118,42 @@ const makeAttempt = async (
   }
 };
 
+/** Most usage is delivered within seconds, and no subscription begins in between. */
+const CHECKED_AGE_MS = 60_000;
+
 /** Marks a delivery as late if the billing period had ended, and so had the time in which Stripe adds to its invoice. */
 const markIfLate = async (
-  db: DatabasePool,
+  records: AttemptRecords,
   { id, second }: StoredMeterEvent,
   settlement: Settlement,
   now: Date,
 ): Promise<Settlement> => {
-  const graceStart = new Date(now.getTime() - DEFAULT_GRACE_MS);
   const isLate =
     settlement.state === "delivered" &&
-    // The period of later usage cannot have ended by then, which saves a query.
-    second * 1000 < graceStart.getTime() &&
-    (await listMeterEventIdsOfEndedPeriods(db, [id], graceStart)).length > 0;
+    now.getTime() - second * 1000 > CHECKED_AGE_MS &&
+    (await records.isLate({ id, now }));
   return isLate ? asLate(settlement) : settlement;
 };
 
 /** How the outcomes of attempts are recorded: those of the same time in one statement. */
 export type AttemptRecords = {
+  /** Returns whether the billing period of a delivered event had ended. */
+  readonly isLate: (delivered: { readonly id: bigint; readonly now: Date }) => Promise<boolean>;
   /** Returns false if another attempt has begun. */
   readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
   readonly delay: (delay: AttemptDelay) => Promise<void>;
 };
 
 export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
+  isLate: joinCalls(async (delivered) => {
+    const now = new Date(Math.max(...delivered.map((each) => each.now.getTime())));
+    const late = await listMeterEventIdsOfEndedPeriods(
+      db,
+      delivered.map(({ id }) => id),
+      { now, graceMs: DEFAULT_GRACE_MS },
+    );
+    return delivered.map(({ id }) => late.includes(id));
+  }),
   settle: joinCalls(async (settlements) => {
     const settled = await settleAttempts(db, settlements);
     return settlements.map(({ id }) => settled.has(id));
@@ -238,7 +250,7 @@ export const finishSending = async (
     });
     return delay;
   }
-  const settlement = await markIfLate(db, event, result, now);
+  const settlement = await markIfLate(records, event, result, now);
   await settle(db, records, event, settlement, now);
   return settlement;
 };

@@ -37,7 +37,10 @@ export const reopenEvent = async (
       quantity,
     });
   }
-  const ended = await listMeterEventIdsOfEndedPeriods(deps.db, [meterEventId], clock.now());
+  const ended = await listMeterEventIdsOfEndedPeriods(deps.db, [meterEventId], {
+    now: clock.now(),
+    graceMs: 0,
+  });
   if (ended.length > 0) {
     say(
       io,

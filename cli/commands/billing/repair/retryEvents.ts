@@ -127,7 +127,10 @@ const warnOfEndedPeriods = async (
   events: ReadonlySet<bigint>,
 ): Promise<void> => {
   const db = await connections.database();
-  for (const id of await listMeterEventIdsOfEndedPeriods(db, [...events], clock.now())) {
+  for (const id of await listMeterEventIdsOfEndedPeriods(db, [...events], {
+    now: clock.now(),
+    graceMs: 0,
+  })) {
     say(io, `The billing period of event ${id} has ended: its usage may not be on any invoice.`);
   }
 };

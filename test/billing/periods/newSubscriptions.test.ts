@@ -1,0 +1,147 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { sql } from "../../../db/sql.ts";
+import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { runImpact } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+// Serial, because a deployment has one processor.
+const test = testWithDatabase();
+
+const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
+const MINUTE = 60;
+
+const deliveredRow = z.strictObject({ quantity: z.bigint(), lastError: z.string().nullable() });
+
+for (const minutes of [10, 120]) {
+  test.serial(
+    `usage from ${minutes} minutes before a subscription is late in its first hour, and later usage is not`,
+    async (t) => {
+      const { deps, double, stream, ...scene } = await setUpBilling(t);
+      const { accountId } = stream;
+      double.control.addFault({
+        kind: "respond",
+        status: 400,
+        body: { error: { type: "invalid_request_error", message: "Not now." } },
+      });
+      await scene.register(5);
+      await scene.drain();
+      scene.pass(minutes * MINUTE);
+      const { customerId, subscriptionId } = double.control.addSubscriber({});
+      await updateAccount(deps.db, accountId, {
+        stripeCustomerId: customerId,
+        stripeSubscriptionId: subscriptionId,
+      });
+      await refreshSubscription(deps, accountId, AbortSignal.timeout(60_000));
+      await scene.register(1);
+      scene.pass(5 * MINUTE);
+      await scene.retryFailed();
+
+      await scene.drain();
+
+      t.deepEqual(
+        await deps.db.any(sql.type(deliveredRow)`
+          SELECT quantity, last_error AS "lastError"
+          FROM meter_event
+          WHERE account_id = ${accountId} AND state = 'delivered'
+          ORDER BY quantity
+        `),
+        [
+          { quantity: 1n, lastError: null },
+          { quantity: 5n, lastError: DELIVERED_LATE },
+        ],
+      );
+    },
+  );
+}
+
+/** A deployment on the ledger, whose organization gets a subscription at Stripe an hour after its usage. */
+const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  await db.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
+  `);
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  control.holdClock({ second: NOON });
+  const clock = { now: () => new Date(control.now() * 1000) };
+  const deps = { db, clock, billing: createBilling({ db, stripe: null }) };
+  await deps.billing.prepare();
+  const { id } = await createTestOrganization(db, { clock });
+  const use = async (count: number): Promise<void> => {
+    await createRegistrationWriter(deps).register(registrationOf(id, { count }));
+    control.advanceClock({ seconds: 5 });
+    await drainUsage(
+      deps,
+      { accountId: id, mode: "live", meter: "tree" },
+      { signal: new AbortController().signal, onResult: () => undefined },
+    );
+  };
+  const impact = (...args: readonly string[]): Promise<Run> =>
+    runImpact(args, {
+      env: {
+        DATABASE_URL: databaseUrl,
+        STRIPE_SECRET_KEY: double.secretKey,
+        STRIPE_API_BASE: double.url,
+      },
+      clock,
+    });
+  return {
+    use,
+    impact,
+    pass: (seconds: number) => control.advanceClock({ seconds }),
+    subscribe: async (): Promise<void> => {
+      const { customerId, subscriptionId } = control.addSubscriber({});
+      const run = await impact(
+        "org",
+        "update",
+        id,
+        "--stripe-customer",
+        customerId,
+        "--stripe-subscription",
+        subscriptionId,
+      );
+      t.is(run.exitCode, 0, run.stderr);
+    },
+  };
+};
+
+const ENDED =
+  /The billing period of 2 meter events of .+ \(tree\) has ended: their usage may not be on any invoice/u;
+
+test.serial("move-to-stripe warns about usage from before the subscription", async (t) => {
+  const { use, subscribe, impact, pass } = await setUpLedger(t);
+  await use(3);
+  await use(4);
+  pass(MINUTE);
+  await subscribe();
+  await use(5);
+
+  const run = await impact("deployment", "move-to-stripe");
+
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stderr, ENDED);
+});
+
+test.serial("move-to-stripe does not warn about usage of the subscription", async (t) => {
+  const { use, subscribe, impact } = await setUpLedger(t);
+  await subscribe();
+  await use(5);
+
+  const run = await impact("deployment", "move-to-stripe");
+
+  t.is(run.exitCode, 0, run.stderr);
+  t.notRegex(run.stderr, /has ended/u);
+});
