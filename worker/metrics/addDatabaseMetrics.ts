@@ -117,6 +117,7 @@ export const addDatabaseMetrics = (
   const readSubscriptions = withPace(() => countSubscriptionsByState(db), createPace());
   const readFailed = withPace(() => countFailedMeterEvents(db), createPace());
   const readLate = withPace(() => countLateMeterEvents(db), createPace());
+  const readUncredited = withPace(() => countUncreditedMeterEvents(db), createPace());
   const readWebhooks = withPace(() => readWebhookState(db, clock.now()), createPace());
   const gauges = [
     createGauges(registry, readWaiting, [
@@ -181,7 +182,7 @@ export const addDatabaseMetrics = (
         set: (gauge, late) => gauge.set(late),
       },
     ]),
-    createGauges(registry, () => countUncreditedMeterEvents(db), [
+    createGauges(registry, readUncredited, [
       {
         name: "impact_meter_events_uncredited",
         help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
