@@ -26,10 +26,19 @@ const timestamp = () =>
     .transform((value) => new Date(value).toISOString())
     .refine((value) => value >= "1970", "must be a time in the years 1970 to 9999");
 
-/** A URL that a page may link to, or a path on this service. */
+/** Hosts that a Content-Security-Policy can name. Others are valid in URLs, but may contain what separates its directives. */
+const HOST = /^(?:[a-z0-9._-]+|\[[0-9a-f:]+\])$/u;
+
+/** Returns the origin of an http:// or https:// URL that a page may load pictures from, or null. */
+export const pictureOrigin = (given: string): string | null => {
+  const url = /^https?:\/\//u.test(given) ? URL.parse(given) : null;
+  return url && HOST.test(url.hostname) ? url.origin : null;
+};
+
+/** A URL that a page may link to and load pictures from, or a path on this service. */
 export const link = () =>
   text(2000).refine(
-    (value) => /^\/(?!\/)/u.test(value) || (URL.canParse(value) && /^https?:\/\//u.test(value)),
+    (value) => /^\/(?!\/)/u.test(value) || pictureOrigin(value) !== null,
     "must be an http:// or https:// URL",
   );
 

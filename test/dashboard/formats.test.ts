@@ -75,6 +75,45 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
   t.regex(page.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'/u);
 });
 
+test.serial("the page allows photos of hosts that add nothing else to its policy", async (t) => {
+  const scene = await open(t);
+  const { setup, page } = scene;
+  await setup.register(10);
+  await setup.createOrders();
+  await setup.place();
+  await setup.pass(3 * STAGE_MS);
+  const policyWith = async (...urls: readonly string[]): Promise<string> => {
+    await t.context.db.query(sql.typeAlias("void")`
+      WITH medium AS (
+        DELETE FROM planting_media WHERE account_id = ${setup.organization.id} RETURNING *
+      )
+      INSERT INTO planting_media
+        (order_id, account_id, mode, site_id, type, url, thumbnail_url, latitude, longitude, taken_at)
+      SELECT order_id, account_id, mode, site_id, 'photo', given, given, latitude, longitude, taken_at
+      FROM (SELECT * FROM medium LIMIT 1) AS medium
+      CROSS JOIN unnest(${sql.array(urls, "text")}) AS given
+    `);
+    const shown = await fetch(await serveAgain(t, scene));
+    t.is(shown.status, 200, page);
+    t.true((await shown.text()).includes(`src="${urls[0]}"`));
+    return shown.headers.get("Content-Security-Policy") ?? "";
+  };
+  t.regex(
+    await policyWith("https://photos.example:8443/b.jpg", "http://[2001:db8::1]/c.jpg"),
+    /; img-src 'self' (?:https:\/\/photos\.example:8443 ?|http:\/\/\[2001:db8::1\] ?){2}; frame-ancestors 'none'$/u,
+  );
+  t.regex(
+    await policyWith(
+      "https://x;script-src/a.jpg",
+      "https://evil.example/b.jpg",
+      "https://x,y/c.jpg",
+      "https://x'y/d.jpg",
+      "https://*.example/e.jpg",
+    ),
+    /; img-src 'self' https:\/\/evil\.example; frame-ancestors 'none'$/u,
+  );
+});
+
 test.serial("shields.io gets the badge's content in its schema", async (t) => {
   const { read } = await open(t);
   const response = await read("/shields.json");

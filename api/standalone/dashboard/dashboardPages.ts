@@ -3,6 +3,7 @@ import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { text } from "../../../domain/fields.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { pictureOrigin } from "../../../domain/planting/fact.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createDashboardCache } from "../../../services/dashboard/createDashboardCache.ts";
@@ -57,12 +58,7 @@ const SEED = /^[\w-]{1,120}$/u;
 
 /** The origins of the partner's photos, the only content that pages load from other hosts. */
 const photoOrigins = ({ media }: Dashboard): readonly string[] => [
-  ...new Set(
-    media.flatMap((medium) => {
-      const url = shownUrl(medium);
-      return url.startsWith("/") ? [] : [new URL(url).origin];
-    }),
-  ),
+  ...new Set(media.flatMap((medium) => pictureOrigin(shownUrl(medium)) ?? [])),
 ];
 
 type Rendering = (dashboard: Dashboard, links: PageLinks) => Rendered;

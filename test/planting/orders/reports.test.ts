@@ -209,7 +209,11 @@ test.serial(
             { ...allocation, crew: { ...allocation?.crew, women_members: 99_999 }, notes: "x" },
           ],
         },
-        { ...facts.planted, occurred_at: "yesterday" },
+        {
+          ...facts.planted,
+          occurred_at: "yesterday",
+          media: [{ ...facts.planted.media[0], url: "https://x;script-src/a.jpg" }],
+        },
       ],
     };
     const run = await runImpact(["evidence", "record", "-"], {
@@ -221,6 +225,7 @@ test.serial(
     t.regex(run.stderr, /women_members must not exceed total_members/u);
     t.regex(run.stderr, /facts\.0\.allocations\.0\.notes: unknown field/u);
     t.regex(run.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
+    t.regex(run.stderr, /facts\.1\.media\.0\.url: must be an http:\/\/ or https:\/\/ URL/u);
     t.is((await listFacts(t.context.db, order.id)).length, 1);
     const unknown = await runImpact(["evidence", "record", "-"], {
       env,
