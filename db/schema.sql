@@ -1109,6 +1109,8 @@ CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode,
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
+CREATE INDEX donation_refund_reason ON public.donation_refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
+
 CREATE INDEX donation_refund_key_donation ON public.donation_refund_key USING btree (donation_id);
 
 CREATE INDEX event_age ON public.event USING btree (created_at);
@@ -1172,6 +1174,8 @@ CREATE INDEX reconciliation_started ON public.reconciliation USING btree (starte
 CREATE INDEX reconciliation_difference_stream ON public.reconciliation_difference USING btree (reconciliation_stream_id);
 
 CREATE INDEX reconciliation_stream_run ON public.reconciliation_stream USING btree (reconciliation_id);
+
+CREATE INDEX refund_reason ON public.refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 

@@ -138,6 +138,8 @@ CREATE TABLE refund (
 
 CREATE INDEX refund_registration ON refund (registration_id);
 CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_at IS NULL;
+-- For erasing the reason of a reversal, which each of its refunds has.
+CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NOT NULL;
 
 -- The refund that each idempotency key was first used for. The primary key decides which of several concurrent requests
 -- refunds.

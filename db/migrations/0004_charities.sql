@@ -80,6 +80,9 @@ CREATE TABLE donation_refund (
 CREATE UNIQUE INDEX donation_refund_idempotency_key
   ON donation_refund (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
+-- For erasing the reason of a reversal, which each of its refunds has.
+CREATE INDEX donation_refund_reason ON donation_refund (account_id, created_at) WHERE reason IS NOT NULL;
+
 -- The donation that each idempotency key of a refund was first used for, even if that donation was already refunded: a
 -- key that has received a response must never refund another donation.
 CREATE TABLE donation_refund_key (

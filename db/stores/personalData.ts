@@ -114,7 +114,39 @@ export const namesCustomer = (table: RecordTable, alias: string = table): Fragme
     sql.fragment` OR `,
   )})`;
 
-/** Blanks chosen registrations, the reasons of their refunds, and the responses that were stored with them. */
+const REFUNDS = {
+  registration: { table: "refund", id: "id", record: "registration_id" },
+  donation: { table: "donation_refund", id: "donation_id", record: "donation_id" },
+} as const satisfies Record<RecordTable, object>;
+
+/**
+ * The ids of the refunds of chosen records that have a reason, and of the others of the same reversals: a reversal is
+ * recorded at one time, with its reason in each refund, whichever customers its records belong to.
+ */
+const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlToken => {
+  const refund = sql.identifier([REFUNDS[table].table]);
+  return sql.fragment`
+    SELECT given.id
+    FROM (
+      SELECT DISTINCT given.created_at, given.reason
+      FROM chosen
+      CROSS JOIN LATERAL (
+        SELECT created_at, reason
+        FROM ${refund}
+        WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id AND reason IS NOT NULL
+        OFFSET 0
+      ) AS given
+    ) AS reversal
+    CROSS JOIN LATERAL (
+      SELECT ${sql.identifier([REFUNDS[table].id])} AS id
+      FROM ${refund}
+      WHERE account_id = ${anyAccount(accountId)} AND created_at = reversal.created_at AND reason = reversal.reason
+      OFFSET 0
+    ) AS given
+  `;
+};
+
+/** Blanks chosen registrations, the reasons of their reversals, and the responses that were stored with them. */
 const blankRegistrations = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
@@ -133,8 +165,7 @@ const blankRegistrations = (
     reason AS (
       UPDATE refund
       SET reason = NULL
-      FROM chosen
-      WHERE refund.registration_id = chosen.id AND refund.reason IS NOT NULL
+      WHERE id = ANY(ARRAY(${refundsWithReasons("registration", accountId)}))
       RETURNING refund.created_at
     ),
     note AS (
@@ -165,9 +196,10 @@ const blankRegistrations = (
       ${lastChosen} AS last
   `);
 
-/** Blanks chosen donations and the reasons of their refunds. */
+/** Blanks chosen donations, the metadata of their refunds and the reasons of their reversals. */
 const blankDonations = (
   transaction: DatabaseTransactionConnection,
+  accountId: string,
   chosen: FragmentSqlToken,
 ): Promise<Blanked> =>
   transaction.one(sql.type(blankedRow)`
@@ -183,8 +215,9 @@ const blankDonations = (
     reason AS (
       UPDATE donation_refund
       SET reason = NULL, metadata = '{}'
-      FROM chosen
-      WHERE donation_refund.donation_id = chosen.id
+      WHERE donation_id = ANY(
+        ARRAY(SELECT id FROM chosen) || ARRAY(${refundsWithReasons("donation", accountId)})
+      )
     )
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
@@ -226,7 +259,8 @@ export const blankSelectedDonations = async (
   selection: RecordSelection,
   limit: number,
 ): Promise<number> =>
-  (await blankDonations(transaction, choose("donation", accountId, selection, limit))).blanked;
+  (await blankDonations(transaction, accountId, choose("donation", accountId, selection, limit)))
+    .blanked;
 
 /** Blanks the registrations of an owner page by page, in the order of creation. The last page has no `last`. */
 export const blankRegistrationPage = (
@@ -257,6 +291,7 @@ export const blankDonationPage = (
 ): Promise<Blanked> =>
   blankDonations(
     transaction,
+    accountId,
     sql.fragment`
       SELECT id, created_at
       FROM donation

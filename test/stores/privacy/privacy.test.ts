@@ -177,6 +177,37 @@ test.serial("a record with an order and only a name is exported and counted once
   t.like(readJson(erased), { registrations: 3 });
 });
 
+test.serial(
+  "a reason that was given for several customers is erased with any of them",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { post } = await startStoreApi(t, t.context);
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const [ann, bob] = [createPerson(), createPerson()];
+    const donation = { charity_id: "53-0196605", amount_dollars: 1 };
+    for (const { id } of [ann, bob]) {
+      await post("/app/api/plant", store.live, { trees: 1, customer_id: id });
+      await post("/app/api/charity/donate", store.live, { ...donation, customer_id: id });
+    }
+    await post("/app/api/plant", store.live, { trees: 1, customer_id: bob.id });
+    const reverse = async (type: string, quantity: number, reason: string): Promise<void> => {
+      const reversal = { type, quantity, reason, customer_id: quantity === 1 ? bob.id : undefined };
+      t.is((await post("/app/api/refund", store.live, reversal)).status, 200);
+    };
+    await reverse("tree", 1, `${bob.name} cancelled`);
+    await reverse("tree", 2, `${ann.name} cancelled`);
+    await reverse("donation", 2, `${ann.name} cancelled`);
+
+    await runImpact(["store", "forget", store.domain, "--customer-id", ann.id], {
+      env: { DATABASE_URL: databaseUrl },
+    });
+
+    const dump = await dumpDatabase(databaseUrl);
+    t.deepEqual(holds(dump, ann), []);
+    t.true(dump.includes(`${bob.name} cancelled`));
+  },
+);
+
 test.serial("store export-customer prints all that is stored, and is audited", async (t) => {
   const { db, databaseUrl } = t.context;
   const env = { DATABASE_URL: databaseUrl };
