@@ -93,7 +93,12 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
   const [first, second] = DONATIONS.map((donation) =>
-    Object.assign({}, donation, { id: `s${donation.id}`, customer_id: "7" }),
+    Object.assign({}, donation, {
+      id: `s${donation.id}`,
+      customer_id: "7",
+      attribution: "",
+      metadata: {},
+    }),
   );
   const env = { DATABASE_URL: databaseUrl };
   const run = await runImpact(

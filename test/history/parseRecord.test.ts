@@ -1,5 +1,6 @@
 import test from "ava";
 import { parseJsonLine } from "../../cli/commands/history/parseRecord.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
 import { contentOf } from "../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,
@@ -8,7 +9,11 @@ import type {
 
 const now = new Date("2026-05-01T12:00:00.000Z");
 
-const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCounting = false) =>
+const read = (
+  fields: Readonly<Record<string, unknown>> | string,
+  fractionalCounting = false,
+  storeMode: Mode | null = null,
+) =>
   parseJsonLine(
     typeof fields === "string"
       ? fields
@@ -18,7 +23,7 @@ const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCoun
           created_at: "2025-06-01T12:00:00Z",
           ...fields,
         }),
-    { now, fractionalCounting, storeMode: null, kind: null, source: null },
+    { now, fractionalCounting, storeMode, kind: null, source: null },
   );
 
 const plain: ImportedRegistration = {
@@ -315,4 +320,16 @@ test("every field is part of the content", (t) => {
   ];
   const contents = changes.map((change) => contentOf({ ...plain, ...change }));
   t.is(new Set(contents).size, changes.length);
+});
+
+test("an attribution or metadata in a store's line is rejected, because stores have none", (t) => {
+  const gift = { kind: "donation", amount_cents: 1, ein: "53-0196605", charity_name: "Red Cross" };
+  for (const line of [{}, { ...gift, count: null }]) {
+    for (const [field, value] of Object.entries({ attribution: "Ann", metadata: { a: "Ann" } })) {
+      t.deepEqual(read({ ...line, [field]: value }, false, "test"), {
+        problem: `${field}: stores' records have none; remove it from the line`,
+      });
+    }
+    t.true("record" in read({ ...line, attribution: "", metadata: {} }, false, "test"));
+  }
 });

@@ -102,6 +102,27 @@ export type ParseOptions = {
   readonly source: string | null;
 };
 
+/**
+ * Returns what a line has that a store's record cannot have, or null. Stores see neither field, and an erasure would not
+ * find the customers that they name.
+ */
+const findForeignField = (
+  line: Pick<z.output<typeof registrationLine>, "attribution" | "metadata">,
+  { storeMode }: ParseOptions,
+): string | null => {
+  if (storeMode === null) {
+    return null;
+  }
+  const given = {
+    attribution: line.attribution !== "",
+    metadata: Object.keys(line.metadata).length > 0,
+  };
+  const field = (["attribution", "metadata"] as const).find((name) => given[name]);
+  return field === undefined
+    ? null
+    : `${field}: stores' records have none; remove it from the line`;
+};
+
 /** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
 const refundedCountOf = ({
   count: units,
@@ -223,6 +244,10 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   }
   if (parsed.data.created_at > options.now) {
     return { problem: "created_at: must not be in the future" };
+  }
+  const foreign = findForeignField(parsed.data, options);
+  if (foreign !== null) {
+    return { problem: foreign };
   }
   const record =
     parsed.data.kind === "donation"
