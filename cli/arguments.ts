@@ -7,6 +7,7 @@ import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
 import { text } from "../domain/fields.ts";
+import { mayReceiveKeys } from "../domain/loopback.ts";
 import { isTimeZone } from "../domain/timeZones.ts";
 import { importedId } from "../domain/recordIds.ts";
 
@@ -109,12 +110,6 @@ export const parseEventId = parserOf(
   "the id of an event, evt_ and 48 characters",
 );
 
-/** The secret of signatures of webhooks. */
-export const parseWebhookSecret = parserOf(
-  z.string().regex(/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/u),
-  "a secret, whsec_ and the Base64 of 24 to 64 bytes",
-);
-
 export const parsePath = parserOf(z.string().min(1), "the path of a file");
 
 /** The id of a document at the processor. */
@@ -153,9 +148,14 @@ export const parseSubscriptionPolicy = parserOf(
   `one of ${SUBSCRIPTION_POLICIES.join(", ")}`,
 );
 
-export const parseUrl = parserOf(
-  z.url({ protocol: /^https?$/u }).transform((url) => url.replace(/\/+$/u, "")),
-  "an http:// or https:// URL",
+const url = z.url({ protocol: /^https?$/u }).transform((given) => given.replace(/\/+$/u, ""));
+
+export const parseUrl = parserOf(url, "an http:// or https:// URL");
+
+/** The URL of an interface that keys are sent to. */
+export const parseApiUrl = parserOf(
+  url.refine(mayReceiveKeys),
+  "an https:// URL, unless its host is localhost or a loopback address",
 );
 
 export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");

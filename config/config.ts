@@ -4,6 +4,7 @@ import { readSecretFiles } from "./readSecretFiles.ts";
 import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "../domain/databaseUrl.ts";
 import { mustBeOneOf, oneOf } from "../domain/fields.ts";
+import { mayReceiveKeys } from "../domain/loopback.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 
 const port = (fallback: number) =>
@@ -59,14 +60,9 @@ const TRACE_SAMPLERS = [
   "parentbased_traceidratio",
 ] as const;
 
-/** Keys travel in the requests, so they must be encrypted unless they stay on this machine. */
-const apiBase = webUrl.refine(
-  (url) => {
-    const { protocol, hostname } = new URL(url);
-    return protocol === "https:" || /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/u.test(hostname);
-  },
-  { error: "must be an https:// URL, unless its host is localhost or a loopback address" },
-);
+const apiBase = webUrl.refine(mayReceiveKeys, {
+  error: "must be an https:// URL, unless its host is localhost or a loopback address",
+});
 
 const isNetwork = (given: string): boolean => {
   const { address = "", bits = "" } =

@@ -3,6 +3,8 @@
  * connection is encrypted. Every connection of the service reads it here, so all of them are encrypted alike.
  */
 
+import { isLoopback } from "./loopback.ts";
+
 /** How a connection is encrypted, and what is verified of the server's certificate. */
 export const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 export type SslMode = (typeof SSL_MODES)[number];
@@ -40,8 +42,6 @@ const FILES = ["sslrootcert", "sslcert", "sslkey"] as const;
 
 const SSL_PARAMETERS: ReadonlySet<string> = new Set(["sslmode", ...FILES]);
 
-const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[?::1\]?)$/u;
-
 /** The folder of a Unix socket, in a URL with its slashes encoded. */
 const isSocket = (host: string): boolean => host.startsWith("/") || /^%2f/iu.test(host);
 
@@ -49,7 +49,7 @@ const withoutPort = (host: string): string => host.replace(/:\d*$/u, "");
 
 /** An empty host is the default, a server on this machine. */
 const isOnThisMachine = (host: string): boolean =>
-  host === "" || isSocket(host) || LOOPBACK.test(withoutPort(host));
+  host === "" || isSocket(host) || isLoopback(withoutPort(host));
 
 const isOneOf = <Value extends string>(values: readonly Value[], value: string): value is Value =>
   values.some((known) => known === value);

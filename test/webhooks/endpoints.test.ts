@@ -1,3 +1,4 @@
+import { chmod } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
 import { Webhook } from "standardwebhooks";
 import { z } from "zod";
@@ -9,6 +10,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
+import { writeTestFile } from "../history/importScene.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -277,16 +279,39 @@ const recordUntilReceived = async (
   });
 };
 
-for (const source of ["the API", "the database"]) {
+/** Writes a file that only its owner can read. */
+const writeSecretFile = async (t: ExecutionContext, content: string): Promise<string> => {
+  const path = await writeTestFile(t, "secret", `${content}\n`);
+  await chmod(path, 0o600);
+  return path;
+};
+
+const listenIn =
+  ({ context: { databaseUrl } }: ExecutionContext<DatabaseContext>) =>
+  (stdin: string, ...options: readonly string[]): Promise<Run> =>
+    runImpact(["webhook", "listen", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
+
+for (const source of ["the API", "the API, with a key file", "the database"]) {
   test(`webhook listen signs new events of ${source} and forwards them to a local server`, async (t) => {
     const { db } = t.context;
     const { id, apiKeyTest } = await createTestOrganization(db);
     const receiver = await startReceiver(t);
     const { url } = await startStandaloneApi(t, { db });
     await recordEvent(db, { accountId: id, mode: "test" }, refunded("old"), systemClock.now());
-    const from = source === "the API" ? ["--key", apiKeyTest, "--url", url] : ["--org", id];
-    const options = ["--forward-to", receiver.url, "--secret", SECRET, "--limit", "1"];
-    const listening = impactIn(t)("webhook", "listen", ...from, ...options);
+    const from = {
+      "the API": ["--url", url],
+      "the API, with a key file": [
+        "--url",
+        url,
+        "--key-file",
+        await writeSecretFile(t, apiKeyTest),
+      ],
+      "the database": ["--org", id],
+    }[source];
+    const stdin = source === "the API" ? `${apiKeyTest}\n` : "";
+    const secretFile = await writeSecretFile(t, SECRET);
+    const options = ["--forward-to", receiver.url, "--secret-file", secretFile, "--limit", "1"];
+    const listening = listenIn(t)(stdin, ...(from ?? []), ...options);
     await recordUntilReceived(t, id, receiver);
     const run = await listening;
     t.is(run.exitCode, 0, run.stderr);
@@ -301,24 +326,44 @@ for (const source of ["the API", "the database"]) {
 
 test("webhook listen says what is missing, and passes on the API's error", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
-  const impact = impactIn(t);
+  const listen = listenIn(t);
   const to = ["--forward-to", "http://127.0.0.1:9/"];
-  t.like(await impact("webhook", "listen", ...to), {
+  t.like(await listen("", ...to), {
     exitCode: 2,
-    stderr: "impact: Pass --key or --org.\n",
+    stderr:
+      "impact: Give the API key on standard input or in a file with --key-file, or pass --org.\n",
   });
-  const run = await impact("webhook", "listen", ...to, "--key", "impact_test_x", "--url", url);
+  const run = await listen("impact_test_x", ...to, "--url", url);
   t.regex(run.stderr, /events: invalid API key/u);
+  const secretFile = await writeSecretFile(t, "whsec_x");
+  const unsigned = await listen("impact_test_x", ...to, "--secret-file", secretFile);
+  t.is(unsigned.exitCode, 2);
+  t.regex(unsigned.stderr, /secret-file: must be a secret, whsec_ and the Base64/u);
+});
+
+test("webhook listen accepts no secret on its command line, and sends the key only encrypted", async (t) => {
+  const listen = listenIn(t);
+  const to = ["--forward-to", "http://127.0.0.1:9/"];
+  for (const option of ["--key", "--secret"]) {
+    const shown = await listen("", ...to, option, SECRET);
+    t.is(shown.exitCode, 2);
+    t.regex(shown.stderr, /unknown option/u);
+  }
+  for (const url of ["http://impact.example", "http://127.0.0.1.example", "http://10.0.0.1:8080"]) {
+    const open = await listen("impact_test_x", ...to, "--url", url);
+    t.is(open.exitCode, 2);
+    t.regex(open.stderr, /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u);
+  }
 });
 
 test("webhook listen says that it has no response, or another program's", async (t) => {
-  const impact = impactIn(t);
   const { url } = await startReceiver(t);
-  const listen = ["webhook", "listen", "--key", "k", "--forward-to", "http://127.0.0.1:9/"];
-  const other = await impact(...listen, "--url", url);
+  const listen = (...options: readonly string[]) =>
+    listenIn(t)("k", "--forward-to", "http://127.0.0.1:9/", ...options);
+  const other = await listen("--url", url);
   t.is(other.exitCode, 1);
   t.regex(other.stderr, /events: the response 204 is not the API's\. Check --url\.\n$/u);
-  const absent = await impact(...listen, "--url", "http://127.0.0.1:2");
+  const absent = await listen("--url", "http://127.0.0.1:2");
   t.is(absent.exitCode, 4);
   t.regex(absent.stderr, /No response from http:\/\/127\.0\.0\.1:2\/events: /u);
 });

@@ -12,15 +12,18 @@ import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { signWebhook } from "../../../services/webhooks/signWebhook.ts";
 import {
+  parseApiUrl,
   parseCount,
   parseId,
   parseMode,
   parseListenTypes,
+  parsePath,
   parseUrl,
-  parseWebhookSecret,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
+import { readSecret } from "../../input/readSecret.ts";
+import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { printText } from "../../output/print.ts";
 
@@ -32,17 +35,18 @@ const SECRET_BYTES = 32;
 
 const LISTEN_HELP = `
 Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
-With --key, events are read from the API as a client does; with --org, from the database.
-  impact webhook listen --key impact_test_… --forward-to http://localhost:3000/impact-events`;
+Events are read from the API as a client does, with the API key on standard input or in
+--key-file; with --org, from the database.
+  printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 type ListenOptions = {
   readonly forwardTo: string;
-  readonly key?: string;
+  readonly keyFile?: string;
   readonly url?: string;
   readonly org?: string;
   readonly mode: Mode;
   readonly types?: readonly (typeof TYPES)[number][];
-  readonly secret?: string;
+  readonly secretFile?: string;
   readonly limit?: number;
 };
 
@@ -90,9 +94,16 @@ const fetchText = async (
 };
 
 const readFromApi = async (
-  { connections }: Context,
-  { key = "", url: base, types = TYPES }: ListenOptions,
+  { connections, io }: Context,
+  { keyFile, url: base, types = TYPES }: ListenOptions,
 ): Promise<ReadPage> => {
+  const key = await readSecret(io, keyFile);
+  if (key === "") {
+    throw new CommandError(
+      EXIT.usage,
+      "Give the API key on standard input or in a file with --key-file, or pass --org.",
+    );
+  }
   const url = `${base ?? (await connections.publicBaseUrl())}/events`;
   return async (startingAfter) => {
     const query = new URLSearchParams({ types: types.join(","), limit: String(PAGE_EVENTS) });
@@ -114,7 +125,8 @@ const readFromApi = async (
 
 const readFromDatabase = async (
   { connections, clock }: Context,
-  { org = "", mode, types = TYPES }: ListenOptions,
+  { mode, types = TYPES }: ListenOptions,
+  org: string,
 ): Promise<ReadPage> => {
   const db = await connections.database();
   await getOrganization(db, org);
@@ -175,17 +187,31 @@ const forward = async (
   }
 };
 
+/** @throws CommandError if the file has another content */
+const readSigningSecret = async (io: Io, path: string): Promise<string> => {
+  const secret = await readSecret(io, path);
+  if (!/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/u.test(secret)) {
+    throw new CommandError(
+      EXIT.usage,
+      "--secret-file: must be a secret, whsec_ and the Base64 of 24 to 64 bytes.",
+    );
+  }
+  return secret;
+};
+
 const listen = async (context: Context, options: ListenOptions): Promise<void> => {
   const { io, clock } = context;
-  if (options.key === undefined && options.org === undefined) {
-    throw new CommandError(EXIT.usage, "Pass --key or --org.");
-  }
-  const read = await (options.key === undefined
-    ? readFromDatabase(context, options)
-    : readFromApi(context, options));
-  const secret = options.secret ?? formatSecret(randomBytes(SECRET_BYTES));
+  const { org, secretFile } = options;
+  const secret =
+    secretFile === undefined
+      ? formatSecret(randomBytes(SECRET_BYTES))
+      : await readSigningSecret(io, secretFile);
+  const read = await (org === undefined
+    ? readFromApi(context, options)
+    : readFromDatabase(context, options, org));
   let last = await findNewest(read);
-  const signedWith = options.secret === undefined ? `the new secret ${secret}` : "--secret";
+  const signedWith =
+    secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
   say(io, `Ready. Requests are signed with ${signedWith} and sent to ${options.forwardTo}.`);
   let remaining = options.limit ?? Infinity;
   while (remaining > 0) {
@@ -207,16 +233,27 @@ export const addListenCommand = (webhook: Command, context: Context): void => {
     .command("listen")
     .description("Send new events to a server on a developer's machine, until interrupted")
     .requiredOption("--forward-to <url>", "where events are sent", parseUrl)
-    .addOption(new Option("--key <key>", "API key of the organization").conflicts("org"))
+    .addOption(
+      new Option(
+        "--key-file <file>",
+        "file with an API key of the organization, readable by its owner only (default: standard input)",
+      )
+        .argParser(parsePath)
+        .conflicts("org"),
+    )
     .option(
       "--url <url>",
       "base URL of the standalone interface (default: PUBLIC_BASE_URL or the running `npm start`)",
-      parseUrl,
+      parseApiUrl,
     )
     .option("--org <id>", "id of the organization, to read the database", parseId)
     .option("--mode <live|test>", "mode of the events, with --org", parseMode, "test")
     .option("--types <list>", "only these types, with commas between them", parseListenTypes)
-    .option("--secret <secret>", "secret of signatures (default: a new one)", parseWebhookSecret)
+    .option(
+      "--secret-file <file>",
+      "file with the secret of signatures, readable by its owner only (default: a new secret)",
+      parsePath,
+    )
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)
     .action((options: ListenOptions) => listen(context, options));
