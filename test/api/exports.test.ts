@@ -109,9 +109,32 @@ test("trees are exported as NDJSON and CSV with the rows of the JSON list, acros
 test("any text survives CSV, but for an apostrophe before what a spreadsheet would run", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  const texts = ['say "hi", then\r\ngo', "\u0001\u0002\u001E", "träd 🌳", " =1", "5-3"];
-  const formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx"];
-  for (const attribution of [...texts, ...formulas].toReversed()) {
+  const texts = [
+    'say "hi", then\r\ngo',
+    "\u0001\u0002\u001E",
+    "träd 🌳",
+    " =1",
+    "5-3",
+    "a; b;",
+    "a;5-3",
+  ];
+  // A semicolon, and in some programs a tab, begins a cell; a quote within a cell quotes nothing. JSON escapes the others.
+  const formulas: readonly (readonly [given: string, text: string, inJson?: string])[] = [
+    ["=1+1", "'=1+1"],
+    ["+1", "'+1"],
+    ["-1", "'-1"],
+    ["@SUM(A1)", "'@SUM(A1)"],
+    ["\tx", "'\tx"],
+    ["\rx", "'\rx"],
+    ["\nx", "'\nx"],
+    ["x;=1+cmd|' /C calc'!A0;", "x;'=1+cmd|' /C calc'!A0;", "x;'=1+cmd|' /C calc'!A0;"],
+    ["x;  +1;;-1, y", "x;'  +1;;'-1, y", "x;'  +1;;'-1, y"],
+    ['x; "@SUM(A1)"', 'x;\' "@SUM(A1)"'],
+    ["x\t=1\r\n=1; \t-1", "x\t'=1\r\n'=1; \t'-1"],
+    ["\n=1", "'\n'=1"],
+  ];
+  const attributions = [...texts, ...formulas.map(([given]) => given)];
+  for (const attribution of attributions.toReversed()) {
     const metadata = { "=note": attribution };
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution, metadata } });
   }
@@ -120,10 +143,12 @@ test("any text survives CSV, but for an apostrophe before what a spreadsheet wou
 
   const [head = [], ...rows] = parseCsv(text);
   const column = (name: string) => rows.map((row) => row[head.indexOf(name)]);
-  t.deepEqual(column("attribution"), [...texts, ...formulas.map((formula) => `'${formula}`)]);
+  t.deepEqual(column("attribution"), [...texts, ...formulas.map(([, inCsv]) => inCsv)]);
   t.deepEqual(
     column("metadata").map((json): unknown => JSON.parse(json ?? "")),
-    [...texts, ...formulas].map((attribution) => ({ "=note": attribution })),
+    [...texts, ...formulas.map(([given, , inJson]) => inJson ?? given)].map((note) => ({
+      "=note": note,
+    })),
   );
   t.deepEqual(new Set(column("refunded")), new Set(["false"]));
 });
