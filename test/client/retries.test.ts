@@ -4,6 +4,7 @@ import {
   createImpactClient,
   ImpactApiError,
   ImpactConnectionError,
+  ImpactError,
   ImpactTimeoutError,
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient } from "../../clients/typescript/src/index.ts";
@@ -92,7 +93,27 @@ test("a batch whose responses are lost is recorded once, with a key for each ite
     keys.push(tree.idempotency_key);
   }
   t.is(keys.length, 5);
-  t.true(["order-2", "night-0", "night-2"].every((key) => keys.includes(key)));
+  t.true(["order-2", "night#item-0", "night#item-2"].every((key) => keys.includes(key)));
+});
+
+test("a key that is too long for the items of a batch is rejected before anything is sent", async (t) => {
+  const { impact, seen, direct } = await startBehindProxy(t, []);
+  const items = Array.from({ length: 11 }, () => ({ count: 1 }));
+  const send = (idempotencyKey: string, own = items) =>
+    impact.registerTreesInBatch({ items: own }, {}, { idempotencyKey });
+
+  for (const key of ["k".repeat(248), "", " k", "k\n"]) {
+    await t.throwsAsync(send(key), {
+      instanceOf: ImpactError,
+      message: /^idempotencyKey: must be 1 to \d+ characters/u,
+    });
+  }
+  t.is(seen.length, 0);
+  // Counted as the service does: a character that has two units is one.
+  t.is((await send("🌳".repeat(247))).succeeded, 11);
+  const keyed = items.map((_, index) => ({ count: 1, idempotency_key: `order-${index}` }));
+  t.is((await send("k".repeat(255), keyed)).succeeded, 11);
+  await direct.registerTrees({ count: 1 }, { idempotencyKey: "🌳".repeat(255) });
 });
 
 test("the error of a rejected batch names the items", async (t) => {

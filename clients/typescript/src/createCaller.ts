@@ -2,12 +2,13 @@ import type { CallOptions, Reply, Transport, TransportRequest } from "./createTr
 import { ImpactError } from "./errors.ts";
 import { nextQuery } from "./nextQuery.ts";
 import type { InputOf, ItemOf, OperationTable, QueryOf, ResultOf } from "./operationTypes.ts";
+import { checkKey } from "./parseOptions.ts";
 
 export type WriteOptions = CallOptions & {
   /**
    * Identifies the write, for ever: sent again with the same key, it is recorded once. By default each call has a key of its
    * own, which protects its retries, but not a repetition by your program after a crash. The field `idempotency_key` of the
-   * body takes precedence. In a batch, an item without that field gets this key with its index.
+   * body takes precedence. In a batch, an item without that field gets this key, `#item-` and its index.
    */
   readonly idempotencyKey?: string;
 };
@@ -61,13 +62,22 @@ const keyIn = (body: object | undefined): string | null => {
   return typeof given === "string" && given !== "" ? given : null;
 };
 
+/** What an item adds to the key of its batch. Keys of single writes hardly end so. */
+const itemSuffix = (index: number): string => `#item-${index}`;
+
 /** Returns a batch in which every item has a key. */
 const withItemKeys = (body: object | undefined, key: string): object => {
   const { items = [], ...rest } = (body ?? {}) as { readonly items?: readonly object[] };
+  const suffixes = items.flatMap((item, index) =>
+    keyIn(item) === null ? [itemSuffix(index)] : [],
+  );
+  checkKey(key, suffixes.at(-1));
   return {
     ...rest,
     items: items.map((item, index) =>
-      keyIn(item) === null ? Object.assign({}, item, { [KEY_FIELD]: `${key}-${index}` }) : item,
+      keyIn(item) === null
+        ? Object.assign({}, item, { [KEY_FIELD]: `${key}${itemSuffix(index)}` })
+        : item,
     ),
   };
 };

@@ -148,7 +148,7 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   ) => Promise<StandaloneSchemas["Dashboard"]>;
   /**
    * What a public certificate says. Needs no key, and works in browsers of any site.
-   * @param urlOrToken its URL, of which the last part counts, or that part
+   * @param urlOrToken its URL, of which the last part of the path counts, or that part
    */
   readonly readCertificate: (
     urlOrToken: string,
@@ -163,8 +163,11 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
 const PAGE = { limit: 1000 };
 const DONATION_PAGE = { page_size: 100 };
 
-const certificatePath = (urlOrToken: string): string =>
-  `/certificate/${encodeURIComponent(urlOrToken.split("/").at(-1) ?? "")}.json`;
+const certificatePath = (urlOrToken: string): string => {
+  const [path = ""] = urlOrToken.split(/[?#]/u);
+  const segments = path.split("/").filter((segment) => segment !== "");
+  return `/certificate/${encodeURIComponent(segments.at(-1) ?? "")}.json`;
+};
 
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {

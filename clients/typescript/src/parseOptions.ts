@@ -48,14 +48,27 @@ export const checkRetries = (maxRetries: number): number => {
   return maxRetries;
 };
 
-/** Returns an idempotency key as the text of a header: its UTF-8 bytes, which is how the service reads it. */
-export const keyHeader = (key: string): string => {
+/**
+ * Checks the idempotency key of a write.
+ * @param suffix what the longest key of the items of a batch has after it
+ * @throws ImpactError
+ */
+export const checkKey = (key: string, suffix = ""): void => {
+  const maximum = 255 - suffix.length;
   // oxlint-disable-next-line no-control-regex -- a header cannot have them.
-  if (key.length > 255 || key.trim() !== key || key === "" || /[\u0000-\u001F\u007F]/u.test(key)) {
+  const isWellFormed = key !== "" && key.trim() === key && !/[\u0000-\u001F\u007F]/u.test(key);
+  // The service counts characters, of which some have two UTF-16 units.
+  if (!isWellFormed || Array.from(key).length > maximum) {
+    const reason = suffix === "" ? "" : ` in this batch, whose items add "${suffix}"`;
     throw new ImpactError(
-      "idempotencyKey: must be 1 to 255 characters, without control characters, not beginning or ending with a space",
+      `idempotencyKey: must be 1 to ${maximum} characters${reason}, without control characters, not beginning or ending with a space`,
     );
   }
+};
+
+/** Returns an idempotency key as the text of a header: its UTF-8 bytes, which is how the service reads it. */
+export const keyHeader = (key: string): string => {
+  checkKey(key);
   return Array.from(new TextEncoder().encode(key), (byte) => String.fromCharCode(byte)).join("");
 };
 
