@@ -360,10 +360,10 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
   return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
     const { readBody, readPages } = handle();
     const format = requestedFormat(ctx);
-    if (format === null) {
-      ctx.body = await readBody();
-    } else if (ctx.method === "HEAD") {
+    if (ctx.method === "HEAD") {
       sendHead(ctx, format);
+    } else if (format === null) {
+      ctx.body = await readBody();
     } else {
       await stream(
         ctx,

@@ -153,6 +153,26 @@ test("any text survives CSV, but for an apostrophe before what a spreadsheet wou
   t.deepEqual(new Set(column("refunded")), new Set(["false"]));
 });
 
+test.serial("HEAD reads no list that is also a file", async (t) => {
+  const { db } = t.context;
+  const { url } = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  await db.transaction(async (locker) => {
+    await locker.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
+    await locker.query(sql.typeAlias("void")`LOCK TABLE registration, donation, donation_total`);
+    for (const path of ["/plant/trees", "/usage", "/charities/donations", "/stats?kind=tree"]) {
+      for (const accept of ["application/json", CSV]) {
+        const { status, headers } = await fetch(url + path, {
+          method: "HEAD",
+          headers: { Authorization: key, accept },
+        });
+        t.is(status, 200, path);
+        t.true(headers.get("content-type")?.startsWith(accept), path);
+      }
+    }
+  });
+});
+
 test("filters and pages select what is exported", async (t) => {
   const { url, call } = await startStandaloneApi(t, {
     db: t.context.db,
