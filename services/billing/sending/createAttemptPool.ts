@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
+import { MODES } from "../../../domain/accounts/accounts.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import type { LeaseStart } from "./attemptLease.ts";
@@ -29,9 +31,10 @@ type AttemptObservers = {
 export type AttemptPool = {
   /** Makes an attempt that has begun, and records its outcome. Does not wait for it. */
   readonly start: (attempt: BegunAttempt) => void;
-  readonly size: () => number;
+  /** Returns the number of attempts in a mode. */
+  readonly size: (mode: Mode) => number;
   /** The keys of the streams whose events are sent. */
-  readonly streamKeys: () => Iterable<string>;
+  readonly streamKeys: () => readonly string[];
   /** Resolves when the pool is empty. */
   readonly settled: () => Promise<void>;
 };
@@ -42,7 +45,11 @@ export const createAttemptPool = (
   { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
 ): AttemptPool => {
   /** The attempts in progress, with the keys of their streams. */
-  const running = new Map<Promise<void>, string>();
+  const running: Readonly<Record<Mode, Map<Promise<void>, string>>> = {
+    live: new Map(),
+    test: new Map(),
+  };
+  const keysIn = (mode: Mode): readonly string[] => [...running[mode].values()];
   const records = createAttemptRecords(deps.db, COLLECT_OUTCOMES_MS);
   /** Many rejections at about the same time are one reason. */
   const lowerRate = joinCalls(async (rejections: readonly null[]) => {
@@ -85,17 +92,18 @@ export const createAttemptPool = (
 
   return {
     start: (attempt) => {
+      const { mode } = attempt.event;
       const made = make(attempt).finally(() => {
-        running.delete(made);
+        running[mode].delete(made);
         onEnd();
       });
-      running.set(made, streamKey(attempt.event));
+      running[mode].set(made, streamKey(attempt.event));
     },
-    size: () => running.size,
-    streamKeys: () => running.values(),
+    size: (mode) => running[mode].size,
+    streamKeys: () => MODES.flatMap(keysIn),
     settled: async () => {
-      while (running.size > 0) {
-        await Promise.all(running.keys());
+      while (MODES.some((mode) => running[mode].size > 0)) {
+        await Promise.all(MODES.map((mode) => Promise.all(running[mode].keys())));
       }
     },
   };

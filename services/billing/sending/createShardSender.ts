@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isContentError } from "../../../db/isContentError.ts";
+import { MODES } from "../../../domain/accounts/accounts.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
@@ -15,11 +17,14 @@ import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
 
-/** The most concurrent attempts of a shard. A slow call occupies one of them and delays no other. */
+/**
+ * The most concurrent attempts of a shard in each mode. A slow call occupies one of them and delays no other. The built-in
+ * ledger bills all usage in test mode, so that never waits for Stripe.
+ */
 const MAXIMUM_RUNNING = 500;
 
-/** So that a busy shard does not scan after each event. */
-const ROOM_FOR_MORE = MAXIMUM_RUNNING / 4;
+/** The free part of these places, so that a busy shard does not seal after each event. */
+const ROOM_FOR_MORE = 1 / 4;
 
 /**
  * How long streams that are behind are gathered, to be sealed together: the longer, the more attempts are running. A
@@ -77,7 +82,12 @@ export const createShardSender = (
     scans,
     onResult,
     onFailure,
-  }: ShardObservers & { readonly signal: AbortSignal; readonly scans: StreamScans },
+    maximumRunning = MAXIMUM_RUNNING,
+  }: ShardObservers & {
+    readonly signal: AbortSignal;
+    readonly scans: StreamScans;
+    readonly maximumRunning?: number;
+  },
 ): UsageSender => {
   const streams = createStreamQueue(deps.clock, shard, scans);
   const pool = createAttemptPool(deps, {
@@ -109,10 +119,17 @@ export const createShardSender = (
     ...attempts.streamKeys(),
   ];
 
-  const room = (): number => MAXIMUM_RUNNING - pool.size();
+  const room = (mode: Mode): number => maximumRunning - pool.size(mode);
 
-  const isReady = (): boolean =>
-    !streams.isEmpty() && (pool.size() === 0 || room() >= ROOM_FOR_MORE);
+  /** Whether streams of a mode can be sealed. Those in live mode wait while earlier ones wait for calls. */
+  const isReadyIn = (mode: Mode): boolean =>
+    streams.has(mode) &&
+    (mode === "test" || attempts.isEmpty()) &&
+    (pool.size(mode) === 0 || room(mode) >= maximumRunning * ROOM_FOR_MORE);
+
+  const isReady = (): boolean => MODES.some(isReadyIn);
+
+  const countRunning = (): number => pool.size("live") + pool.size("test");
 
   /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
   const proceed = (
@@ -192,12 +209,10 @@ export const createShardSender = (
     step: async () => {
       wake = Promise.withResolvers<void>();
       hasFound = false;
-      if (attempts.isEmpty() && isReady()) {
-        sealed = streams.take(room());
-        if (sealed.length > 0) {
-          await seal(sealed);
-          sealed = [];
-        }
+      sealed = MODES.filter(isReadyIn).flatMap((mode) => streams.take(mode, room(mode)));
+      if (sealed.length > 0) {
+        await seal(sealed);
+        sealed = [];
       }
       await attempts.begin();
     },
@@ -208,12 +223,12 @@ export const createShardSender = (
         await Promise.race([wake.promise, pause(pauseMs, timer.signal)]);
         timer.abort();
       }
-      if (!hasFound && !streams.isEmpty() && pool.size() > 0) {
-        const gatherMs = Math.max(MINIMUM_GATHER_MS, pool.size() * GATHER_MS_PER_ATTEMPT);
+      if (!hasFound && !streams.isEmpty() && countRunning() > 0) {
+        const gatherMs = Math.max(MINIMUM_GATHER_MS, countRunning() * GATHER_MS_PER_ATTEMPT);
         await pause(Math.min(gatherMs, MAXIMUM_GATHER_MS, atMostMs), signal);
       }
     },
     settled: pool.settled,
-    isIdle: () => pool.size() === 0 && attempts.isEmpty() && streams.isEmpty(),
+    isIdle: () => countRunning() === 0 && attempts.isEmpty() && streams.isEmpty(),
   };
 };

@@ -1,3 +1,5 @@
+import { MODES } from "../../../domain/accounts/accounts.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -21,8 +23,10 @@ export type StreamQueue = {
   readonly rest: (stream: UsageStream) => void;
   /** Forgets all streams until the next scan. */
   readonly clear: () => void;
-  /** Removes the streams that were added first. */
-  readonly take: (limit: number) => readonly UnsealedStream[];
+  /** Removes the streams of a mode that were added first. */
+  readonly take: (mode: Mode, limit: number) => readonly UnsealedStream[];
+  /** Returns whether streams of a mode wait. */
+  readonly has: (mode: Mode) => boolean;
   readonly isEmpty: () => boolean;
 };
 
@@ -36,7 +40,10 @@ const omit = <Stream extends UsageStream>(
 
 /** Creates the queue of a shard's streams that have usage to send, in the order in which that was found. */
 export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScans): StreamQueue => {
-  const waiting = new Map<string, UnsealedStream>();
+  const waiting: Readonly<Record<Mode, Map<string, UnsealedStream>>> = {
+    live: new Map(),
+    test: new Map(),
+  };
   /** Streams that were taken since the last scan of ready ones. Older usage of theirs can wait for the next one. */
   const searched = new Set<string>();
   /** Streams that are left alone, with the time until when. */
@@ -55,7 +62,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   /** Adds a stream, to be searched from a second on. One that waits already keeps its place. */
   const put = ({ accountId, mode, meter }: UsageStream, firstSecond: number): void => {
     const stream = { accountId, mode, meter };
-    waiting.set(streamKey(stream), { ...stream, firstSecond });
+    waiting[mode].set(streamKey(stream), { ...stream, firstSecond });
   };
 
   const scanResumable = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
@@ -75,7 +82,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
     const streams = omit(found, listSentKeys());
     // Older usage may have come since it was looked for.
     searched.clear();
-    for (const stream of waiting.values()) {
+    for (const stream of MODES.flatMap((mode) => [...waiting[mode].values()])) {
       put(stream, 0);
     }
     for (const stream of streams) {
@@ -96,15 +103,19 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
     rest: (stream) => {
       resting.set(streamKey(stream), clock.now().getTime() + REST_MS);
     },
-    clear: () => waiting.clear(),
-    take: (limit) => {
+    clear: () => {
+      for (const mode of MODES) {
+        waiting[mode].clear();
+      }
+    },
+    take: (mode, limit) => {
       const nowMs = clock.now().getTime();
       const taken: UnsealedStream[] = [];
-      for (const [key, stream] of waiting) {
+      for (const [key, stream] of waiting[mode]) {
         if (taken.length === limit) {
           break;
         }
-        waiting.delete(key);
+        waiting[mode].delete(key);
         if (!isResting(key, nowMs)) {
           searched.add(key);
           taken.push(stream);
@@ -112,6 +123,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
       }
       return taken;
     },
-    isEmpty: () => waiting.size === 0,
+    has: (mode) => waiting[mode].size > 0,
+    isEmpty: () => MODES.every((mode) => waiting[mode].size === 0),
   };
 };

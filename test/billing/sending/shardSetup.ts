@@ -36,7 +36,11 @@ export type BilledOrganization = {
 export type ShardSetup = BillingSetup & {
   readonly organizations: readonly BilledOrganization[];
   /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  readonly sender: (shard: number, deps?: SendingDependencies) => UsageSender;
+  readonly sender: (
+    shard: number,
+    deps?: SendingDependencies,
+    maximumRunning?: number,
+  ) => UsageSender;
   readonly results: readonly { readonly key: string; readonly result: SendResult }[];
   readonly failures: readonly { readonly key: string; readonly error: unknown }[];
   /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
@@ -100,8 +104,9 @@ export const setUpShards = async (
 
   // Of one worker that has all shards. Scans are always due, also if they take long on a busy machine.
   const scans = createStreamScans(deps, createRestlessPace);
-  const sender = (shard: number, dependencies: SendingDependencies = deps): UsageSender =>
+  const sender: ShardSetup["sender"] = (shard, dependencies = deps, maximumRunning = 500) =>
     createShardSender(dependencies, shard, {
+      maximumRunning,
       scans,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: streamKey(stream), result }),

@@ -159,7 +159,7 @@ test("streams are taken in the order in which they were added, whether a scan ha
   // The scan may have begun before the event of a stream was sealed.
   await queue.scan(() => [streamKey(sent)]);
   queue.add(scanned, 6);
-  const taken = [...queue.take(2), ...queue.take(2)];
+  const taken = [...queue.take("live", 2), ...queue.take("live", 2)];
   t.deepEqual(taken.map(streamKey).toSorted(), [scanned, behind, last].map(streamKey).toSorted());
   t.is(taken.map(streamKey)[0], streamKey(behind));
   t.true(queue.isEmpty());
@@ -173,7 +173,7 @@ test("a stream is searched from the second of a scan or of its last event on, an
     resumable: () => Promise.resolve([]),
   });
   const take = () =>
-    queue.take(10).map(({ accountId, firstSecond }) => ({ accountId, firstSecond }));
+    queue.take("live", 10).map(({ accountId, firstSecond }) => ({ accountId, firstSecond }));
   queue.add(behind, 3);
   t.deepEqual(take(), [from(behind, 0)]);
   queue.add(behind, 3);
@@ -205,7 +205,7 @@ test("a stream does not rest for longer because the clock was set back", (t) => 
   });
   const take = () => {
     queue.add(stream, secondOf(clock.now()));
-    return queue.take(10).map(streamKey);
+    return queue.take("live", 10).map(streamKey);
   };
   queue.rest(stream);
   t.deepEqual(take(), []);

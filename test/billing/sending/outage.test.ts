@@ -1,0 +1,86 @@
+import type { DatabasePool } from "slonik";
+import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { sql } from "../../../db/sql.ts";
+import { shardOf } from "../../../domain/shards.ts";
+import { reserveStripeCalls } from "../../../services/billing/sending/shareCallRate.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { registrationOf } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { runSender, setUpShards } from "./shardSetup.ts";
+import type { ShardSetup } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const EVER = { start: 0, end: 4_000_000_000 };
+
+const setCallRate = (db: DatabasePool, callsPerSecond: number) =>
+  db.query(
+    sql.typeAlias(
+      "void",
+    )`UPDATE call_rate SET calls_per_second = ${callsPerSecond}, changed_at = now()`,
+  );
+
+/** Registers test usage, which the ledger bills, of the first organization. Returns the number of units that are billed. */
+const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
+  const accountId = organizations[0]?.stream.accountId ?? "";
+  const writer = createRegistrationWriter(deps);
+  await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
+  return () => sumLedgerUsage(deps.db, { accountId, mode: "test", meter: "tree" }, EVER);
+};
+
+test.serial("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {
+  const setup = await setUpShards(t, 5);
+  const { organizations, pass, double, sender, deps } = setup;
+  const { control } = double;
+  control.addFault({ kind: "hold", times: 4 });
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""), deps, 4);
+  await shard.scan();
+  await shard.step();
+  await eventually(() => control.held() === 4);
+
+  const billedByLedger = await registerForLedger(setup);
+  pass(5);
+  await shard.scan();
+  await shard.step();
+
+  await eventually(async () => (await billedByLedger()) === 3);
+  t.is(control.held(), 4);
+  t.is(organizations.filter(({ billed }) => billed() > 0).length, 0);
+  control.release();
+  await runSender(shard);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    organizations.map(() => 2),
+  );
+});
+
+test.serial("usage that waits for calls to Stripe does not delay that of the ledger", async (t) => {
+  const setup = await setUpShards(t, 6);
+  const { organizations, pass, sender, deps } = setup;
+  const { db } = deps;
+  await setCallRate(db, 1);
+  await db.transaction((transaction) => reserveStripeCalls(transaction, 1));
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+  const shard = sender(shardOf(organizations[0]?.stream.accountId ?? ""));
+  await shard.scan();
+  await shard.step();
+
+  const billedByLedger = await registerForLedger(setup);
+  pass(5);
+  await shard.scan();
+  await shard.step();
+
+  await eventually(async () => (await billedByLedger()) === 3);
+  t.true(organizations.filter(({ billed }) => billed() > 0).length < organizations.length);
+  await setCallRate(db, 1000);
+  await runSender(shard);
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    organizations.map(() => 2),
+  );
+});
