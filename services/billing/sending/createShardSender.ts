@@ -16,6 +16,7 @@ import type { StreamScans } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
+import { RESERVE_AGAIN_MS } from "./shareCallRate.ts";
 
 /**
  * The most concurrent attempts of a shard in each mode. A slow call occupies one of them and delays no other. The built-in
@@ -33,9 +34,6 @@ const ROOM_FOR_MORE = 1 / 4;
 const MINIMUM_GATHER_MS = 50;
 const MAXIMUM_GATHER_MS = 200;
 const GATHER_MS_PER_ATTEMPT = 1;
-
-/** How soon reserving calls is tried again when all of the near future is reserved. */
-const RESERVE_AGAIN_MS = 50;
 
 const streamOf = ({ accountId, mode, meter }: UsageStream): UsageStream => ({
   accountId,

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   STRIPE_MISSING,
   usageHeld,
@@ -11,6 +12,7 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import { sendMeterEvent } from "./sendMeterEvent.ts";
+import { awaitStripeCall, lowerStripeCallRate } from "./shareCallRate.ts";
 
 /** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */
 const BUDGET_EVENTS = 200;
@@ -25,14 +27,39 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
+type Signals = {
+  readonly signal: AbortSignal;
+  /** Aborted when no more attempts begin. */
+  readonly end: AbortSignal;
+};
+
+/**
+ * Makes the next attempt of an event. Like those of a shard, calls to Stripe share the rate of all workers.
+ * @returns null if the drain ends before the time of the call
+ */
+const send = async (
+  deps: Dependencies,
+  { id, processor }: StoredMeterEvent,
+  { signal, end }: Signals,
+): Promise<SendResult | null> => {
+  if (processor === "stripe" && !(await awaitStripeCall(deps.db, end))) {
+    return null;
+  }
+  const result = await sendMeterEvent(deps, id, signal);
+  if (result.kind === "delayed" && result.cause === "rate_limited") {
+    await lowerStripeCallRate(deps.db);
+  }
+  return result;
+};
+
 const attempt = (
   deps: Dependencies,
   sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
-  signal: AbortSignal,
-): Promise<SendResult> | SendResult => {
+  signals: Signals,
+): Promise<SendResult | null> | SendResult => {
   switch (sealing.kind) {
     case "event":
-      return sendMeterEvent(deps, sealing.event.id, signal);
+      return send(deps, sealing.event, signals);
     case "stripe_missing":
       return STRIPE_MISSING;
     case "held":
@@ -58,11 +85,8 @@ export const drainUsage = async (
     readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
   },
 ): Promise<DrainResult> => {
-  const startedAtMs = performance.now();
-  for (let sent = 0; sent < BUDGET_EVENTS; sent += 1) {
-    if (signal.aborted || performance.now() - startedAtMs > BUDGET_MS) {
-      return { kind: "more" };
-    }
+  const end = AbortSignal.any([signal, AbortSignal.timeout(BUDGET_MS)]);
+  for (let sent = 0; sent < BUDGET_EVENTS && !end.aborted; sent += 1) {
     const sealing = await sealMeterEvent(deps, stream);
     if (sealing.kind === "none") {
       return { kind: "done" };
@@ -70,7 +94,10 @@ export const drainUsage = async (
     if (sealing.kind === "more") {
       continue;
     }
-    const result = await attempt(deps, sealing, signal);
+    const result = await attempt(deps, sealing, { signal, end });
+    if (result === null) {
+      break;
+    }
     onResult(result, sealing.kind === "event" ? sealing.event.id : null);
     if (result.kind === "delayed") {
       return result;

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   lockCallRate,
@@ -35,6 +36,29 @@ export const reserveStripeCalls = async (
     calls,
     startsAtMs: (index) => reservedAtMs + (startsInSeconds + index * intervalSeconds) * 1000,
   };
+};
+
+/** How soon reserving calls is tried again when all of the near future is reserved. */
+export const RESERVE_AGAIN_MS = 50;
+
+/**
+ * Waits for the time of one call to Stripe.
+ * @returns false if the signal is aborted before that
+ */
+export const awaitStripeCall = async (db: DatabasePool, signal: AbortSignal): Promise<boolean> => {
+  const pause = (durationMs: number): Promise<void> =>
+    sleep(durationMs, undefined, { signal }).catch(() => undefined);
+  while (!signal.aborted) {
+    const { calls, startsAtMs } = await db.transaction((transaction) =>
+      reserveStripeCalls(transaction, 1),
+    );
+    if (calls > 0) {
+      await pause(Math.max(0, startsAtMs(0) - performance.now()));
+      return !signal.aborted;
+    }
+    await pause(RESERVE_AGAIN_MS);
+  }
+  return false;
 };
 
 /** Returns how many calls to Stripe could be reserved at present. Other workers may reserve them first. */

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { readCallRate } from "../../../db/billing/sending/callRate.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/shards.ts";
@@ -7,6 +8,7 @@ import { createRegistrationWriter } from "../../../services/registrations/create
 import { testWithDatabase } from "../../support/database.ts";
 import { registrationOf } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
+import { setUpBilling } from "../billingSetup.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
 import type { ShardSetup } from "./shardSetup.ts";
 
@@ -84,3 +86,39 @@ test.serial("usage that waits for calls to Stripe does not delay that of the led
     organizations.map(() => 2),
   );
 });
+
+test.serial("a stream's own sender reserves its calls among those of all workers", async (t) => {
+  const { register, pass, deps, drainOnce, billed, recorded } = await setUpBilling(t);
+  await register(4);
+  pass(5);
+  await setCallRate(deps.db, 1);
+  const startedAtMs = performance.now();
+  await deps.db.transaction((transaction) => reserveStripeCalls(transaction, 1));
+
+  t.is((await drainOnce()).kind, "done");
+
+  // The other call has the first second.
+  t.true(performance.now() - startedAtMs >= 1000);
+  t.deepEqual(billed(), await recorded());
+});
+
+test.serial(
+  "if Stripe rejects a call of a stream's own sender as too many, the calls of all workers become fewer",
+  async (t) => {
+    const { register, pass, deps, drainOnce, drain, double, billed, recorded } =
+      await setUpBilling(t);
+    await setCallRate(deps.db, 500);
+    await deps.db.query(
+      sql.typeAlias("void")`UPDATE call_rate SET changed_at = now() - interval '1 hour'`,
+    );
+    double.control.addFault({ kind: "rate_limit" });
+    await register(4);
+    pass(5);
+
+    t.like(await drainOnce(), { kind: "delayed", cause: "rate_limited" });
+
+    t.is((await readCallRate(deps.db)).callsPerSecond, 700);
+    await drain();
+    t.deepEqual(billed(), await recorded());
+  },
+);
