@@ -8,6 +8,7 @@ const LONGEST = [
   "history/importProcess.system",
   "workflows/billing",
   "worker/temporalDown.system",
+  "worker/outage.system",
   "worker/dispatcher/dispatcher",
   "worker/lifecycle.system",
   "billing/periods/subscriptions",

@@ -35,7 +35,10 @@ export type BillingActivityDependencies = ProcessorEventDependencies & {
 
 /** The activities of billing. Each is idempotent: its progress is stored in the database. */
 export const createBillingActivities = (deps: BillingActivityDependencies) => ({
-  /** Sends the usage of a stream that is ready. Fails, so that Temporal retries, if the current event has to wait. */
+  /**
+   * Sends the usage of a stream that is ready. Fails, so that Temporal retries, if the current event has to wait and the
+   * stream has a sender of its own. Otherwise the sender of its shard goes on.
+   */
   drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
     const signal = Context.current().cancellationSignal;
     const result = await withHeartbeat(() =>
@@ -44,7 +47,7 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
         onResult: (sent, meterEventId) => deps.observeSend(stream, sent, meterEventId),
       }),
     );
-    if (result.kind === "delayed") {
+    if (result.kind === "delayed" && result.hasOwnSender) {
       throw ApplicationFailure.create({
         message: result.reason,
         type: `usage_${result.cause}`,

@@ -535,6 +535,7 @@ CREATE TABLE meter_event (
   first_attempt_at timestamp with time zone,
   leased_until timestamp with time zone,
   retry_at timestamp with time zone,
+  has_own_sender boolean NOT NULL DEFAULT false,
   outcome_unknown boolean NOT NULL DEFAULT false,
   in_doubt_since timestamp with time zone,
   last_error text,
@@ -1134,6 +1135,8 @@ CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, i
 CREATE INDEX meter_event_held ON public.meter_event USING btree (id) WHERE (state = 'held'::text);
 
 CREATE INDEX meter_event_late ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error = 'delivered after its billing period ended; may not be on any invoice'::text));
+
+CREATE INDEX meter_event_own_sender ON public.meter_event USING btree (account_id) WHERE (has_own_sender AND (state = ANY (ARRAY['sealed'::text, 'sending'::text])));
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { SETTLEMENT_KINDS } from "../../domain/billing/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
-import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
+import { MAXIMUM_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
 import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
@@ -29,6 +29,7 @@ export const meterEventRow = z.strictObject({
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),
   retryAt: z.date().nullable(),
+  hasOwnSender: z.boolean(),
   outcomeUnknown: z.boolean(),
   inDoubtSince: z.date().nullable(),
   lastError: z.string().nullable(),
@@ -57,6 +58,7 @@ export const meterEventColumns = sql.fragment`
   meter_event.first_attempt_at AS "firstAttemptAt",
   meter_event.leased_until AS "leasedUntil",
   meter_event.retry_at AS "retryAt",
+  meter_event.has_own_sender AS "hasOwnSender",
   meter_event.outcome_unknown AS "outcomeUnknown",
   meter_event.in_doubt_since AS "inDoubtSince",
   meter_event.last_error AS "lastError",
@@ -115,20 +117,24 @@ export const listMeterEventsByIdentifier = (
 
 /**
  * The condition of an unfinished event that a shard's sender continues with: one that was never attempted, one whose attempt
- * ended with its process, or one whose retry is due. A retry that is due later than any delay lasts was recorded before the
- * clock was set back.
+ * ended with its process, or one whose retry is due, unless its stream's own sender makes that. A retry that is due later
+ * than any delay lasts was recorded before the clock was set back.
  */
 export const isResumable = (lease: Lease): FragmentSqlToken => {
-  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS);
+  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_DELAY_MS);
   return sql.fragment`(
     meter_event.state = 'sealed'
     OR (
       meter_event.leased_until IS NOT NULL
       AND ${isLeaseFree(sql.fragment`meter_event.leased_until`, lease)}
     )
-    OR coalesce(
-      meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
-      false
+    OR (
+      meter_event.leased_until IS NULL
+      AND NOT meter_event.has_own_sender
+      AND coalesce(
+        meter_event.retry_at <= ${timestamp(lease.now)} OR meter_event.retry_at > ${timestamp(longestDelay)},
+        true
+      )
     )
   )`;
 };

@@ -112,9 +112,10 @@ CREATE TABLE meter_event (
   first_attempt_at timestamptz,
   -- Until then an attempt may be in progress, even if its process has ended.
   leased_until timestamptz,
-  -- When the sender of the stream's shard attempts it again. NULL while it is leased, and once it has failed several
-  -- times: the stream then has a sender of its own.
+  -- When it is attempted again. NULL while it is leased.
   retry_at timestamptz,
+  -- Whether the stream has a sender of its own, which attempts it instead of the shard's sender.
+  has_own_sender boolean NOT NULL DEFAULT false,
   -- Whether an attempt may have been accepted although no response arrived.
   outcome_unknown boolean NOT NULL DEFAULT false,
   -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the
@@ -133,6 +134,8 @@ CREATE TABLE meter_event (
 -- At most one unfinished event per stream: one call in flight, first in, first out.
 CREATE UNIQUE INDEX meter_event_unfinished
   ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
+-- The streams with a sender of their own.
+CREATE INDEX meter_event_own_sender ON meter_event (account_id) WHERE has_own_sender AND state IN ('sealed', 'sending');
 -- For the sums of a processor's customer, which may have belonged to several accounts.
 CREATE INDEX meter_event_customer ON meter_event (customer_id, meter, second) WHERE customer_id IS NOT NULL;
 -- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a

@@ -112,6 +112,9 @@ const FIRST_RETRY_DELAY_MS = 1000;
 /** Later usage of the stream waits behind the event. */
 export const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 
+/** The longest delay. An event that has to wait for longer is looked at again meanwhile. */
+export const MAXIMUM_DELAY_MS = MISCONFIGURED_DELAY_MS;
+
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
 const retryDelayMs = ({ attempts }: SendingEvent): number =>
   Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
@@ -291,7 +294,9 @@ export const decideNextStep = (
         newKey: outcome.newKey ?? false,
       });
     case "early":
-      return delayed("early", outcome.reason, { afterMs: outcome.afterMs });
+      return delayed("early", outcome.reason, {
+        afterMs: Math.min(outcome.afterMs, MAXIMUM_DELAY_MS),
+      });
     case "rejected":
       return failed(event, outcome.reason);
     case "unclear":
@@ -299,15 +304,21 @@ export const decideNextStep = (
   }
 };
 
-/** The attempts that fail before a stream gets a sender of its own. Most failures of single calls pass sooner. */
-const SHARED_ATTEMPTS = 3;
+/** The attempts that fail before a stream is in trouble. Most failures of single calls pass sooner. */
+const FAILURES_UNTIL_TROUBLE = 3;
 
 /**
- * Returns whether the sender of a shard attempts an event again after a delay. Otherwise its stream gets a sender of its
- * own. Too many calls are no trouble of the stream: they become fewer for all.
+ * Returns whether an event whose attempt ended in a delay puts its stream in trouble. Too many calls do not: they become
+ * fewer for all streams.
  */
-export const staysInShard = ({ cause }: Delay, { attempts }: Pick<SendingEvent, "attempts">) =>
-  cause === "rate_limited" || (cause === "retry" && attempts < SHARED_ATTEMPTS);
+export const isTrouble = ({ cause }: Delay, { attempts }: Pick<SendingEvent, "attempts">) =>
+  cause !== "rate_limited" && (cause !== "retry" || attempts >= FAILURES_UNTIL_TROUBLE);
+
+/**
+ * How many streams of a shard may have a sender of their own at the same time. The shard's sender attempts the events of
+ * the others, however many there are: each attempt of an own sender is an activity of Temporal.
+ */
+export const OWN_SENDERS_PER_SHARD = 10;
 
 /** Returns whether only an operator can fix what an attempt ended in. */
 export const needsAttention = (result: SendResult): boolean =>

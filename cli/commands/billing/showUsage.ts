@@ -2,6 +2,7 @@ import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts"
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
+import { isUnfinished } from "../../../domain/billing/meterEvents.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
@@ -78,12 +79,9 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   }
 };
 
-/** Whether an event waits for its stream's own sender. */
-const isInTrouble = (events: readonly ListedMeterEvent[]): boolean =>
-  events.some(
-    ({ state, leasedUntil, retryAt }) =>
-      state === "sending" && leasedUntil === null && retryAt === null,
-  );
+/** Whether the stream's own sender sends an event. */
+const hasOwnSender = (events: readonly ListedMeterEvent[]): boolean =>
+  events.some((event) => isUnfinished(event.state) && event.hasOwnSender);
 
 const advise = (
   io: Io,
@@ -123,7 +121,7 @@ export const showUsage = async (
   const usage = await readUsage(db, registration);
   const { facts, events, folded } = usage;
   const deployment = await connections.deploymentName();
-  const senderId = isInTrouble(events)
+  const senderId = hasOwnSender(events)
     ? usageSenderWorkflowId(deployment, stream)
     : usageShardWorkflowId(deployment, shardOf(accountId));
   // Registrations that were imported, prepaid or folded have no usage facts, so nothing is to be reported or taken back.

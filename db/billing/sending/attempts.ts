@@ -84,8 +84,10 @@ export type AttemptDelay = Attempt & {
   readonly newKey: boolean;
   /** If given, the event is in doubt since then. */
   readonly inDoubtSince: Date | null;
-  /** When the senders of many streams attempt it again. Null: the stream's own sender does. */
-  readonly retryAt: Date | null;
+  /** When it is attempted again. */
+  readonly retryAt: Date;
+  /** Whether the stream's own sender attempts it again. Otherwise the shard's sender does. */
+  readonly hasOwnSender: boolean;
 };
 
 /** Records that attempts did not settle their events, and releases the leases. */
@@ -99,22 +101,24 @@ export const recordDelays = async (
     SET
       leased_until = NULL,
       retry_at = delay.retry_at,
+      has_own_sender = delay.has_own_sender,
       outcome_unknown = meter_event.outcome_unknown OR delay.outcome_unknown,
       in_doubt_since = coalesce(delay.in_doubt_since, meter_event.in_doubt_since),
       key_generation = key_generation + delay.new_keys,
       last_error = delay.reason
     FROM current
     JOIN ${sql.unnest(
-      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, retryAt }) => [
+      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, ...next }) => [
         id,
         reason,
         outcomeUnknown,
         newKey ? 1 : 0,
         inDoubtSince?.toISOString() ?? null,
-        retryAt?.toISOString() ?? null,
+        next.retryAt.toISOString(),
+        next.hasOwnSender,
       ]),
-      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz"],
-    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at) USING (id)
+      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz", "bool"],
+    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at, has_own_sender) USING (id)
     WHERE meter_event.id = current.id
   `);
 };
@@ -122,8 +126,8 @@ export const recordDelays = async (
 const streamRow = z.strictObject(streamColumns);
 
 /**
- * Makes the next attempt of delayed meter events due at a time. Those of streams with a sender of their own become due
- * for their shard's sender, too.
+ * Makes the next attempt of delayed meter events due at a time, for the senders of their shards. Streams that have a sender
+ * of their own lose it until an attempt fails.
  * @param accountId null: of all accounts
  * @returns the streams of the events that were delayed
  */
@@ -138,13 +142,13 @@ export const endDelays = (
       FROM meter_event
       WHERE state = 'sending'
         AND leased_until IS NULL
-        AND (retry_at IS NULL OR retry_at > ${timestamp(due)})
+        AND (has_own_sender OR retry_at > ${timestamp(due)})
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
       ORDER BY id
       FOR UPDATE
     )
     UPDATE meter_event
-    SET retry_at = ${timestamp(due)}
+    SET retry_at = ${timestamp(due)}, has_own_sender = false
     FROM delayed
     WHERE meter_event.id = delayed.id
     RETURNING account_id AS "accountId", mode, meter

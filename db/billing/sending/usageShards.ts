@@ -78,16 +78,27 @@ export const listResumableStreams = (
     LIMIT ${limit}
   `);
 
+const accountRow = z.strictObject({ accountId: streamColumns.accountId });
+
 const troubledRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
 
-/** A stream whose event has failed several times. It has a sender of its own. */
+/** A stream whose event has failed several times, with a sender of its own. */
 export type TroubledStream = Readonly<z.output<typeof troubledRow>>;
 
-/** Lists the streams that need a sender of their own, the oldest usage first. */
+/** The condition of an unfinished event that its stream's own sender sends. */
+const hasOwnSender = sql.fragment`state IN (${UNFINISHED}) AND has_own_sender`;
+
+/** Lists the streams with a sender of their own whose next attempt has not begun, the oldest usage first. */
 export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly TroubledStream[]> =>
   db.any(sql.type(troubledRow)`
     SELECT account_id AS "accountId", mode, meter, second, attempts
     FROM meter_event
-    WHERE state IN (${UNFINISHED}) AND state = 'sending' AND leased_until IS NULL AND retry_at IS NULL
+    WHERE ${hasOwnSender} AND leased_until IS NULL
     ORDER BY second
+  `);
+
+/** Lists the account of each stream with a sender of its own. */
+export const listAccountsWithOwnSenders = (db: CommonQueryMethods): Promise<readonly string[]> =>
+  db.anyFirst(sql.prepared("list_accounts_with_own_senders", accountRow)`
+    SELECT account_id AS "accountId" FROM meter_event WHERE ${hasOwnSender}
   `);

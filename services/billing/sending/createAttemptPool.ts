@@ -3,6 +3,7 @@ import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import { MODES } from "../../../domain/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import type { LeaseStart } from "./attemptLease.ts";
@@ -57,16 +58,16 @@ export const createAttemptPool = (
     return rejections;
   }, COLLECT_OUTCOMES_MS);
 
-  /** Leaves an event to its stream's own sender, which repeats the failure without holding up others. */
-  const leave = ({ id, attempts }: StoredMeterEvent, error: unknown): Promise<void> =>
+  /** Delays an event whose attempt ended in an error of ours, and which would probably fail again. */
+  const leave = (event: StoredMeterEvent, error: unknown): Promise<boolean> =>
     records.delay({
-      id,
-      attempts,
+      event,
+      isInTrouble: true,
       reason: error instanceof Error ? error.message : String(error),
       outcomeUnknown: true,
       newKey: false,
       inDoubtSince: null,
-      retryAt: null,
+      retryAt: new Date(deps.clock.now().getTime() + MAXIMUM_RETRY_DELAY_MS),
     });
 
   const make = async ({ event, started, startsAtMs }: BegunAttempt): Promise<void> => {
@@ -76,8 +77,7 @@ export const createAttemptPool = (
     }
     let result: SendResult;
     try {
-      const options = { started, signal, isShared: true };
-      result = await finishSending({ ...deps, records }, event, options);
+      result = await finishSending({ ...deps, records }, event, { started, signal });
     } catch (error) {
       onFailure(event, error);
       // If this fails too, the lease expires.

@@ -60,7 +60,7 @@ export type UsageSender = ShardSender & {
 
 /**
  * Creates the sender of a shard: it seals the usage of many streams in one transaction, and sends events of different
- * streams at the same time. An event that fails several times is left to a sender of its stream's own.
+ * streams at the same time. Some of the events that fail several times are left to a sender of their stream's own.
  *
  * Streams go from the stream queue into a sealing. A new event's attempt usually begins with its sealing, and goes
  * directly into the pool. Others begin in the attempt queue. Usage is billed once because of what is committed before

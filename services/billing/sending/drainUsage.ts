@@ -12,14 +12,20 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import { sendMeterEvent } from "./sendMeterEvent.ts";
+import type { AttemptResult } from "./sendMeterEvent.ts";
 import { awaitStripeCall, lowerStripeCallRate } from "./shareCallRate.ts";
 
 /** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */
 const BUDGET_EVENTS = 200;
 const BUDGET_MS = 20_000;
 
-/** `done`: nothing more is ready. `more`: the budget is spent. `delayed`: the current event must wait. */
-export type DrainResult = { readonly kind: "done" | "more" } | Delay;
+/**
+ * `done`: nothing more is ready. `more`: the budget is spent. `delayed`: the current event must wait. Without an own sender, the
+ * sender of its shard goes on with it.
+ */
+export type DrainResult =
+  | { readonly kind: "done" | "more" }
+  | (Delay & { readonly hasOwnSender: boolean });
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -41,7 +47,7 @@ const send = async (
   deps: Dependencies,
   { id, processor }: StoredMeterEvent,
   { signal, end }: Signals,
-): Promise<SendResult | null> => {
+): Promise<AttemptResult | null> => {
   if (processor === "stripe" && !(await awaitStripeCall(deps.db, end))) {
     return null;
   }
@@ -52,20 +58,23 @@ const send = async (
   return result;
 };
 
+/** The end of an attempt that was not made. The stream's own sender tries again, because it is not in the database. */
+const unmade = (delay: Delay): AttemptResult => ({ ...delay, hasOwnSender: true });
+
 const attempt = (
   deps: Dependencies,
   sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
   signals: Signals,
-): Promise<SendResult | null> | SendResult => {
+): Promise<AttemptResult | null> | AttemptResult => {
   switch (sealing.kind) {
     case "event":
       return send(deps, sealing.event, signals);
     case "stripe_missing":
-      return STRIPE_MISSING;
+      return unmade(STRIPE_MISSING);
     case "held":
-      return usageHeld(sealing.reason);
+      return unmade(usageHeld(sealing.reason));
     case "wrong_processor":
-      return wrongProcessor(sealing.problem);
+      return unmade(wrongProcessor(sealing.problem));
   }
 };
 

@@ -14,13 +14,14 @@ import { joinCalls } from "../../../db/joinCalls.ts";
 import {
   asLate,
   decideNextStep,
+  isTrouble,
   LEASED,
-  staysInShard,
   withJitter,
   withoutProcessor,
 } from "../../../domain/billing/decideNextStep.ts";
 import type {
   AttemptOutcome,
+  Delay,
   SendResult,
   Settlement,
 } from "../../../domain/billing/decideNextStep.ts";
@@ -33,6 +34,8 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
+import { assignOwnSenders } from "./assignOwnSenders.ts";
+import type { DelayedEvent } from "./assignOwnSenders.ts";
 import { traceSending } from "./traceSending.ts";
 
 export type SendingDependencies = {
@@ -135,13 +138,16 @@ const markIfLate = async (
   return isLate ? asLate(settlement) : settlement;
 };
 
+type RecordedDelay = DelayedEvent & Omit<AttemptDelay, "id" | "attempts" | "hasOwnSender">;
+
 /** How the outcomes of attempts are recorded: those of the same time in one statement. */
 export type AttemptRecords = {
   /** Returns whether the billing period of a delivered event had ended. */
   readonly isLate: (delivered: { readonly id: bigint; readonly now: Date }) => Promise<boolean>;
   /** Returns false if another attempt has begun. */
   readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
-  readonly delay: (delay: AttemptDelay) => Promise<void>;
+  /** Returns whether the stream has a sender of its own, which makes the next attempt. */
+  readonly delay: (delay: RecordedDelay) => Promise<boolean>;
 };
 
 export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
@@ -158,9 +164,13 @@ export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRe
     const settled = await settleAttempts(db, settlements);
     return settlements.map(({ id }) => settled.has(id));
   }, collectMs),
-  delay: joinCalls(async (delays) => {
-    await recordDelays(db, delays);
-    return delays.map(() => undefined);
+  delay: joinCalls(async (delays: readonly RecordedDelay[]) => {
+    const assigned = await assignOwnSenders(db, delays);
+    const recorded = delays.map(({ event: { id, attempts }, ...delay }) => {
+      return { ...delay, id, attempts, hasOwnSender: assigned.has(id) };
+    });
+    await recordDelays(db, recorded);
+    return recorded.map(({ hasOwnSender }) => hasOwnSender);
   }, collectMs),
 });
 
@@ -209,46 +219,45 @@ export const beginSending = async (
   return { started, events: await beginAttempts(deps.db, ids, leaseOf(started)) };
 };
 
-/**
- * Makes an attempt that has begun, and records its outcome.
- * @param isShared whether a shard's sender makes it, and attempts the event again after a short delay
- */
+/** The end of an attempt, and of one that is delayed, whether the stream's own sender makes the next one. */
+export type AttemptResult = Settlement | (Delay & { readonly hasOwnSender: boolean });
+
+/** Whoever makes the other attempt goes on with the event. */
+const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
+
+/** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
   deps: SendingDependencies & { readonly records: AttemptRecords },
   event: StoredMeterEvent,
   {
     started,
     signal,
-    isShared,
   }: {
     readonly started: LeaseStart;
     readonly signal: AbortSignal;
-    readonly isShared: boolean;
   },
-): Promise<SendResult> => {
+): Promise<AttemptResult> => {
   const { db, clock, records } = deps;
   const result = await traceSending(deps, event.id, () =>
     makeAttempt(deps, event, { started, signal }),
   );
   if (!result) {
-    return LEASED;
+    return LEFT;
   }
   const now = clock.now();
   if (result.kind === "delayed") {
-    const { id, attempts } = event;
     const { reason, outcomeUnknown, newKey } = result;
     const delay = withJitter(result, Math.random());
-    await records.delay({
-      id,
-      attempts,
+    const hasOwnSender = await records.delay({
+      event,
+      isInTrouble: isTrouble(result, event),
       reason,
       outcomeUnknown,
       newKey,
       inDoubtSince: result.cause === "in_doubt" ? now : null,
-      retryAt:
-        isShared && staysInShard(result, event) ? new Date(now.getTime() + delay.afterMs) : null,
+      retryAt: new Date(now.getTime() + delay.afterMs),
     });
-    return delay;
+    return { ...delay, hasOwnSender };
   }
   const settlement = await markIfLate(records, event, result, now);
   await settle(db, records, event, settlement, now);
@@ -260,7 +269,7 @@ export const sendMeterEvent = async (
   deps: SendingDependencies,
   id: bigint,
   signal: AbortSignal,
-): Promise<SendResult> => {
+): Promise<AttemptResult> => {
   const {
     started,
     events: [event],
@@ -269,7 +278,6 @@ export const sendMeterEvent = async (
     ? finishSending({ ...deps, records: createAttemptRecords(deps.db) }, event, {
         started,
         signal,
-        isShared: false,
       })
-    : LEASED;
+    : LEFT;
 };

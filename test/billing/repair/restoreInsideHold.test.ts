@@ -293,7 +293,6 @@ test("an attempt that goes on after its lease has ended bills nothing to the led
   const late = await finishSending({ ...deps, records }, sealing.event, {
     started,
     signal: new AbortController().signal,
-    isShared: true,
   });
 
   t.is((await drain()).kind, "done");

@@ -116,7 +116,8 @@ test("an attempt can no longer change its event once another attempt has begun",
       outcomeUnknown: false,
       newKey: true,
       inDoubtSince: null,
-      retryAt: null,
+      retryAt: clock.now(),
+      hasOwnSender: true,
     },
   ]);
   t.false(await renewLease(db, late, clock.now()));

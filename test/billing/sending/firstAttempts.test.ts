@@ -270,7 +270,8 @@ test.serial(
       outcomeUnknown: true,
       newKey: false,
       inDoubtSince: null,
-      retryAt: null,
+      retryAt: deps.clock.now(),
+      hasOwnSender: true,
     };
     await begin(5 * 3_600_000);
     await recordDelays(deps.db, [{ ...delayed, attempts: 1 }]);

@@ -1,7 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { readCallRate } from "../../../db/billing/sending/callRate.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { sql } from "../../../db/sql.ts";
+import { OWN_SENDERS_PER_SHARD } from "../../../domain/billing/decideNextStep.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { reserveStripeCalls } from "../../../services/billing/sending/shareCallRate.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -23,6 +26,60 @@ const setCallRate = (db: DatabasePool, callsPerSecond: number) =>
       "void",
     )`UPDATE call_rate SET calls_per_second = ${callsPerSecond}, changed_at = now()`,
   );
+
+const delayOf = (setup: ShardSetup, index: number): number | null => {
+  const { results, organizations } = setup;
+  const stream = organizations[index]?.stream;
+  const last = results.findLast(({ key }) => stream && key === streamKey(stream))?.result;
+  return last?.kind === "delayed" ? last.afterMs : null;
+};
+
+test.serial(
+  "however many streams are in trouble, a shard gives some of them a sender of their own, and attempts the others itself with the same growing delays",
+  async (t) => {
+    const count = 2 * OWN_SENDERS_PER_SHARD + 3;
+    const setup = await setUpShards(t, count);
+    const { organizations, deps, pass, reportOnce, reportAll, double, sends } = setup;
+    double.control.addFault({ kind: "server_error", times: 1_000_000 });
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    for (let failure = 0; failure < 3; failure += 1) {
+      await reportOnce();
+      pass(10);
+    }
+    const troubled = await listTroubledStreams(deps.db);
+    t.is(troubled.length, OWN_SENDERS_PER_SHARD);
+    t.is(sends(), 3 * count);
+
+    // Their delays double from four seconds to a minute.
+    for (const longestMs of [8000, 16_000, 32_000, 60_000, 60_000]) {
+      const before = sends();
+      await reportOnce();
+      t.is(sends(), before + count - OWN_SENDERS_PER_SHARD);
+      const [delayMs = null] = organizations.flatMap(({ stream }, index) =>
+        troubled.some(({ accountId }) => accountId === stream.accountId)
+          ? []
+          : [delayOf(setup, index)],
+      );
+      t.true(delayMs !== null && delayMs > 0 && delayMs <= longestMs && delayMs >= longestMs / 2);
+      await reportOnce();
+      t.is(sends(), before + count - OWN_SENDERS_PER_SHARD);
+      pass(60);
+    }
+
+    t.deepEqual(
+      (await listTroubledStreams(deps.db)).map(streamKey).toSorted(),
+      troubled.map(streamKey).toSorted(),
+    );
+    double.control.clearFaults();
+    await reportAll();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      organizations.map(() => 2),
+    );
+    t.is(double.control.overlaps(), 0);
+  },
+);
 
 /** Registers test usage, which the ledger bills, of the first organization. Returns the number of units that are billed. */
 const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
@@ -115,7 +172,7 @@ test.serial(
     await register(4);
     pass(5);
 
-    t.like(await drainOnce(), { kind: "delayed", cause: "rate_limited" });
+    t.like(await drainOnce(), { kind: "delayed", cause: "rate_limited", hasOwnSender: false });
 
     t.is((await readCallRate(deps.db)).callsPerSecond, 700);
     await drain();

@@ -89,7 +89,6 @@ test.serial(
         finishSending({ ...deps, records }, event, {
           started: late.started,
           signal: new AbortController().signal,
-          isShared: true,
         }),
       ),
     );

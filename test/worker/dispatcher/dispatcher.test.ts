@@ -164,10 +164,8 @@ const registerTroubledTree = async (db: DatabasePool, billing: Billing) => {
   const sealing = await sealMeterEvent({ db, clock: systemClock, billing }, stream);
   const { id } = sealing.kind === "event" ? sealing.event : { id: 0n };
   const now = systemClock.now();
-  const [attempt] = await beginAttempts(db, [id], {
-    now,
-    until: new Date(now.getTime() + 15_000),
-  });
+  const until = new Date(now.getTime() + 15_000);
+  const [attempt] = await beginAttempts(db, [id], { now, until });
   await recordDelays(db, [
     {
       id,
@@ -176,7 +174,8 @@ const registerTroubledTree = async (db: DatabasePool, billing: Billing) => {
       outcomeUnknown: false,
       newKey: false,
       inDoubtSince: null,
-      retryAt: null,
+      retryAt: now,
+      hasOwnSender: true,
     },
   ]);
   const deployment = await getDeploymentName({ db, clock: systemClock });

@@ -1,0 +1,92 @@
+import { z } from "zod";
+import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
+import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { OWN_SENDERS_PER_SHARD } from "../../domain/billing/decideNextStep.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { SHARD_NUMBERS, SHARDS, shardOf } from "../../domain/shards.ts";
+import { sendUsageNow } from "../../services/billing/sending/sendUsageNow.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+
+const test = testWithDatabase();
+
+/** More than a worker's slots for activities. */
+const ORGANIZATIONS = 260;
+
+const EVER = { start: 0, end: 4_000_000_000 };
+
+test("while Stripe fails and then never responds, few streams have a sender of their own, the usage of the ledger is billed, and afterwards everything once", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const organizations = await Promise.all(
+    Array.from({ length: ORGANIZATIONS }, async () => {
+      const { customerId, subscriptionId } = control.addSubscriber({});
+      const { id } = await createTestOrganization(db, {
+        stripeCustomerId: customerId,
+        stripeSubscriptionId: subscriptionId,
+      });
+      return { id, customerId };
+    }),
+  );
+  const { client, namespace } = await openNamespace(t);
+  const countOwnSenders = async (): Promise<number> =>
+    (await client.workflow.count('WorkflowType = "usageSender" AND ExecutionStatus = "Running"'))
+      .count;
+  control.addFault({ kind: "server_error", times: 3 * ORGANIZATIONS });
+  control.addFault({ kind: "hang", times: 1_000_000 });
+  await Promise.all(organizations.map(({ id }) => writer.register(registrationOf(id))));
+  await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_NAMESPACE: namespace,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  });
+  // All are in trouble, and their calls hang.
+  await eventually(async () => {
+    const row = z.strictObject({ attempts: z.int().nullable() });
+    const attempts = await db.oneFirst(
+      sql.type(row)`SELECT min(attempts) AS attempts FROM meter_event`,
+    );
+    return attempts !== null && attempts > 3;
+  });
+  await eventually(async () => (await countOwnSenders()) >= SHARDS * OWN_SENDERS_PER_SHARD);
+
+  const inEachShard = SHARD_NUMBERS.map(
+    (shard) => organizations.find(({ id }) => shardOf(id) === shard)?.id ?? "",
+  );
+  await Promise.all(
+    inEachShard.map((id) => writer.register(registrationOf(id, { mode: "test", count: 3 }))),
+  );
+
+  await eventually(async () => {
+    const billed = await Promise.all(
+      inEachShard.map((accountId) =>
+        sumLedgerUsage(db, { accountId, mode: "test", meter: "tree" }, EVER),
+      ),
+    );
+    return billed.every((units) => units === 3);
+  });
+  t.is(await countOwnSenders(), SHARDS * OWN_SENDERS_PER_SHARD);
+  t.deepEqual(control.events(), []);
+
+  control.clearFaults();
+  await eventually(() => control.held() === 0);
+  await sendUsageNow({ db, clock: systemClock, actor: SERVICE }, null);
+  await eventually(async () => (await listWaitingStreams(db)).length === 0);
+  t.deepEqual(
+    control
+      .events()
+      .map(({ customerId }) => customerId)
+      .toSorted(),
+    organizations.map(({ customerId }) => customerId).toSorted(),
+  );
+  t.is(control.overlaps(), 0);
+});
