@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import type { ExecutionContext } from "ava";
+import { gzipSync } from "node:zlib";
+import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { startStandaloneApi } from "../startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+/** Opens a connection until the test ends. */
+const open = async (t: ExecutionContext, url: string): Promise<Socket> => {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  t.teardown(() => socket.destroy());
+  await once(socket, "connect");
+  return socket;
+};
+
+const head = (path: string, key: string, headers: string): string =>
+  `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\n${headers}\r\n\r\n`;
+
+test("a client that disconnects while it sends a compressed body frees the places of its request", async (t) => {
+  const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 1 }) });
+  const { url, call, logged } = await startStandaloneApi(t, { ...t.context, limiter });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const body = { items: [{ count: 1 }] };
+  const lines = (path: string): number => logged().filter(({ route }) => route === path).length;
+  // As many batches as an account may have at the same time.
+  const paths = ["/plant/trees", ...Array.from({ length: 8 }, () => "/plant/trees/batch")];
+
+  for (const [index, path] of paths.entries()) {
+    const socket = await open(t, url);
+    const started = gzipSync(JSON.stringify(body)).subarray(0, 10);
+    const headers = "Content-Encoding: gzip\r\nContent-Length: 1000";
+    socket.write(Buffer.concat([Buffer.from(head(path, key, headers)), started]));
+    // The server has read the request when it has answered a later one of another connection.
+    t.is((await call("GET", "/healthz")).status, 200);
+    socket.destroy();
+    await eventually(() => lines(path) === Math.max(1, index));
+  }
+
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
+  t.is((await call("POST", "/plant/trees/batch", { key, body })).status, 200);
+  const aborted = logged().filter((line) => line["aborted"] === true);
+  t.is(aborted.length, 9);
+});
+
+test("damaged compressed data behind a body that is too large does no harm", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const length of [85_920, 93_920, 101_920]) {
+    const compressed = gzipSync("x".repeat(length));
+    const { status } = await call("POST", "/plant/trees", {
+      key,
+      body: Buffer.concat([compressed.subarray(0, -12), Buffer.alloc(3000, 0xff)]),
+      headers: { "Content-Encoding": "gzip" },
+    });
+    t.true(status === 413 || status === 400, String(status));
+  }
+  // An error that is not handled would end the process.
+  t.is((await call("GET", "/healthz")).status, 200);
+});
