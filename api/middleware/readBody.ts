@@ -12,24 +12,14 @@ import { bodyTooLarge, receiveBody } from "./receiveBody.ts";
 export const BODY_KIB = 64;
 export const BATCH_BODY_KIB = 1024;
 
-const asHttpError = (
-  error: Error & { type?: string; status?: number },
-  limitKib: number,
-): HttpError => {
-  if (error.type === "entity.too.large") {
-    return bodyTooLarge(limitKib);
-  }
-  if (error.type === "request.aborted" || error.type === "request.size.invalid") {
-    return new HttpError("request_malformed", "the body ended before its announced length", {
-      cause: error,
-    });
-  }
-  return new HttpError(
-    "request_malformed",
-    `the body is not a valid JSON object: ${error.message}`,
-    { cause: error },
-  );
-};
+const asHttpError = (error: Error & { type?: string }): HttpError =>
+  error.type === "request.aborted" || error.type === "request.size.invalid"
+    ? new HttpError("request_malformed", "the body ended before its announced length", {
+        cause: error,
+      })
+    : new HttpError("request_malformed", `the body is not a valid JSON object: ${error.message}`, {
+        cause: error,
+      });
 
 const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
   if (hasBody && (contentType === undefined || !isJsonInUtf8(contentType))) {
@@ -53,23 +43,30 @@ const cannotBeRead = (reason: string, cause?: unknown): HttpError =>
   new HttpError("request_malformed", `the body cannot be read: ${reason}`, { cause });
 
 /**
- * Receives a compressed body and decompresses it.
- * @throws HttpError body_too_large, request_malformed
+ * Returns what decompresses a body with this Content-Encoding; null if it is not compressed.
+ * @throws HttpError request_malformed
  */
-const receiveCompressed = async (
-  ctx: ApiContext,
-  coding: string,
-  limitKib: number,
-): Promise<Buffer> => {
+const decoderOf = (coding = "identity"): typeof inflate | null => {
+  if (coding === "identity") {
+    return null;
+  }
   const decode = DECODERS.get(coding);
   if (decode === undefined) {
     throw cannotBeRead(
       `unsupported Content-Encoding; supported: ${[...DECODERS.keys()].join(", ")}`,
     );
   }
-  const received = await receiveBody(ctx.req, limitKib);
+  return decode;
+};
+
+/** @throws HttpError body_too_large, request_malformed */
+const decompress = async (
+  body: Buffer,
+  decode: typeof inflate,
+  limitKib: number,
+): Promise<Buffer> => {
   try {
-    return await decode(received, { maxOutputLength: limitKib * 1024 });
+    return await decode(body, { maxOutputLength: limitKib * 1024 });
   } catch (error) {
     if (error instanceof RangeError) {
       throw bodyTooLarge(limitKib);
@@ -92,19 +89,21 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     detectJSON: () => true,
     jsonLimit: `${limitKib}kb`,
     onerror: (error) => {
-      throw asHttpError(error, limitKib);
+      throw asHttpError(error);
     },
   });
   return async (ctx, next) => {
     const { headers } = ctx.req;
-    const hasBody =
-      headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
+    const isChunked = headers["transfer-encoding"] !== undefined;
+    const announced = Number(headers["content-length"] ?? 0);
+    const hasBody = isChunked || announced > 0;
     requireJson(headers["content-type"], hasBody);
-    const coding = headers["content-encoding"] ?? "identity";
-    if (coding === "identity" || !hasBody) {
+    const decode = hasBody ? decoderOf(headers["content-encoding"]) : null;
+    if (decode === null && !isChunked && announced <= limitKib * 1024) {
       return parse(ctx, next);
     }
-    const body = await receiveCompressed(ctx, coding, limitKib);
+    const received = await receiveBody(ctx.req, limitKib);
+    const body = decode === null ? received : await decompress(received, decode, limitKib);
     return parse(withBody(ctx, body), next);
   };
 };

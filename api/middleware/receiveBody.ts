@@ -7,6 +7,7 @@ export const bodyTooLarge = (limitKib: number): HttpError =>
 
 /**
  * Receives the body of a request, whose chunks are copied into one buffer: a client may send a byte at a time.
+ * The rest of a rejected body is discarded, so that the client reads the response and its connection can be used again.
  * @throws HttpError body_too_large, request_malformed if the client disconnects
  */
 export const receiveBody = (request: IncomingMessage, limitKib: number): Promise<Buffer> =>
@@ -14,6 +15,7 @@ export const receiveBody = (request: IncomingMessage, limitKib: number): Promise
     const limit = limitKib * 1024;
     const announced = Number(request.headers["content-length"] ?? limit);
     if (announced > limit) {
+      request.resume();
       reject(bodyTooLarge(limitKib));
       return;
     }
@@ -22,6 +24,7 @@ export const receiveBody = (request: IncomingMessage, limitKib: number): Promise
     const fail = (error: HttpError): void => {
       stopWaiting();
       request.off("data", receive);
+      request.resume();
       reject(error);
     };
     const receive = (chunk: Buffer): void => {

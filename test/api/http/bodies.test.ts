@@ -64,3 +64,28 @@ test("damaged compressed data behind a body that is too large does no harm", asy
   // An error that is not handled would end the process.
   t.is((await call("GET", "/healthz")).status, 200);
 });
+
+const statusesIn = (text: string): readonly string[] => text.match(/(?<=HTTP\/1\.1 )\d+/gu) ?? [];
+
+for (const [title, headers] of [
+  ["chunked", "Transfer-Encoding: chunked"],
+  ["compressed", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip"],
+] as const) {
+  test(`a ${title} body that is too large is a 413, and the connection goes on`, async (t) => {
+    const { url } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const socket = await open(t, url);
+    let received = "";
+    socket.setEncoding("latin1").on("data", (text: string) => {
+      received += text;
+    });
+
+    const size = 8 * 1024 * 1024;
+    socket.write(head("/plant/trees", key, headers));
+    socket.write(`${size.toString(16)}\r\n${"x".repeat(size)}\r\n0\r\n\r\n`);
+    socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    await once(socket, "close");
+
+    t.deepEqual(statusesIn(received), ["413", "200"]);
+  });
+}
