@@ -32,9 +32,10 @@ const requireJson = (contentType: string | undefined, hasBody: boolean): void =>
 
 const inflate = promisify(unzip);
 
-/** By content coding. */
+/** By content coding in lower case. */
 const DECODERS: ReadonlyMap<string, typeof inflate> = new Map([
   ["gzip", inflate],
+  ["x-gzip", inflate],
   ["deflate", inflate],
   ["br", promisify(brotliDecompress)],
 ]);
@@ -46,15 +47,18 @@ const cannotBeRead = (reason: string, cause?: unknown): HttpError =>
  * Returns what decompresses a body with this Content-Encoding; null if it is not compressed.
  * @throws HttpError request_malformed
  */
-const decoderOf = (coding = "identity"): typeof inflate | null => {
-  if (coding === "identity") {
+const decoderOf = (header = ""): typeof inflate | null => {
+  const [coding, ...more] = header
+    .toLowerCase()
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "" && name !== "identity");
+  if (coding === undefined) {
     return null;
   }
   const decode = DECODERS.get(coding);
-  if (decode === undefined) {
-    throw cannotBeRead(
-      `unsupported Content-Encoding; supported: ${[...DECODERS.keys()].join(", ")}`,
-    );
+  if (decode === undefined || more.length > 0) {
+    throw cannotBeRead("unsupported Content-Encoding; supported: one of gzip, deflate and br");
   }
   return decode;
 };
@@ -98,10 +102,11 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     const announced = Number(headers["content-length"] ?? 0);
     const hasBody = isChunked || announced > 0;
     requireJson(headers["content-type"], hasBody);
-    const decode = hasBody ? decoderOf(headers["content-encoding"]) : null;
-    if (decode === null && !isChunked && announced <= limitKib * 1024) {
+    const coding = headers["content-encoding"];
+    if (coding === undefined && !isChunked && announced <= limitKib * 1024) {
       return parse(ctx, next);
     }
+    const decode = hasBody ? decoderOf(coding) : null;
     const received = await receiveBody(ctx.req, limitKib);
     const body = decode === null ? received : await decompress(received, decode, limitKib);
     return parse(withBody(ctx, body), next);

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { ExecutionContext } from "ava";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
@@ -63,6 +63,29 @@ test("damaged compressed data behind a body that is too large does no harm", asy
   }
   // An error that is not handled would end the process.
   t.is((await call("GET", "/healthz")).status, 200);
+});
+
+test("a content coding is accepted in any case and under its old name", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const [encoding, compress] of [
+    ["gzip", gzipSync],
+    ["GZIP", gzipSync],
+    ["X-GZip", gzipSync],
+    [" identity , gzip", gzipSync],
+    ["Deflate", deflateSync],
+    ["BR", brotliCompressSync],
+    ["Identity", Buffer.from],
+    ["identity,identity", Buffer.from],
+    [",", Buffer.from],
+  ] as const) {
+    const { status } = await call("POST", "/plant/trees", {
+      key,
+      body: compress(Buffer.from('{"count":4}')),
+      headers: { "Content-Encoding": encoding },
+    });
+    t.is(status, 200, encoding);
+  }
 });
 
 const statusesIn = (text: string): readonly string[] => text.match(/(?<=HTTP\/1\.1 )\d+/gu) ?? [];

@@ -174,20 +174,6 @@ test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (
   t.regex(chunked, /^HTTP\/1\.1 413 /u);
 });
 
-test("a compressed body is accepted", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-
-  const { status, body } = await call("POST", "/plant/trees", {
-    key,
-    body: gzipSync('{"count":4}'),
-    headers: { "Content-Encoding": "gzip" },
-  });
-
-  t.is(status, 200);
-  t.is(body["total_planted_trees"], 4);
-});
-
 const JSON_REQUIRED =
   "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
 
@@ -272,7 +258,7 @@ test("a content type is read in time proportional to its length", (t) => {
 test("a body that does not match its Content-Encoding is a 400", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense"]) {
+  for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense", "gzip, gzip"]) {
     const { status, body } = await call("POST", "/plant/trees", {
       key,
       body: '{"count":1}',
