@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
 import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
@@ -90,12 +91,19 @@ test("a content coding is accepted in any case and under its old name", async (t
 
 const statusesIn = (text: string): readonly string[] => text.match(/(?<=HTTP\/1\.1 )\d+/gu) ?? [];
 
-for (const [title, headers] of [
-  ["chunked", "Transfer-Encoding: chunked"],
-  ["compressed", "Transfer-Encoding: chunked\r\nContent-Encoding: gzip"],
+const BYTES = 8 * 1024 * 1024;
+const CHUNKED = "Transfer-Encoding: chunked";
+const inOneChunk = `${BYTES.toString(16)}\r\n${"x".repeat(BYTES)}\r\n0\r\n\r\n`;
+
+for (const [title, path, headers] of [
+  ["chunked", "/plant/trees", CHUNKED],
+  ["compressed", "/plant/trees", `${CHUNKED}\r\nContent-Encoding: gzip`],
+  ["signed chunked", "/webhooks/stripe", CHUNKED],
+  ["signed", "/webhooks/stripe", `Content-Length: ${BYTES}`],
 ] as const) {
   test(`a ${title} body that is too large is a 413, and the connection goes on`, async (t) => {
-    const { url } = await startStandaloneApi(t, t.context);
+    const readStripeWebhook = createWebhookReader(["whsec_test"]);
+    const { url } = await startStandaloneApi(t, { ...t.context, readStripeWebhook });
     const { apiKeyProd: key } = await createTestOrganization(t.context.db);
     const socket = await open(t, url);
     let received = "";
@@ -103,9 +111,8 @@ for (const [title, headers] of [
       received += text;
     });
 
-    const size = 8 * 1024 * 1024;
-    socket.write(head("/plant/trees", key, headers));
-    socket.write(`${size.toString(16)}\r\n${"x".repeat(size)}\r\n0\r\n\r\n`);
+    socket.write(head(path, key, headers));
+    socket.write(headers.startsWith(CHUNKED) ? inOneChunk : "x".repeat(BYTES));
     socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     await once(socket, "close");
 
