@@ -23,6 +23,7 @@ import { BATCH_BODY_KIB, BODY_KIB, readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
 import { requireWriteScope } from "../middleware/requireWriteScope.ts";
+import { takeTurns } from "../middleware/takeTurns.ts";
 import { traceRequests } from "../middleware/traceRequests.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
@@ -179,6 +180,7 @@ export const createApp = ({
           ? []
           : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
         ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
+        ...(access === "public" ? [] : [takeTurns]),
         run,
       ]),
     );

@@ -160,7 +160,7 @@ export const answerFromMemory = ({
     }
     if (ready === null) {
       withdraw(caller, admission);
-      app(exchange.request, exchange.response);
+      await app(exchange.request, exchange.response);
       return;
     }
     admission.leave();
@@ -192,12 +192,11 @@ export const answerFromMemory = ({
         for (const endpoint of endpoints) {
           const started = startConfirming(request, endpoint);
           if (started !== null) {
-            void sendConfirmed(exchange, started, app);
-            return;
+            return sendConfirmed(exchange, started, app);
           }
         }
       }
-      app(request, response);
+      return app(request, response);
     },
   };
 };

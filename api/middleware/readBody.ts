@@ -85,6 +85,12 @@ const withBody = (ctx: ApiContext, body: Buffer): ApiContext => {
   return Object.create(ctx, { req: { value: req } });
 };
 
+/** Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop. */
+const nextTurn = (): Promise<void> =>
+  new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
 export const readBody = (limitKib: number): Middleware<ApiState> => {
   const parse = bodyParser({
@@ -104,10 +110,15 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     requireJson(headers["content-type"], hasBody);
     const coding = headers["content-encoding"];
     if (coding === undefined && !isChunked && announced <= limitKib * 1024) {
-      return parse(ctx, next);
+      if (!ctx.req.complete) {
+        await nextTurn();
+      }
+      if (ctx.req.complete) {
+        return parse(ctx, next);
+      }
     }
     const decode = hasBody ? decoderOf(coding) : null;
-    const received = await receiveBody(ctx.req, limitKib);
+    const received = await receiveBody(ctx, limitKib);
     const body = decode === null ? received : await decompress(received, decode, limitKib);
     return parse(withBody(ctx, body), next);
   };

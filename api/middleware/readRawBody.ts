@@ -6,4 +6,4 @@ import { receiveBody } from "./receiveBody.ts";
  * @throws HttpError body_too_large, request_malformed
  */
 export const readRawBody = async (ctx: ApiContext, limitKib: number): Promise<string> =>
-  (await receiveBody(ctx.req, limitKib)).toString("utf8");
+  (await receiveBody(ctx, limitKib)).toString("utf8");

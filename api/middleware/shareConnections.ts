@@ -5,7 +5,7 @@ import { createSlowReadCheck } from "../http/slowReads.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Unauthenticated requests share one account's part. */
-const PUBLIC = "public";
+export const PUBLIC = "public";
 
 /**
  * Runs work whose database connections count against the shares of its account and its kind.

@@ -1,6 +1,5 @@
 import { hash } from "node:crypto";
-import { createReadStream } from "node:fs";
-import { stat } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import type { ApiContext } from "../http/apiContext.ts";
 import { isFresh } from "../http/isFresh.ts";
 import type { Page } from "../http/createApp.ts";
@@ -77,24 +76,9 @@ const LIBRARY = {
   "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
 };
 
-/** The files are large and rarely requested, so they are read from disk each time; browsers revalidate by ETag. */
-const sendFile = async (ctx: ApiContext, name: string, url: string): Promise<void> => {
-  const file = new URL(url);
-  const { size, mtime } = await stat(file);
-  ctx.status = 200;
-  ctx.type = name;
-  ctx.set("Cache-Control", "no-cache");
-  ctx.etag = `${size}-${mtime.getTime()}`;
-  if (isFresh(ctx)) {
-    ctx.status = 304;
-    return;
-  }
-  ctx.length = size;
-  ctx.body = createReadStream(file);
-};
-
-const sendText = (type: string, text: string): ((ctx: ApiContext) => void) => {
-  const etag = hash("sha256", text, "base64url");
+/** Sends the same bytes to all clients: one that reads nothing holds no copy and no open file. */
+const sendBytes = (type: string, bytes: Buffer): ((ctx: ApiContext) => void) => {
+  const etag = hash("sha256", bytes, "base64url");
   return (ctx) => {
     ctx.status = 200;
     ctx.type = type;
@@ -104,7 +88,19 @@ const sendText = (type: string, text: string): ((ctx: ApiContext) => void) => {
       ctx.status = 304;
       return;
     }
-    ctx.body = text;
+    ctx.body = bytes;
+  };
+};
+
+const sendText = (type: string, text: string): ((ctx: ApiContext) => void) =>
+  sendBytes(type, Buffer.from(text));
+
+/** Reads a file when it is first requested, because most processes never send it. */
+const sendFile = (type: string, url: string): ((ctx: ApiContext) => Promise<void>) => {
+  let send: ReturnType<typeof sendBytes> | null = null;
+  return async (ctx) => {
+    send ??= sendBytes(type, await readFile(new URL(url)));
+    send(ctx);
   };
 };
 
@@ -144,7 +140,7 @@ export const documentPages = (createDocument: () => object): readonly Page[] => 
     { path: "/docs/start.js", run: sendText("text/javascript", START_SCRIPT) },
     ...Object.entries(LIBRARY).map(([name, url]) => ({
       path: `/docs/${name}`,
-      run: (ctx: ApiContext) => sendFile(ctx, name, url),
+      run: sendFile(name, url),
     })),
   ];
 };

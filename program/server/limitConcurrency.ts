@@ -1,5 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { createAccountTurns } from "./accountTurns.ts";
+import type { Turn } from "./accountTurns.ts";
 
 export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
 
@@ -9,23 +11,82 @@ export type Answer = (request: IncomingMessage, response: ServerResponse) => boo
 type Job = {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
+  /** Whether it has a place in the process. */
   isRunning: boolean;
+  /** Of its account; null until its key is checked. */
+  turn: Turn | null;
 };
 
 type Connection = {
-  /** Each ends one of the requests that have a place on the connection. */
-  readonly ends: Set<() => void>;
+  /** The requests that have a place on the connection. */
+  readonly jobs: Set<Job>;
   /** Requests that wait until the connection has a place. */
   readonly waiting: Job[];
   /** Whether the socket is not read because requests wait. */
   isHeld: boolean;
+  readonly places: Places;
+};
+
+/** What the handler of a request may change about its places. */
+type Places = {
+  readonly leave: (job: Job) => void;
+  readonly takeAgain: (job: Job) => void;
+  readonly takeTurn: (job: Job, accountName: string) => Promise<boolean> | null;
+};
+
+const connections = new WeakMap<Socket, Connection>();
+
+const findJob = (
+  request: IncomingMessage,
+): { readonly job: Job; readonly places: Places } | null => {
+  const connection = connections.get(request.socket);
+  for (const job of connection?.jobs ?? []) {
+    if (connection && job.request === request) {
+      return { job, places: connection.places };
+    }
+  }
+  return null;
+};
+
+/**
+ * Waits for a client without a place in the process. After that the request goes on: it has had its turn, so more than the
+ * maximum may run for a moment.
+ */
+export const withoutPlace = async <Result>(
+  request: IncomingMessage,
+  wait: () => Promise<Result>,
+): Promise<Result> => {
+  const found = findJob(request);
+  found?.places.leave(found.job);
+  try {
+    return await wait();
+  } finally {
+    found?.places.takeAgain(found.job);
+  }
+};
+
+/**
+ * Counts a request as one of an account, until its response has been read. If too many of the account run, it waits without
+ * a place in the process.
+ * @returns null if it may go on; otherwise a promise for whether it may, or its client has gone
+ * @throws DomainError rate_limited
+ */
+export const takeTurn = (
+  request: IncomingMessage,
+  accountName: string,
+): Promise<boolean> | null => {
+  const found = findJob(request);
+  return found && found.places.takeTurn(found.job, accountName);
 };
 
 /** Enough to keep the database busy; more would delay all responses. */
 const MAXIMUM_RUNNING = 500;
+/** Half of them, so that one account always leaves places to others. */
+const MAXIMUM_RUNNING_PER_ACCOUNT = 250;
+/** A client may be slow, but must read what it has requested before it requests more. */
+const MAXIMUM_UNREAD_BYTES_PER_ACCOUNT = 64 * 1024 * 1024;
 /** Browsers and balancers do not pipeline, and other clients gain little from more. */
 const MAXIMUM_RUNNING_PER_CONNECTION = 16;
-/** Their bodies are not read yet. */
 const MAXIMUM_WAITING = 5000;
 
 /** A probe is answered whatever else waits: it costs next to nothing. */
@@ -44,6 +105,9 @@ const clientOf = ({ headers, socket }: IncomingMessage): string => {
  * If the process is busy, requests wait, and their clients take turns. A client may have as many waiting as there are
  * free places, so the rejections go to the client that sends too much. A request that can be answered immediately takes no
  * place, but it does not overtake others.
+ *
+ * A place in the process is for work, which ends when the promise of the listener settles. A request that waits for its
+ * client has none: while its body arrives, or its response is read. The place on the connection is kept until then.
  * @param reject responds to a request for which there is no place
  * @param isClosing whether a connection is to be closed after its last response
  */
@@ -54,25 +118,32 @@ export const limitConcurrency = (
     answer = () => false,
     isClosing = () => false,
     maximumRunning = MAXIMUM_RUNNING,
+    maximumRunningPerAccount = MAXIMUM_RUNNING_PER_ACCOUNT,
     maximumRunningPerConnection = MAXIMUM_RUNNING_PER_CONNECTION,
+    maximumUnreadBytesPerAccount = MAXIMUM_UNREAD_BYTES_PER_ACCOUNT,
     maximumWaiting = MAXIMUM_WAITING,
   }: {
     readonly reject: (response: ServerResponse) => void;
     readonly answer?: Answer | undefined;
     readonly isClosing?: () => boolean;
     readonly maximumRunning?: number;
+    readonly maximumRunningPerAccount?: number;
     readonly maximumRunningPerConnection?: number;
+    readonly maximumUnreadBytesPerAccount?: number;
     readonly maximumWaiting?: number;
   },
 ): Listener => {
-  const connections = new WeakMap<Socket, Connection>();
+  const turns = createAccountTurns({
+    maximumRunning: maximumRunningPerAccount,
+    maximumUnreadBytes: maximumUnreadBytesPerAccount,
+  });
   /** By client, in the order of their turns. */
   const waiting = new Map<string, Job[]>();
   let waitingCount = 0;
   let running = 0;
 
   const openConnection = (socket: Socket): Connection => {
-    const connection: Connection = { ends: new Set(), waiting: [], isHeld: false };
+    const connection: Connection = { jobs: new Set(), waiting: [], isHeld: false, places };
     connections.set(socket, connection);
     // Node resumes a socket when it reads a body.
     socket.on("resume", () => {
@@ -83,8 +154,8 @@ export const limitConcurrency = (
     // Of the responses that a lost connection does not get, only the first one is closed by Node.
     socket.once("close", () => {
       connection.waiting.length = 0;
-      for (const end of connection.ends) {
-        end();
+      for (const job of connection.jobs) {
+        end(job, connection);
       }
     });
     return connection;
@@ -93,12 +164,32 @@ export const limitConcurrency = (
   const connectionOf = (socket: Socket): Connection =>
     connections.get(socket) ?? openConnection(socket);
 
-  const start = ({ request, response }: Job): void => {
+  const leave = (job: Job): void => {
+    if (job.isRunning) {
+      job.isRunning = false;
+      running -= 1;
+      startWaiting();
+    }
+  };
+
+  const finish = (job: Job, connection: Connection): void => {
+    leave(job);
+    if (job.turn !== null && connection.jobs.has(job)) {
+      turns.finish(job.turn, job.response.writableLength);
+    }
+  };
+
+  const start = (job: Job): void => {
+    const { request, response } = job;
     const connection = connectionOf(request.socket);
-    if (isClosing() && connection.ends.size === 1 && connection.waiting.length === 0) {
+    if (isClosing() && connection.jobs.size === 1 && connection.waiting.length === 0) {
       response.setHeader("Connection", "close");
     }
-    listener(request, response);
+    const work = listener(request, response);
+    if (work instanceof Promise) {
+      const finished = (): void => finish(job, connection);
+      work.then(finished, finished);
+    }
   };
 
   const run = (job: Job): void => {
@@ -126,6 +217,33 @@ export const limitConcurrency = (
     }
   };
 
+  const places: Places = {
+    leave,
+    takeAgain: (job) => {
+      // A lost connection has no places.
+      if (connections.get(job.request.socket)?.jobs.has(job) === true) {
+        running += 1;
+        job.isRunning = true;
+      }
+    },
+    takeTurn: (job, accountName) => {
+      const turn = turns.enter(accountName);
+      job.turn = turn;
+      if (turn.isRunning) {
+        return null;
+      }
+      leave(job);
+      return new Promise((resolve) => {
+        turn.start = (isRunning) => {
+          if (isRunning) {
+            places.takeAgain(job);
+          }
+          resolve(isRunning);
+        };
+      });
+    },
+  };
+
   const runInTurn = (job: Job): void => {
     if (PROBES.has(job.request.url)) {
       start(job);
@@ -146,39 +264,39 @@ export const limitConcurrency = (
     waitingCount += 1;
   };
 
+  const end = (job: Job, connection: Connection): void => {
+    if (!connection.jobs.delete(job)) {
+      return;
+    }
+    leave(job);
+    if (job.turn !== null) {
+      turns.end(job.turn);
+    }
+    const next = connection.waiting.shift();
+    if (next) {
+      enter(next, connection);
+    }
+    if (connection.isHeld && connection.waiting.length === 0) {
+      connection.isHeld = false;
+      job.request.socket.resume();
+    }
+  };
+
   const enter = (job: Job, connection: Connection): void => {
-    const { socket } = job.request;
-    const end = (): void => {
-      if (!connection.ends.delete(end)) {
-        return;
-      }
-      if (job.isRunning) {
-        running -= 1;
-        startWaiting();
-      }
-      const next = connection.waiting.shift();
-      if (next) {
-        enter(next, connection);
-      }
-      if (connection.isHeld && connection.waiting.length === 0) {
-        connection.isHeld = false;
-        socket.resume();
-      }
-    };
-    connection.ends.add(end);
-    job.response.once("close", end);
+    connection.jobs.add(job);
+    job.response.once("close", () => end(job, connection));
     runInTurn(job);
   };
 
   return (request, response) => {
     const { socket } = request;
     const connection = connectionOf(socket);
-    const isIdle = connection.ends.size === 0 && connection.waiting.length === 0;
+    const isIdle = connection.jobs.size === 0 && connection.waiting.length === 0;
     if (isIdle && running < maximumRunning && !isClosing() && answer(request, response)) {
       return;
     }
-    const job = { request, response, isRunning: false };
-    if (connection.ends.size < maximumRunningPerConnection && connection.waiting.length === 0) {
+    const job: Job = { request, response, isRunning: false, turn: null };
+    if (connection.jobs.size < maximumRunningPerConnection && connection.waiting.length === 0) {
       enter(job, connection);
     } else {
       connection.waiting.push(job);

@@ -66,6 +66,8 @@ test("damaged compressed data behind a body that is too large does no harm", asy
   t.is((await call("GET", "/healthz")).status, 200);
 });
 
+const asItIs = (body: Buffer): Buffer => body;
+
 test("a content coding is accepted in any case and under its old name", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -76,9 +78,9 @@ test("a content coding is accepted in any case and under its old name", async (t
     [" identity , gzip", gzipSync],
     ["Deflate", deflateSync],
     ["BR", brotliCompressSync],
-    ["Identity", Buffer.from],
-    ["identity,identity", Buffer.from],
-    [",", Buffer.from],
+    ["Identity", asItIs],
+    ["identity,identity", asItIs],
+    [",", asItIs],
   ] as const) {
     const { status } = await call("POST", "/plant/trees", {
       key,
@@ -119,3 +121,46 @@ for (const [title, path, headers] of [
     t.deepEqual(statusesIn(received), ["413", "200"]);
   });
 }
+
+/** The bytes of a signed body that may be in memory. */
+const LARGEST = 512 * 1024;
+
+test("bodies that stall keep no place from others, with or without a key", async (t) => {
+  const readStripeWebhook = createWebhookReader(["whsec_test"]);
+  const { url, call, appRequests } = await startStandaloneApi(t, {
+    ...t.context,
+    readStripeWebhook,
+  });
+  const stalling = await createTestOrganization(t.context.db);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  // As many as run at the same time in a process.
+  for (let index = 0; index < 250; index += 1) {
+    const headers = "Content-Length: 100";
+    (await open(t, url)).write(head("/webhooks/stripe", "made-up", headers));
+    (await open(t, url)).write(head("/plant/trees", stalling.apiKeyProd, headers));
+  }
+  await eventually(() => appRequests() === 500);
+
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
+  t.is((await fetch(`${url}/webhooks/stripe`, { method: "POST", body: "{}" })).status, 400);
+});
+
+test("the oldest bodies that stall are dropped when their client has too many", async (t) => {
+  const readStripeWebhook = createWebhookReader(["whsec_test"]);
+  const { url, appRequests } = await startStandaloneApi(t, { ...t.context, readStripeWebhook });
+  const oldest = await open(t, url);
+  const answered = once(oldest.setEncoding("latin1"), "data");
+  const headers = `Content-Length: ${LARGEST}`;
+  oldest.write(head("/webhooks/stripe", "made-up", headers));
+  await eventually(() => appRequests() === 1);
+
+  // With the first one, more than half of the memory for bodies.
+  for (let index = 0; index < 32; index += 1) {
+    (await open(t, url)).write(head("/webhooks/stripe", "made-up", headers));
+  }
+
+  const [text] = await answered;
+  t.regex(String(text), /^HTTP\/1\.1 503 [^]*"too many request bodies are arriving, try again"/u);
+  t.is((await fetch(`${url}/webhooks/stripe`, { method: "POST", body: "{}" })).status, 400);
+});

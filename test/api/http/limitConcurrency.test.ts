@@ -1,27 +1,40 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import test from "ava";
 import type { ExecutionContext } from "ava";
-import { limitConcurrency } from "../../../program/server/limitConcurrency.ts";
+import {
+  limitConcurrency,
+  takeTurn,
+  withoutPlace,
+} from "../../../program/server/limitConcurrency.ts";
 import type { Answer } from "../../../program/server/limitConcurrency.ts";
 import { eventually } from "../../support/programs.ts";
 
-type Started = { readonly url: string; readonly end: () => void };
+type Started = { readonly url: string; readonly end: (body?: string | Buffer) => void };
 
 /** Serves requests that last until the test ends them. */
 const startServer = async (
   t: ExecutionContext,
   limits: Omit<Parameters<typeof limitConcurrency>[1], "reject" | "isClosing">,
+  prepare: (request: IncomingMessage) => Promise<unknown> | null = () => null,
 ) => {
   const started: Started[] = [];
   const server = createServer(
     limitConcurrency(
-      ({ url = "" }, response: ServerResponse) => {
-        started.push({ url, end: () => response.end(url) });
+      async (request, response: ServerResponse) => {
+        const { url = "" } = request;
+        await prepare(request);
+        await new Promise<void>((resolve) => {
+          const end = (body: string | Buffer = url): void => {
+            response.end(body);
+            resolve();
+          };
+          started.push({ url, end });
+        });
       },
       { ...limits, reject: (response) => response.writeHead(503).end() },
     ),
@@ -197,4 +210,119 @@ test("a request behind another one of its connection is not answered immediately
 
   await eventually(() => text().endsWith("/ready"));
   t.regex(text(), /\/slow[^]*\/ready$/u);
+});
+
+test("a response that is not read keeps no place", async (t) => {
+  const { started, open } = await startServer(t, { maximumRunning: 1 });
+  const silent = await open();
+  silent.socket.pause();
+  silent.socket.write(get("/silent", "a"));
+  await eventually(() => started.length === 1);
+  const other = await open();
+  other.socket.write(get("/other", "b"));
+
+  // More than the buffers of both sockets hold.
+  started[0]?.end(Buffer.alloc(64 * 1024 * 1024));
+
+  await eventually(() => started.length === 2);
+  t.is(started[1]?.url, "/other");
+});
+
+test("a request that waits for its client has no place, and goes on although others run", async (t) => {
+  const arrived = Promise.withResolvers<void>();
+  const { started, open } = await startServer(t, { maximumRunning: 1 }, (request) =>
+    request.url === "/slow" ? withoutPlace(request, () => arrived.promise) : null,
+  );
+  const slow = await open();
+  const other = await open();
+  slow.socket.write(get("/slow", "a"));
+  other.socket.write(get("/other", "b"));
+  await eventually(() => started.length === 1);
+  t.is(started[0]?.url, "/other");
+
+  arrived.resolve();
+  await eventually(() => started.length === 2);
+  const last = await open();
+  last.socket.write(get("/last", "c"));
+  for (const { end } of started) {
+    end();
+  }
+
+  await eventually(() => started.length === 3);
+  t.is(started[2]?.url, "/last");
+});
+
+const accountOf = ({ headers }: IncomingMessage): string => headers.authorization ?? "";
+
+test("an account never has all places, and its further requests run in their order", async (t) => {
+  const limits = { maximumRunning: 2, maximumRunningPerAccount: 1 };
+  const { started, open } = await startServer(t, limits, (request) =>
+    takeTurn(request, accountOf(request)),
+  );
+  const busy = await open();
+  busy.socket.write(get("/1", "a") + get("/2", "a") + get("/3", "a"));
+  await eventually(() => started.length === 1);
+  const other = await open();
+  other.socket.write(get("/other", "b"));
+  await eventually(() => started.length === 2);
+
+  t.deepEqual(urlsOf(started), ["/1", "/other"]);
+  started[0]?.end();
+  await eventually(() => started.length === 3);
+  started[2]?.end();
+  await eventually(() => started.length === 4);
+  t.deepEqual(urlsOf(started.slice(2)), ["/2", "/3"]);
+});
+
+test("a request whose client goes before its turn does not run", async (t) => {
+  const turns: (boolean | null)[] = [];
+  const limits = { maximumRunningPerAccount: 1 };
+  const { started, open } = await startServer(t, limits, async (request) => {
+    turns.push(await takeTurn(request, accountOf(request)));
+  });
+  const first = await open();
+  first.socket.write(get("/first", "a"));
+  await eventually(() => started.length === 1);
+  const gone = await open();
+  gone.socket.write(get("/gone", "a"), () => gone.socket.destroy());
+  await eventually(() => turns.length === 2);
+  started[0]?.end();
+  await eventually(() => first.text().endsWith("/first"));
+  first.socket.write(get("/next", "a"));
+
+  await eventually(() => turns.length === 3);
+  t.deepEqual(turns, [null, false, null]);
+});
+
+test("an account whose clients read nothing gets nothing more until they have read", async (t) => {
+  const errors: unknown[] = [];
+  const limits = { maximumUnreadBytesPerAccount: 1024 };
+  const { started, open } = await startServer(t, limits, async (request) => {
+    try {
+      await takeTurn(request, accountOf(request));
+    } catch (error) {
+      errors.push(error);
+    }
+  });
+  const silent = await open();
+  silent.socket.pause();
+  silent.socket.write(get("/silent", "a"));
+  await eventually(() => started.length === 1);
+  started[0]?.end(Buffer.alloc(64 * 1024 * 1024));
+
+  const second = await open();
+  second.socket.write(get("/second", "a"));
+  const other = await open();
+  other.socket.write(get("/other", "b"));
+  await eventually(() => started.length === 3);
+  t.is(errors.length, 1);
+  silent.socket.destroy();
+  await eventually(async () => {
+    const again = await open();
+    const before = errors.length;
+    const count = started.length;
+    again.socket.write(get("/again", "a"));
+    await eventually(() => started.length > count);
+    return errors.length === before;
+  });
 });

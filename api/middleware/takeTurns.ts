@@ -1,0 +1,21 @@
+import type { Middleware } from "koa";
+import { takeTurn } from "../../program/server/limitConcurrency.ts";
+import type { ApiState } from "../http/apiContext.ts";
+import { HttpError } from "../http/httpError.ts";
+
+const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): Promise<void> => {
+  if (!(await turn)) {
+    throw new HttpError("request_malformed", "the client has disconnected");
+  }
+  await next();
+};
+
+/** Runs a request when its account has a turn. Its body has arrived by then, so a turn is for work only. */
+export const takeTurns: Middleware<ApiState> = (ctx, next) => {
+  const { caller } = ctx.state;
+  if (caller === undefined) {
+    throw new TypeError("The route limits requests of accounts before it authenticates them.");
+  }
+  const turn = takeTurn(ctx.req, `${caller.accountId}/${caller.mode}`);
+  return turn === null ? next() : runAfter(turn, next);
+};
