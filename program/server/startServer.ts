@@ -57,7 +57,12 @@ export type ServerOptions = {
   readonly onRejectedConnection?: () => void;
   /** A client that accepts no data of a response for this time is disconnected. */
   readonly writeTimeoutMs?: number;
+  /** The whole request must arrive in this time. */
+  readonly requestTimeoutMs?: number;
 };
+
+/** A body is at most 1 MiB, so this is enough for any real client. */
+const REQUEST_TIMEOUT_MS = 30_000;
 
 /** Longer than the work of any request, which also counts while it neither reads nor writes. */
 const WRITE_TIMEOUT_MS = 120_000;
@@ -91,6 +96,9 @@ const requireHost =
         })
       : listener(request, response);
 
+/** How long a client may take to read the response to a request that is not read any further, and to close its side. */
+const LINGER_MS = 1000;
+
 /** Sends a JSON body for requests that Node rejects before they reach the app. */
 const respondToInvalidHttp = (server: Server, presentError: PresentError): void => {
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
@@ -112,6 +120,9 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
       "Connection: close",
     ];
     socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+    // This closes one side only: the client could go on sending, and Node reports a late request only once.
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+    socket.once("close", () => clearTimeout(timer));
   });
   server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
     respond(
@@ -179,14 +190,14 @@ export const startServer = async (
 ): Promise<RunningServer> => {
   const { presentError = (_code, message) => ({ error: message }), fromMemory } = options;
   const app = withDefaultHeaders(listener);
+  const requestTimeout = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
   let isClosing = false;
   const server = createServer(
     {
-      // A body is at most 64 KiB, so 30 s is enough for any real client.
-      requestTimeout: 30_000,
-      headersTimeout: 10_000,
+      requestTimeout,
+      headersTimeout: Math.min(10_000, requestTimeout),
       // Node checks these timeouts only every 30 s by default.
-      connectionsCheckingInterval: 2000,
+      connectionsCheckingInterval: Math.min(2000, requestTimeout),
       // Longer than the 60 s of most load balancers, so that they close idle connections first.
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,

@@ -53,6 +53,35 @@ test("a client that stops reading a response is disconnected", async (t) => {
   t.false(response.writableFinished);
 });
 
+test("a client that goes on sending slowly after its time is disconnected soon after the 408", async (t) => {
+  const { promise: connected, resolve } = Promise.withResolvers<Socket>();
+  const server = await startServer(
+    (request) => {
+      resolve(request.socket);
+      request.resume();
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT", requestTimeoutMs: 500 },
+  );
+  t.teardown(() => server.close(0));
+  const { hostname, port } = new URL(server.url);
+  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+  let received = "";
+  socket.setEncoding("latin1").on("data", (text: string) => {
+    received += text;
+  });
+  // The connection may be reset while it is written to.
+  socket.on("error", () => undefined);
+  socket.write("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+  const trickle = setInterval(() => socket.write("x"), 100);
+  t.teardown(() => clearInterval(trickle));
+  t.teardown(() => socket.destroy());
+
+  const serverSocket = await connected;
+  await once(serverSocket, "close");
+
+  t.regex(received, /^HTTP\/1\.1 408 /u);
+});
+
 /** Yields the parts of a list, each after the connection's time limit. */
 async function* readParts(socket: Socket) {
   for (const part of ["[", "1", "]"]) {
