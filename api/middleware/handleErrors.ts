@@ -4,6 +4,7 @@ import { DomainError, OutageError, UnavailableError } from "../../domain/errors.
 import type { ApiState } from "../http/apiContext.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
+import { breakResponse } from "../http/breakResponse.ts";
 import { HttpError } from "../http/httpError.ts";
 
 /** The parts of an error that the client sees. */
@@ -94,7 +95,7 @@ export const handleErrors = ({
         );
       }
       if (ctx.headerSent) {
-        ctx.res.destroy();
+        breakResponse(ctx.res);
         return;
       }
       const { code, message, headers } =

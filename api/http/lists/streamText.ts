@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { ApiContext } from "../apiContext.ts";
+import { breakResponse } from "../breakResponse.ts";
 
 /** After this many bytes of responses, the garbage collector runs. */
 const BYTES_PER_COLLECTION = 8 * 1024 * 1024;
@@ -32,7 +33,7 @@ const countGarbage = (bytes: number): void => {
   }
 };
 
-/** Waits until the client has accepted what was written; destroys the response if that takes too long. */
+/** Waits until the client has accepted what was written; breaks the response if that takes too long. */
 const waitForClient = (
   response: ServerResponse,
   event: "drain" | "finish",
@@ -43,7 +44,7 @@ const waitForClient = (
       resolve();
       return;
     }
-    const timer = setTimeout(() => response.destroy(), timeoutMs);
+    const timer = setTimeout(() => breakResponse(response), timeoutMs);
     const end = (): void => {
       clearTimeout(timer);
       response.off(event, end);

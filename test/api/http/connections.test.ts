@@ -5,7 +5,10 @@ import type { Socket } from "node:net";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import Koa from "koa";
+import { pino } from "pino";
+import type { ApiState } from "../../../api/http/apiContext.ts";
 import { streamText } from "../../../api/http/lists/streamText.ts";
+import { handleErrors } from "../../../api/middleware/handleErrors.ts";
 import { startServer } from "../../../program/server/startServer.ts";
 import type { ServerOptions } from "../../../program/server/startServer.ts";
 
@@ -108,6 +111,42 @@ test("a list is complete although reading its parts takes longer than the connec
   const response = await fetch(server.url);
 
   t.deepEqual(await response.json(), [1]);
+});
+
+/** Yields the first page of an export, then fails. */
+// oxlint-disable-next-line typescript/require-await -- it stands in for a query.
+async function* failAfterOnePage() {
+  yield "id,count\n";
+  yield "1,1\n";
+  throw new Error("the second page fails");
+}
+
+test("an export that fails midway is a reset to a client of HTTP/1.0, which could not tell its end from a whole one", async (t) => {
+  const app = new Koa<ApiState>();
+  app.use(
+    handleErrors({
+      logger: pino({ level: "silent" }),
+      presentError: (_code, message) => ({ error: message }),
+    }),
+  );
+  app.use((ctx) => streamText(ctx, failAfterOnePage(), 60_000));
+  const server = await startServer(app.callback(), {
+    host: "127.0.0.1",
+    port: 0,
+    setting: "PORT",
+  });
+  t.teardown(() => server.close(0));
+  const { hostname, port } = new URL(server.url);
+  const socket = connect(Number(port), hostname).resume();
+  t.teardown(() => socket.destroy());
+  socket.write("GET / HTTP/1.0\r\n\r\n");
+
+  const ended = await new Promise((resolve) => {
+    socket.once("end", () => resolve("end"));
+    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code));
+  });
+
+  t.is(ended, "ECONNRESET");
 });
 
 test("connections beyond the maximum are closed immediately and counted, and others go on", async (t) => {
