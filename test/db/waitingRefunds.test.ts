@@ -73,37 +73,40 @@ const insertUsage = async (
   `);
 };
 
-test("the state of a registration's refunds is found without reading all of them", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
-  await stopAutovacuum(filler, TABLES);
-  const { id: accountId } = await createTestOrganization(filler);
-  const given = [
-    ["delivered", "settled"],
-    ["held", "settled"],
-    ["waived", "settled"],
-    ["blocked", "failed"],
-    ["sealed", "pending"],
-    [null, "pending"],
-  ] as const;
-  const registered: { readonly id: string; readonly state: RefundState }[] = [];
-  for (const [index, [eventState, state]] of given.entries()) {
-    const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
-    const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
-    await insertUsage(filler, id, eventState);
-    registered.push({ id, state });
-  }
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-  const countPages = await createPageCounter(filler, single, TABLES);
+test.serial(
+  "the state of a registration's refunds is found without reading all of them",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const single = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    await stopAutovacuum(filler, TABLES);
+    const { id: accountId } = await createTestOrganization(filler);
+    const given = [
+      ["delivered", "settled"],
+      ["held", "settled"],
+      ["waived", "settled"],
+      ["blocked", "failed"],
+      ["sealed", "pending"],
+      [null, "pending"],
+    ] as const;
+    const registered: { readonly id: string; readonly state: RefundState }[] = [];
+    for (const [index, [eventState, state]] of given.entries()) {
+      const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
+      const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
+      await insertUsage(filler, id, eventState);
+      registered.push({ id, state });
+    }
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const countPages = await createPageCounter(filler, single, TABLES);
 
-  for (const { id, state } of registered) {
-    const pages = await countPages(async (db) => {
-      t.is(await checkRefund({ db }, id), state);
-    });
-    t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
-  }
-});
+    for (const { id, state } of registered) {
+      const pages = await countPages(async (db) => {
+        t.is(await checkRefund({ db }, id), state);
+      });
+      t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
+    }
+  },
+);
 
 /** Inserts registrations of one second with one refund each, whose usage is in an event of this state or in none. */
 const insertRefundedTogether = async (
@@ -176,7 +179,7 @@ test.serial(
   },
 );
 
-test("refunds of a registration that was deleted are settled", async (t) => {
+test.serial("refunds of a registration that was deleted are settled", async (t) => {
   t.is(await checkRefund(t.context, crypto.randomUUID()), "settled");
 });
 

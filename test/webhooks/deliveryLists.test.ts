@@ -16,14 +16,16 @@ const DELIVERIES = 5000;
 /** The endpoint's deliveries have more than 100. */
 const MAXIMUM_PAGES = 20;
 
-test("a list of failed or pending deliveries does not read those that were delivered later", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
-  await stopAutovacuum(filler, TABLES);
-  const { endpoint } = await setUpWebhooks(t);
-  const insert = (state: DeliveryState, count: number, fromMinute: number) =>
-    filler.query(sql.typeAlias("void")`
+test.serial(
+  "a list of failed or pending deliveries does not read those that were delivered later",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const single = await openPool(t.context.databaseUrl, 1);
+    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    await stopAutovacuum(filler, TABLES);
+    const { endpoint } = await setUpWebhooks(t);
+    const insert = (state: DeliveryState, count: number, fromMinute: number) =>
+      filler.query(sql.typeAlias("void")`
       INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at, due_at)
       SELECT
         ${endpoint.id},
@@ -36,31 +38,32 @@ test("a list of failed or pending deliveries does not read those that were deliv
         CASE WHEN ${state} = 'pending' THEN now() END
       FROM generate_series(${fromMinute}::integer, ${fromMinute + count - 1}::integer) AS number
     `);
-  await insert("delivered", DELIVERIES, 1000);
-  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) webhook_delivery`);
-  await insert("failed", 5, 10);
-  await insert("pending", 5, 20);
-  const countPages = await createPageCounter(filler, single, TABLES);
+    await insert("delivered", DELIVERIES, 1000);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) webhook_delivery`);
+    await insert("failed", 5, 10);
+    await insert("pending", 5, 20);
+    const countPages = await createPageCounter(filler, single, TABLES);
 
-  for (const state of ["failed", "pending"] as const) {
-    const minutes: number[] = [];
-    const pages = await countPages(async (db) => {
-      let after = null;
-      for (;;) {
-        const page = await listDeliveries(db, endpoint.id, { state, after, limit: 3 });
-        minutes.push(...page.map(({ createdAt }) => createdAt.getUTCMinutes()));
-        after = page.at(-1) ?? null;
-        if (page.length < 3) {
-          break;
+    for (const state of ["failed", "pending"] as const) {
+      const minutes: number[] = [];
+      const pages = await countPages(async (db) => {
+        let after = null;
+        for (;;) {
+          const page = await listDeliveries(db, endpoint.id, { state, after, limit: 3 });
+          minutes.push(...page.map(({ createdAt }) => createdAt.getUTCMinutes()));
+          after = page.at(-1) ?? null;
+          if (page.length < 3) {
+            break;
+          }
         }
-      }
-    });
-    t.deepEqual(minutes, state === "failed" ? [14, 13, 12, 11, 10] : [24, 23, 22, 21, 20]);
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${state}: ${pages} pages`);
-  }
-});
+      });
+      t.deepEqual(minutes, state === "failed" ? [14, 13, 12, 11, 10] : [24, 23, 22, 21, 20]);
+      t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${state}: ${pages} pages`);
+    }
+  },
+);
 
-test("deliveries are read on the connections for slow reads", async (t) => {
+test.serial("deliveries are read on the connections for slow reads", async (t) => {
   let statements = 0;
   const reads = await openPool(t.context.databaseUrl, 1, undefined, {
     interceptors: [
