@@ -39,6 +39,10 @@ const withDefaultHeaders =
   };
 
 const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
+  HPE_INVALID_URL: [
+    "request_malformed",
+    "the request target is malformed; characters beyond ASCII must be percent-encoded as UTF-8",
+  ],
   HPE_HEADER_OVERFLOW: ["headers_too_large", "the request's headers are too large"],
   ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "the request took too long to arrive"],
 };

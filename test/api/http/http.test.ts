@@ -339,6 +339,18 @@ test("invalid HTTP gets a JSON response", async (t) => {
   }
 });
 
+test("a query that is not percent-encoded is a 400 that says what to send", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  for (const encoding of ["utf8", "latin1"] as const) {
+    const target = "/plant/trees?attribution_key=café";
+    const request = Buffer.from(`GET ${target} HTTP/1.1\r\nHost: x\r\n\r\n`, encoding);
+
+    const response = await rawRequest(url, request);
+
+    t.regex(response, /^HTTP\/1\.1 400 [^]*characters beyond ASCII must be percent-encoded/u);
+  }
+});
+
 test("Expect: 100-continue works and other expectations are a 417 in JSON", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
