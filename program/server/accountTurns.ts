@@ -85,7 +85,9 @@ export const createAccountTurns = ({
       if (account.waiting.delete(turn)) {
         turn.start?.(false);
       }
-      if (account.running === 0 && account.unreadBytes === 0) {
+      const isIdle = account.running === 0 && account.unreadBytes === 0;
+      // A response may end after the account was forgotten and has new requests.
+      if (isIdle && accounts.get(account.name) === account) {
         accounts.delete(account.name);
       }
     },
