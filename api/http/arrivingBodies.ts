@@ -10,7 +10,7 @@ const tooMany = (): DomainError =>
 
 /**
  * Limits the memory for bodies that are arriving. A client may have as much as is free. If it starts more, its own oldest
- * bodies are dropped: a body that stalls keeps out no other, not even one of a client without a key, which all count as one.
+ * bodies are dropped: they are more likely to have stalled.
  * @returns a function that adds a body and returns what removes it, and throws DomainError queue_full
  */
 export const createArrivingBodies = (
@@ -30,15 +30,16 @@ export const createArrivingBodies = (
       }
     };
     const hasSpace = (): boolean => client.bytes + body.bytes <= maximumBytes - total;
+    if (body.bytes > maximumBytes - (total - client.bytes)) {
+      // Not even without the client's other bodies.
+      throw tooMany();
+    }
     for (const oldest of client.bodies) {
       if (hasSpace()) {
         break;
       }
       remove(oldest);
       oldest.drop(tooMany());
-    }
-    if (!hasSpace()) {
-      throw tooMany();
     }
     clients.set(name, client);
     client.bodies.add(body);

@@ -179,8 +179,8 @@ export const createApp = ({
         ...(requestsPerSecond === undefined
           ? []
           : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
-        ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
         ...(access === "public" ? [] : [takeTurns]),
+        ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
         run,
       ]),
     );

@@ -5,11 +5,11 @@ import { createArrivingBodies } from "../http/arrivingBodies.ts";
 import { HttpError } from "../http/httpError.ts";
 import { PUBLIC } from "./shareConnections.ts";
 
-/** As many as 64 of the largest signed bodies. */
-const MAXIMUM_ARRIVING_BYTES = 32 * 1024 * 1024;
-
 /** Of both interfaces. */
-const addArrivingBody = createArrivingBodies(MAXIMUM_ARRIVING_BYTES);
+const addBodyOfAccount = createArrivingBodies(32 * 1024 * 1024);
+
+/** As many as 16 of the largest signed bodies. Clients without a key have a limit of their own, and share it. */
+const addPublicBody = createArrivingBodies(8 * 1024 * 1024);
 
 export const bodyTooLarge = (limitKib: number): HttpError =>
   new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
@@ -43,7 +43,9 @@ export const receiveBody = (
           request.resume();
           reject(error);
         };
-        const remove = addArrivingBody(caller?.accountId ?? PUBLIC, { bytes, drop: fail });
+        const remove = caller
+          ? addBodyOfAccount(caller.accountId, { bytes, drop: fail })
+          : addPublicBody(PUBLIC, { bytes, drop: fail });
         const body = Buffer.allocUnsafe(bytes);
         let length = 0;
         const receive = (chunk: Buffer): void => {

@@ -10,7 +10,7 @@ const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): P
   await next();
 };
 
-/** Runs a request when its account has a turn. Its body has arrived by then, so a turn is for work only. */
+/** Runs a request when its account has a turn. Its body is not read before, so the requests that wait take little memory. */
 export const takeTurns: Middleware<ApiState> = (ctx, next) => {
   const { caller } = ctx.state;
   if (caller === undefined) {

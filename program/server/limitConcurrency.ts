@@ -141,6 +141,7 @@ export const limitConcurrency = (
   const waiting = new Map<string, Job[]>();
   let waitingCount = 0;
   let running = 0;
+  let isStarting = false;
 
   const openConnection = (socket: Socket): Connection => {
     const connection: Connection = { jobs: new Set(), waiting: [], isHeld: false, places };
@@ -198,7 +199,7 @@ export const limitConcurrency = (
     start(job);
   };
 
-  const startWaiting = (): void => {
+  const startNext = (): void => {
     for (const [client, jobs] of waiting) {
       if (running >= maximumRunning) {
         return;
@@ -213,6 +214,18 @@ export const limitConcurrency = (
       // The client may have gone.
       if (job && !job.request.socket.destroyed) {
         run(job);
+      }
+    }
+  };
+
+  /** A request that leaves its place before its listener returns does not start the next one within its own call. */
+  const startWaiting = (): void => {
+    if (!isStarting) {
+      isStarting = true;
+      try {
+        startNext();
+      } finally {
+        isStarting = false;
       }
     }
   };
