@@ -28,9 +28,12 @@ const held = sql.fragment`
   )
 `;
 
-/** The offsets make these look-ups, event by event, whatever the statistics are. */
-const uncredited = sql.fragment`
-  meter_event.state = 'held' AND meter_event.mode = 'live' AND EXISTS (
+/**
+ * Whether an event has a refund of usage whose event is in one of the states. The offsets make these look-ups, event by
+ * event, whatever the statistics are.
+ */
+const refundsUsageIn = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  EXISTS (
     SELECT
     FROM usage_fact AS refunded
     CROSS JOIN LATERAL (
@@ -40,9 +43,15 @@ const uncredited = sql.fragment`
       OFFSET 0
     ) AS original
     WHERE refunded.meter_event_id = meter_event.id
-      AND (SELECT state FROM meter_event AS closed WHERE closed.id = original.meter_event_id) = 'waived'
+      AND (SELECT state FROM meter_event AS counted WHERE counted.id = original.meter_event_id) IN (${states})
     OFFSET 0
   )
+`;
+
+const refundsWaivedUsage = refundsUsageIn(sql.fragment`'waived'`);
+
+const uncredited = sql.fragment`
+  meter_event.state = 'held' AND meter_event.mode = 'live' AND ${refundsWaivedUsage}
 `;
 
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
@@ -173,12 +182,21 @@ export const countUncreditedMeterEvents = (db: CommonQueryMethods): Promise<numb
     WHERE ${STATE_CONDITIONS.uncredited}
   `);
 
-/** Returns whether an event is a refund of usage that was settled by hand or waived, and is not closed itself. */
-export const isUncredited = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
+/**
+ * Returns whether an event that is not closed itself has refunds of usage that was settled by hand or waived, and none of
+ * failed usage: a retry of that would not send the refund of it if the event were closed.
+ */
+export const isRefundOfClosedUsage = (
+  db: CommonQueryMethods,
+  meterEventId: bigint,
+): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
     SELECT
     FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
-    WHERE ${STATE_CONDITIONS.uncredited}
+    WHERE meter_event.state = 'held'
+      AND meter_event.mode = 'live'
+      AND ${refundsWaivedUsage}
+      AND NOT ${refundsUsageIn(FAILED)}
   `);
 
 /** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */

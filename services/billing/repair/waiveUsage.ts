@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { isUncredited } from "../../../db/billing/meterEventReports.ts";
+import { isRefundOfClosedUsage } from "../../../db/billing/meterEventReports.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { sumSentRefunds } from "../../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
@@ -13,7 +13,7 @@ import { lockMeterEvent } from "./getMeterEvent.ts";
  * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
  * it. Later refunds of it are held, because the processor has nothing to take back; they are closed in the same way.
  * @param reason recorded in the event's last error
- * @throws DomainError record_not_found if there is no such event; request_invalid if it has neither failed nor is uncredited, or the processor
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it has neither failed nor is a refund of closed usage only, or the processor
  * has refunds of it
  */
 export const waiveUsage = (
@@ -25,7 +25,7 @@ export const waiveUsage = (
     const event = await lockMeterEvent(transaction, meterEventId);
     requireWaivable(event, {
       refundedUnits: await sumSentRefunds(transaction, meterEventId),
-      isUncredited: await isUncredited(transaction, meterEventId),
+      isRefundOfClosedUsage: await isRefundOfClosedUsage(transaction, meterEventId),
     });
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {

@@ -2,10 +2,12 @@ import type { ExecutionContext } from "ava";
 import { Registry } from "prom-client";
 import { z } from "zod";
 import { systemClock } from "../../../domain/clock.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { registrationOf } from "../../support/factories.ts";
 import { listedEvent, setCustomer, setUpUsage } from "./usageSetup.ts";
 
 // Serial, because the metric is of the whole database.
@@ -127,3 +129,51 @@ test.serial("a retry of waived usage does not send a refund of it that was credi
   await scene.drain();
   t.is(scene.billed(), 10);
 });
+
+test.serial(
+  "a refund of waived and of failed usage is waived only after the failed usage",
+  async (t) => {
+    const { db } = t.context;
+    const scene = await setUpUsage(t);
+    const run = async (...args: readonly string[]) => {
+      const { exitCode, stdout, stderr } = await scene.impact("usage", ...args);
+      return exitCode === 0 ? "" : stdout + stderr;
+    };
+    const second = new Date(Date.now() - 10_000);
+    const writer = createRegistrationWriter({ db, clock: { now: () => second } });
+    const register = async (count: number): Promise<string> => {
+      const { registration } = await writer.register(registrationOf(scene.id, { count }));
+      await scene.drain();
+      return registration.id;
+    };
+    const [first, other] = [await register(10), await register(5)];
+    const [waivedId = "", failedId = ""] = (await scene.failedEvents()).toReversed();
+    t.is(await run("waive", waivedId, ...REASON), "");
+    await scene.refund(first, 3);
+    await scene.refund(other, 2);
+    await scene.drain();
+    const held = await scene.impact(
+      "usage",
+      "list",
+      "--state",
+      "held",
+      "--org",
+      scene.id,
+      "--json",
+    );
+    const [refund, ...others] = z.array(listedEvent).parse(readJson(held));
+    t.is(refund?.quantity, -5);
+    t.deepEqual(others, []);
+
+    t.regex(
+      await run("waive", String(refund?.meter_event_id), ...REASON),
+      /retry, settle or waive that usage first/u,
+    );
+
+    await setCustomer(scene);
+    t.is(await run("retry", failedId), "");
+    await scene.drain();
+    t.is(scene.billed(), 3);
+    t.is(await run("waive", String(refund?.meter_event_id), ...REASON), "");
+  },
+);
