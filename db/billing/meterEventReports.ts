@@ -194,7 +194,6 @@ export const isRefundOfClosedUsage = (
     SELECT
     FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
     WHERE meter_event.state = 'held'
-      AND meter_event.mode = 'live'
       AND ${refundsWaivedUsage}
       AND NOT ${refundsUsageIn(FAILED)}
   `);

@@ -31,7 +31,7 @@ export type UsageSetup = {
   /** The same, without Stripe's settings. */
   readonly impactWithoutStripe: (...args: readonly string[]) => Promise<Run>;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
-  readonly refund: (registrationId: string, count: number) => Promise<unknown>;
+  readonly refund: (registrationId: string, count: number, mode?: Mode) => Promise<unknown>;
   /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
   readonly drain: (mode?: Mode) => Promise<void>;
   readonly failedEvents: () => Promise<readonly string[]>;
@@ -69,10 +69,10 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
       const { registration } = await writer.register(registrationOf(id, { mode, count }));
       return registration.id;
     },
-    refund: (registrationId, count) =>
+    refund: (registrationId, count, mode = "live") =>
       refundRegistration(
         { db, clock: systemClock, billing },
-        { accountId: id, mode: "live", kind: "tree" },
+        { accountId: id, mode, kind: "tree" },
         { id: registrationId, count, reason: null, idempotencyKey: null },
       ),
     drain: async (mode = "live") => {
