@@ -21,12 +21,12 @@ const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accoun
 /** A constant: PostgreSQL uses the partial index of late deliveries only if it is one. */
 const LATE_NOTE = sql.literalValue(DELIVERED_LATE);
 
-/** Its facts were not released by a retry of their usage. */
-const held = sql.fragment`
-  meter_event.state = 'held' AND EXISTS (
-    SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id OFFSET 0
-  )
+const keepsFacts = sql.fragment`
+  EXISTS (SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id OFFSET 0)
 `;
+
+/** Its facts were not released by a retry of their usage. */
+const held = sql.fragment`meter_event.state = 'held' AND ${keepsFacts}`;
 
 /**
  * Whether an event has a refund of usage whose event is in one of the states. The offsets make these look-ups, event by
@@ -196,6 +196,17 @@ export const isRefundOfClosedUsage = (
     WHERE meter_event.state = 'held'
       AND ${refundsWaivedUsage}
       AND NOT ${refundsUsageIn(FAILED)}
+  `);
+
+/** Returns whether an event has facts to report. Refunds of waived usage are only held again. */
+export const hasReportableFacts = (
+  db: CommonQueryMethods,
+  meterEventId: bigint,
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
+    WHERE ${keepsFacts} AND NOT ${refundsWaivedUsage}
   `);
 
 /** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */

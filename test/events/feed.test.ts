@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
+import { listFailedMeterEventIds, listMeterEvents } from "../../db/billing/meterEventReports.ts";
 import { sql } from "../../db/sql.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -124,6 +124,50 @@ test("usage that fails and is retried is two events, also if it was waived in be
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5]]);
   await retryUsage(deps, eventId);
   t.deepEqual(await read(), [...recovered, ["usage.failed", 5], ["usage.recovered", 5]]);
+});
+
+test("a retry of a refund that was waived without having failed is no event", async (t) => {
+  const { deps, double, stream, register, refund, drain } = await setUpBilling(t);
+  const types: readonly EventType[] = ["usage.failed", "usage.recovered"];
+  const read = async () =>
+    (await readEvents(deps, stream, { types })).map(({ type, data }) => [
+      type,
+      "count" in data ? data.count : null,
+    ]);
+  const findHeld = async (): Promise<bigint> => {
+    const [held] = await listMeterEvents(deps.db, {
+      state: "held",
+      accountId: stream.accountId,
+      limit: 1,
+    });
+    return held?.id ?? 0n;
+  };
+  double.control.addFault(REFUSED);
+  const registrationId = await register(10);
+  await drain();
+  const [usageId = 0n] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+  await waiveUsage(deps, usageId, "never billed");
+  await refund(registrationId, 3);
+  await drain();
+  const first = await findHeld();
+  await waiveUsage(deps, first, "never billed");
+
+  await retryUsage(deps, first);
+  await drain();
+
+  t.deepEqual(await read(), [["usage.failed", 10]]);
+  const second = await findHeld();
+  t.true(second > first, "it is held again");
+  await waiveUsage(deps, second, "never billed");
+
+  // This releases the refund's facts. The event without them is still listed as waived.
+  await retryUsage(deps, usageId);
+  await retryUsage(deps, second);
+
+  t.deepEqual(await read(), [
+    ["usage.failed", 10],
+    ["usage.recovered", 10],
+  ]);
 });
 
 test("a planting order that reaches a milestone is an event, and a repeated report is none", async (t) => {

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { hasReportableFacts } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {
@@ -71,7 +72,10 @@ export const retryUsage = async (
           : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
       settledAt: now,
     });
-    await recordUsageEvent(transaction, event, state, now);
+    // Asked only now: refunds in the event itself are not of waived usage any more.
+    if (event.state !== "waived" || (await hasReportableFacts(transaction, meterEventId))) {
+      await recordUsageEvent(transaction, event, state, now);
+    }
     await redispatchRefunds(transaction, meterEventId);
     await releaseHeldRefunds(transaction, meterEventId, event.state === "waived");
     await recordAction(
