@@ -119,7 +119,7 @@ const endOfPeriods = (
           WHERE previous.account_id = billing_period.account_id
             AND previous.meter = billing_period.meter
             AND previous.subscription_id = billing_period.subscription_id
-            AND previous.ends_at = billing_period.starts_at
+            AND previous.starts_at < billing_period.starts_at
         ) THEN starts_at
       END
     )

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { listBillingPeriods } from "../../../db/billing/billingPeriods.ts";
 import { sql } from "../../../db/sql.ts";
 import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
@@ -20,6 +21,7 @@ const test = testWithDatabase();
 
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 const MINUTE = 60;
+const TWO_MONTHS_LATER = Date.UTC(2026, 6, 15, 12) / 1000;
 
 const deliveredRow = z.strictObject({ quantity: z.bigint(), lastError: z.string().nullable() });
 
@@ -64,6 +66,35 @@ for (const minutes of [10, 120]) {
     },
   );
 }
+
+test.serial(
+  "usage of the month before is not late in an hour after a month whose period is unknown",
+  async (t) => {
+    const { deps, double, stream, ...scene } = await setUpBilling(t);
+    const read = () => refreshSubscription(deps, stream.accountId, AbortSignal.timeout(60_000));
+    await read();
+    double.control.holdClock({ second: TWO_MONTHS_LATER - MINUTE });
+    await scene.register(5);
+    double.control.holdClock({ second: TWO_MONTHS_LATER + 10 * MINUTE });
+    await read();
+    const periods = await listBillingPeriods(deps.db, stream.accountId);
+    t.deepEqual(
+      periods.filter(({ meter }) => meter === "tree").map(({ start }) => start.getTime() / 1000),
+      [TWO_MONTHS_LATER, NOON],
+    );
+
+    await scene.drain();
+
+    t.deepEqual(
+      await deps.db.any(sql.type(deliveredRow)`
+      SELECT quantity, last_error AS "lastError"
+      FROM meter_event
+      WHERE account_id = ${stream.accountId} AND state = 'delivered'
+    `),
+      [{ quantity: 5n, lastError: null }],
+    );
+  },
+);
 
 /** A deployment on the ledger, whose organization gets a subscription at Stripe an hour after its usage. */
 const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
