@@ -60,8 +60,9 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
 /**
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
  * their workflows again: those may have ended, because a held refund is settled. Must run under the stream's lock.
- * @param includingWaived whether a waiver of the usage is reversed: refunds that were never sent and were waived as well are
- * released, too, unless a document replaces them
+ * @param includingWaived whether a waiver of the usage is reversed: refunds without an attempt that were waived as well are
+ * released, too, unless a document replaces them. Those that a comparison after a restore has blocked are among them, although
+ * the lost history may have sent them.
  */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
