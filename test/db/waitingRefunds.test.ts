@@ -1,3 +1,4 @@
+import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openPool } from "../../db/pool.ts";
@@ -7,6 +8,7 @@ import { checkRefund } from "../../services/registrations/checkRefund.ts";
 import type { RefundState } from "../../services/registrations/checkRefund.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
@@ -73,13 +75,19 @@ const insertUsage = async (
   `);
 };
 
+/** Opens the connection that fills the tables, and the one whose pages are counted. */
+const openConnections = async (t: ExecutionContext<DatabaseContext>) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  await stopAutovacuum(filler, TABLES);
+  return { filler, single };
+};
+
 test.serial(
   "the state of a registration's refunds is found without reading all of them",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const single = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
-    await stopAutovacuum(filler, TABLES);
+    const { filler, single } = await openConnections(t);
     const { id: accountId } = await createTestOrganization(filler);
     const given = [
       ["delivered", "settled"],
@@ -149,10 +157,7 @@ const insertRefundedTogether = async (
 test.serial(
   "the state of a registration's refund is found without reading the refunds of others of its second",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const single = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
-    await stopAutovacuum(filler, TABLES);
+    const { filler, single } = await openConnections(t);
     const { id: accountId } = await createTestOrganization(filler);
     const given = [
       [null, "pending"],
@@ -186,10 +191,7 @@ test.serial("refunds of a registration that was deleted are settled", async (t) 
 test.serial(
   "waiting refunds are listed by registration, and an account does not wait for another's",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const single = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
-    await stopAutovacuum(filler, TABLES);
+    const { filler, single } = await openConnections(t);
     await filler.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
     const accounts: string[] = [];
     for (let number = 1; number <= 3; number += 1) {

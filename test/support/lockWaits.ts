@@ -6,33 +6,52 @@ import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { eventually } from "./programs.ts";
 
-/**
- * Waits until others wait for a lock of this transaction, or behind one another for it. Returns their server processes.
- * @param count how many must wait
- */
+/** Lists the server processes that wait for a lock of this transaction, or behind one another for it. */
+const listBlocked = (transaction: DatabaseTransactionConnection): Promise<readonly bigint[]> =>
+  transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
+    WITH RECURSIVE
+      waiting AS MATERIALIZED (
+        SELECT DISTINCT pid, pg_blocking_pids(pid) AS blockers
+        FROM pg_locks
+        WHERE NOT granted
+      ),
+      blocked AS (
+        SELECT pid FROM waiting WHERE pg_backend_pid() = ANY(blockers)
+        UNION
+        SELECT waiting.pid FROM waiting JOIN blocked ON blocked.pid = ANY(waiting.blockers)
+      )
+    SELECT pid::bigint FROM blocked
+  `);
+
+/** Waits until another process waits for a lock of this transaction. Returns those that do. */
 export const awaitBlocked = async (
   transaction: DatabaseTransactionConnection,
-  count = 1,
 ): Promise<readonly bigint[]> => {
   let pids: readonly bigint[] = [];
   await eventually(async () => {
-    pids = await transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
-      WITH RECURSIVE
-        waiting AS MATERIALIZED (
-          SELECT DISTINCT pid, pg_blocking_pids(pid) AS blockers
-          FROM pg_locks
-          WHERE NOT granted
-        ),
-        blocked AS (
-          SELECT pid FROM waiting WHERE pg_backend_pid() = ANY(blockers)
-          UNION
-          SELECT waiting.pid FROM waiting JOIN blocked ON blocked.pid = ANY(waiting.blockers)
-        )
-      SELECT pid::bigint FROM blocked
-    `);
-    return pids.length >= count;
+    pids = await listBlocked(transaction);
+    return pids.length > 0;
   });
   return pids;
+};
+
+/**
+ * Waits until work has ended, or processes wait for a lock of this transaction. Its connection is free afterwards.
+ * @param count how many processes must wait
+ * @returns whether the work has ended
+ */
+export const endsOrBlocks = async (
+  transaction: DatabaseTransactionConnection,
+  work: Promise<unknown>,
+  count = 1,
+): Promise<boolean> => {
+  let hasEnded = false;
+  const end = (): void => {
+    hasEnded = true;
+  };
+  work.then(end, end);
+  await eventually(async () => hasEnded || (await listBlocked(transaction)).length >= count);
+  return hasEnded;
 };
 
 /**
@@ -53,7 +72,7 @@ export const runBehindLocks = async <Work extends readonly unknown[]>(
       const begun = outside(start);
       started.push(begun);
       // Work that fails would never wait.
-      await Promise.race([begun, awaitBlocked(transaction, started.length)]);
+      await endsOrBlocks(transaction, begun, started.length);
     }
     return { work: Promise.all(started) };
   });

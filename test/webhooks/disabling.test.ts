@@ -8,7 +8,7 @@ import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndp
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { awaitBlocked } from "../support/lockWaits.ts";
+import { awaitBlocked, endsOrBlocks } from "../support/lockWaits.ts";
 import { answer } from "./startReceiver.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
@@ -57,7 +57,7 @@ test.serial("an endpoint is disabled while attempts of it are being recorded", a
   receiver.respond(answer(410));
   // Slonik rejects other connections within a transaction.
   const outside = AsyncLocalStorage.snapshot();
-  const waiting = await deps.db.transaction(async (transaction) => {
+  const hasEnded = await deps.db.transaction(async (transaction) => {
     await transaction.query(sql.typeAlias("void")`
       SELECT
       FROM webhook_delivery
@@ -66,12 +66,9 @@ test.serial("an endpoint is disabled while attempts of it are being recorded", a
       LIMIT 1
       FOR NO KEY UPDATE
     `);
-    return Promise.race([
-      outside(deliver).then(() => "nothing"),
-      awaitBlocked(transaction).then(() => "the disabling"),
-    ]);
+    return endsOrBlocks(transaction, outside(deliver));
   });
-  t.is(waiting, "nothing");
+  t.true(hasEnded);
   t.like(await findEndpoint(deps.db, endpoint.id), { disabledReason: "gone" });
   await endPart();
   t.deepEqual(
