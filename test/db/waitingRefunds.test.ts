@@ -14,9 +14,10 @@ import { createTestOrganization } from "../support/factories.ts";
 const test = testWithDatabase();
 
 const TABLES = ["registration", "refund", "usage_fact", "meter_event"];
-/** Of one registration. To look each of them up reads thousands of pages. */
+/** Of one registration. To look each of them up reads 9,000 pages. */
 const REFUNDS = 3000;
-const MAXIMUM_PAGES = 60;
+/** They are 41 to 73, depending on the plan for the first hundred refunds. */
+const MAXIMUM_PAGES = 100;
 
 const idRow = z.strictObject({ id: z.uuid() });
 
@@ -75,47 +76,6 @@ const insertUsage = async (
   `);
 };
 
-/** Opens the connection that fills the tables, and the one whose pages are counted. */
-const openConnections = async (t: ExecutionContext<DatabaseContext>) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
-  await stopAutovacuum(filler, TABLES);
-  return { filler, single };
-};
-
-test.serial(
-  "the state of a registration's refunds is found without reading all of them",
-  async (t) => {
-    const { filler, single } = await openConnections(t);
-    const { id: accountId } = await createTestOrganization(filler);
-    const given = [
-      ["delivered", "settled"],
-      ["held", "settled"],
-      ["waived", "settled"],
-      ["blocked", "failed"],
-      ["sealed", "pending"],
-      [null, "pending"],
-    ] as const;
-    const registered: { readonly id: string; readonly state: RefundState }[] = [];
-    for (const [index, [eventState, state]] of given.entries()) {
-      const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
-      const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
-      await insertUsage(filler, id, eventState);
-      registered.push({ id, state });
-    }
-    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
-    const countPages = await createPageCounter(filler, single, TABLES);
-
-    for (const { id, state } of registered) {
-      const pages = await countPages(async (db) => {
-        t.is(await checkRefund({ db }, id), state);
-      });
-      t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
-    }
-  },
-);
-
 /** Inserts registrations of one second with one refund each, whose usage is in an event of this state or in none. */
 const insertRefundedTogether = async (
   db: DatabasePool,
@@ -153,6 +113,50 @@ const insertRefundedTogether = async (
     )
     SELECT id FROM registered ORDER BY id
   `);
+
+/** Opens the connection that fills the tables, and the one whose pages are counted. */
+const openConnections = async (t: ExecutionContext<DatabaseContext>) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const single = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  await stopAutovacuum(filler, TABLES);
+  return { filler, single };
+};
+
+test.serial(
+  "the state of a registration's refunds is found without reading all of them",
+  async (t) => {
+    const { filler, single } = await openConnections(t);
+    const { id: accountId } = await createTestOrganization(filler);
+    const given = [
+      ["delivered", "settled"],
+      ["held", "settled"],
+      ["waived", "settled"],
+      ["blocked", "failed"],
+      ["sealed", "pending"],
+      [null, "pending"],
+    ] as const;
+    const registered: { readonly id: string; readonly state: RefundState }[] = [];
+    for (const [index, [eventState, state]] of given.entries()) {
+      const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
+      const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
+      await insertUsage(filler, id, eventState);
+      registered.push({ id, state });
+    }
+    // As in any database, most registrations with a refund have only one.
+    const others = { second: Date.UTC(2026, 8, 1) / 1000, state: "delivered" };
+    await insertRefundedTogether(filler, accountId, 1000, others);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    const countPages = await createPageCounter(filler, single, TABLES);
+
+    for (const { id, state } of registered) {
+      const pages = await countPages(async (db) => {
+        t.is(await checkRefund({ db }, id), state);
+      });
+      t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
+    }
+  },
+);
 
 test.serial(
   "the state of a registration's refund is found without reading the refunds of others of its second",
