@@ -1,4 +1,5 @@
 import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import { passesOn, reportsOutage, streamsLists } from "./proxyCases.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
@@ -26,9 +27,20 @@ const CADDY: ProxyKind = {
   stopSignal: "SIGKILL",
 };
 
-test("Caddy passes on what both interfaces need", async (t) => {
-  const { call } = await passesOn(t, CADDY);
+/** Caddy that logs each request. Older releases log none otherwise, newer ones those whose responses break off. */
+const VERBOSE: ProxyKind = {
+  ...CADDY,
+  replacements: (place) => ({
+    ...CADDY.replacements(place),
+    "format filter": "level DEBUG\n\t\tformat filter",
+  }),
+};
+
+test("Caddy passes on what both interfaces need, and logs neither keys nor queries", async (t) => {
+  const { call, logged } = await passesOn(t, VERBOSE);
   t.is((await call("standalone", "/healthz")).headers["server"], undefined);
+  await eventually(() => logged().includes('"uri":"/app/api/verify'));
+  t.notRegex(logged(), /customer|TEST-/u);
 });
 
 test("Caddy returns errors of its own in the form of the interface", (t) =>

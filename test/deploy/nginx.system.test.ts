@@ -18,6 +18,7 @@ const NGINX: ProxyKind = {
     "/etc/ssl/impact/fullchain.pem": inFolder("cert.pem"),
     "/etc/ssl/impact/privkey.pem": inFolder("key.pem"),
     "/var/log/nginx/impact.log": inFolder("access.log"),
+    "/var/log/nginx/impact-error.log": inFolder("error.log"),
     "server 127.0.0.1:8080;": `server ${upstreams.standalone};`,
     "server 127.0.0.1:8081;": `server ${upstreams.store};`,
   }),
@@ -56,11 +57,11 @@ test("nginx rejects requests beyond the limit of an address in the form of the i
       "burst=400": "burst=5",
     }),
   };
-  const { call } = await startProxy(t, slow, { standalone: gone, store: gone });
+  const { call, inFolder } = await startProxy(t, slow, { standalone: gone, store: gone });
   const error = "too many requests from this address";
   const responses = [];
   for (let sent = 0; sent < 12; sent += 1) {
-    responses.push(await call(sent % 2 === 0 ? "standalone" : "store", "/"));
+    responses.push(await call(sent % 2 === 0 ? "standalone" : "store", "/?customer=ann"));
   }
   t.is(responses[0]?.status, 503, "within the limit");
   for (const [last, body] of [
@@ -73,4 +74,7 @@ test("nginx rejects requests beyond the limit of an address in the form of the i
     t.is(rejected?.headers["strict-transport-security"], "max-age=31536000");
     t.deepEqual(JSON.parse(rejected?.body ?? ""), body);
   }
+  const accesses = await readFile(inFolder("access.log"), "utf8");
+  t.regex(accesses, /"GET \/" 503 502 /u, "the log tells that the service is gone");
+  t.notRegex(accesses + (await readFile(inFolder("error.log"), "utf8")), /ann/u);
 });

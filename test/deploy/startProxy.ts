@@ -54,6 +54,8 @@ export type Proxy = {
   readonly open: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<IncomingMessage>;
   readonly plainUrl: string;
   readonly inFolder: (name: string) => string;
+  /** What the proxy has written to its standard error so far. */
+  readonly logged: () => string;
 };
 
 /** Sends a request over TLS to a proxy on this machine, and returns the response before its body has arrived. */
@@ -174,5 +176,6 @@ export const startProxy = async (
     open,
     plainUrl: `http://127.0.0.1:${plainPort}`,
     inFolder,
+    logged: () => log.join(""),
   };
 };
