@@ -28,63 +28,46 @@ const PERIODIC_RUN_TIMEOUT = "1 hour";
 const schedulesOf = (
   deployment: string,
   plantingOrderIntervalMs: number,
-): readonly ScheduleOptions[] => [
-  {
-    scheduleId: `${reconciliationId(deployment)}-nightly`,
+): readonly ScheduleOptions[] => {
+  const taskQueue = backgroundQueue(deployment);
+  const nightly = (
+    workflowType: () => Promise<unknown>,
+    workflowId: string,
+    time: { readonly hour: number; readonly minute: number },
+  ): ScheduleOptions => ({
+    scheduleId: `${workflowId}-nightly`,
+    spec: { calendars: [time] },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
+    action: {
+      type: "startWorkflow",
+      workflowType,
+      workflowId,
+      taskQueue,
+      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
+    },
+  });
+  return [
     // The UTC day has ended and the processor's sums include it.
-    spec: { calendars: [{ hour: 1, minute: 30 }] },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
-    action: {
-      type: "startWorkflow",
-      workflowType: reconciliation,
-      workflowId: reconciliationId(deployment),
-      taskQueue: backgroundQueue(deployment),
-      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
-      args: [],
-    },
-  },
-  {
-    scheduleId: `${subscriptionSweepId(deployment)}-nightly`,
+    nightly(reconciliation, reconciliationId(deployment), { hour: 1, minute: 30 }),
     // After the reconciliation, so that the two share Stripe's rate limit less.
-    spec: { calendars: [{ hour: 3, minute: 30 }] },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
-    action: {
-      type: "startWorkflow",
-      workflowType: subscriptionSweep,
-      workflowId: subscriptionSweepId(deployment),
-      taskQueue: backgroundQueue(deployment),
-      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
-      args: [],
+    nightly(subscriptionSweep, subscriptionSweepId(deployment), { hour: 3, minute: 30 }),
+    nightly(retention, retentionId(deployment), { hour: 4, minute: 30 }),
+    {
+      scheduleId: `${plantingOrderCreationId(deployment)}-periodic`,
+      spec: { intervals: [{ every: plantingOrderIntervalMs }] },
+      // Each run creates orders for all waiting trees, so a missed run needs no catching up.
+      policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 minute" },
+      action: {
+        type: "startWorkflow",
+        workflowType: plantingOrderCreation,
+        workflowId: plantingOrderCreationId(deployment),
+        taskQueue,
+        workflowRunTimeout: PERIODIC_RUN_TIMEOUT,
+        args: [deployment],
+      },
     },
-  },
-  {
-    scheduleId: `${retentionId(deployment)}-nightly`,
-    spec: { calendars: [{ hour: 4, minute: 30 }] },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
-    action: {
-      type: "startWorkflow",
-      workflowType: retention,
-      workflowId: retentionId(deployment),
-      taskQueue: backgroundQueue(deployment),
-      workflowRunTimeout: NIGHTLY_RUN_TIMEOUT,
-      args: [],
-    },
-  },
-  {
-    scheduleId: `${plantingOrderCreationId(deployment)}-periodic`,
-    spec: { intervals: [{ every: plantingOrderIntervalMs }] },
-    // Each run creates orders for all waiting trees, so a missed run needs no catching up.
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 minute" },
-    action: {
-      type: "startWorkflow",
-      workflowType: plantingOrderCreation,
-      workflowId: plantingOrderCreationId(deployment),
-      taskQueue: backgroundQueue(deployment),
-      workflowRunTimeout: PERIODIC_RUN_TIMEOUT,
-      args: [deployment],
-    },
-  },
-];
+  ];
+};
 
 /**
  * Creates a schedule if it is missing.

@@ -24,9 +24,9 @@ type Wake = {
 };
 
 /** What waits for a workflow: the second or the attempts change when that makes progress. */
-type Waiting = { readonly second: number; readonly attempts: number };
+export type Waiting = { readonly second: number; readonly attempts: number };
 
-export type WakeBackoff<Item extends Waiting> = {
+type WakeBackoff<Item extends Waiting> = {
   /** Returns those to wake now, the longest waiting first. */
   readonly due: (items: readonly Item[], now: Date) => readonly Item[];
   readonly recordWake: (item: Item, now: Date) => void;

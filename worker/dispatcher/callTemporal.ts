@@ -1,0 +1,10 @@
+import type { Client } from "@temporalio/client";
+import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
+
+const TIMEOUT_MS = 4000;
+
+/** Calls Temporal with the timeout of calls that are repeated in the next pass. */
+export const callTemporal = <Result>(
+  temporal: Client,
+  work: () => Promise<Result>,
+): Promise<Result> => withTemporalDeadline(temporal, TIMEOUT_MS, work);

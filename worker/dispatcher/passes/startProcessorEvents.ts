@@ -1,0 +1,34 @@
+import { listDueProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
+import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { createWaker } from "../createWaker.ts";
+import type { Pass, PassDependencies } from "./pass.ts";
+
+/** The longest due event of the processor. Its attempts, and thus its `second`, change when it is processed. */
+type WaitingProcessorEvent = {
+  readonly id: string;
+  readonly second: number;
+  readonly attempts: number;
+};
+
+/** Starts the workflow that processes the processor's events, if one is due. */
+export const createStartProcessorEvents = (deps: PassDependencies): Pass => {
+  const { db, clock, temporal, deployment } = deps;
+  const wakeAll = createWaker<WaitingProcessorEvent>(deps, {
+    keyOf: ({ id }) => id,
+    workflowIdOf: () => processorEventsId(deployment),
+    wake: () =>
+      temporal.workflow.start(processorEvents, {
+        workflowId: processorEventsId(deployment),
+        workflowIdConflictPolicy: "USE_EXISTING",
+        taskQueue: backgroundQueue(deployment),
+        args: [],
+      }),
+  });
+  return async ({ signal }) => {
+    const waiting = (await listDueProcessorEvents(db, clock.now(), 1)).map(
+      ({ id, attempts }): WaitingProcessorEvent => ({ id, second: attempts, attempts }),
+    );
+    await wakeAll(waiting, signal);
+  };
+};

@@ -1,0 +1,26 @@
+import type { TroubledStream } from "../../../db/billing/sending/usageShards.ts";
+import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
+import { wakeSender } from "../../../program/temporal/usageSenders.ts";
+import { createScanPace } from "../../../services/createScanPace.ts";
+import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
+import { createWaker } from "../createWaker.ts";
+import type { Pass, PassDependencies } from "./pass.ts";
+
+/** Starts or wakes the senders of streams whose events fail again and again. */
+export const createWakeSenders = (deps: PassDependencies): Pass => {
+  const { db, temporal, deployment } = deps;
+  const pace = createScanPace();
+  let troubled: readonly TroubledStream[] = [];
+  const wakeAll = createWaker<TroubledStream>(deps, {
+    keyOf: streamKey,
+    workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
+    wake: (stream) => wakeSender(temporal, deployment, stream),
+  });
+  return async ({ signal }) => {
+    if (pace.isDue()) {
+      troubled = await pace.scan(() => listTroubledStreams(db));
+    }
+    await wakeAll(troubled, signal);
+  };
+};
