@@ -10,7 +10,6 @@ import { createRetentionActivities } from "../activities/createRetentionActiviti
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
-import { isContentError } from "../db/isContentError.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
@@ -35,17 +34,14 @@ import {
   plantingOrderIntervalMs,
   readPlantingSettings,
 } from "../program/settings/readPlantingSettings.ts";
-import { needsAttention } from "../domain/billing/decideNextStep.ts";
-import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
 import { createReportingRuns } from "../services/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
-import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./metrics/createWorkerMetrics.ts";
-import { createOutageLog } from "./createOutageLog.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
+import { createBillingObservers, createDeliveryObservers } from "./observers.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
 import { runDispatcher } from "./dispatcher/runDispatcher.ts";
 import { readNewSubscriptions } from "./dispatcher/readNewSubscriptions.ts";
@@ -72,6 +68,7 @@ const startWorker = async (
   const clock = systemClock;
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock, logger });
+  const observers = createBillingObservers({ metrics, logger });
   const shutdown = new AbortController();
   const pace = openBulkPace(db);
   const bulkDb = openBulkPool(db, pace);
@@ -145,64 +142,19 @@ const startWorker = async (
   await recordMaximumCallRate(db, config.STRIPE_CALLS_PER_SECOND);
   const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
   void processor.ready.then(() =>
-    readNewSubscriptions({ db, clock, billing, logger }, shutdown.signal),
+    readNewSubscriptions(
+      { db, clock, billing, logger, observeUnread: observers.observeUnreadSubscription },
+      shutdown.signal,
+    ),
   );
 
-  const observeSend: ShardObservers["onResult"] = (stream, result, meterEventId) => {
-    metrics.observeSend(stream, result);
-    if (needsAttention(result)) {
-      logger.error(
-        {
-          ...stream,
-          meterEventId: meterEventId === null ? null : String(meterEventId),
-          reason: result.reason,
-          result,
-        },
-        "usage was rejected or is too late to be billed",
-      );
-    }
-  };
   const reportingRuns = createReportingRuns(
     { db, clock, billing, tracing },
-    {
-      onResult: observeSend,
-      onFailure: (stream, error) => {
-        logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
-      },
-    },
+    { onResult: observers.observeSend, onFailure: observers.observeFailure },
   );
   const activities = {
     ...createShardActivities({ runs: reportingRuns, stopping: shutdown.signal }),
-    ...createBillingActivities({
-      db,
-      clock,
-      billing,
-      tracing,
-      pace,
-      observeSend,
-      observeRejection: (rejection) => {
-        metrics.observeRejection(rejection);
-        const { event, state, reason } = rejection;
-        logger.error(
-          { meterEventId: String(event.id), accountId: event.accountId, state, reason },
-          "the processor rejected usage that it had accepted",
-        );
-      },
-      observeFailedEvent: (event) => {
-        logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
-      },
-      observeUnreadSubscription: (accountId, error) => {
-        logger.warn({ accountId, err: error }, "a subscription could not be read at Stripe");
-      },
-      observeDrift: (streams) => {
-        for (const stream of streams) {
-          logger.error(
-            { stream },
-            "the processor's usage differs from the delivered usage, or could not be read; see `impact usage reconcile --last`",
-          );
-        }
-      },
-    }),
+    ...createBillingActivities({ db, clock, billing, tracing, pace, ...observers }),
     ...createRetentionActivities({
       db: bulkDb,
       clock,
@@ -225,32 +177,17 @@ const startWorker = async (
       plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
     }),
   };
-  const deliveryDependencies: DeliveryDependencies = {
-    db: webhookDb,
-    clock,
-    send: createWebhookSender(readWebhookSettings(config)),
-    random: Math.random,
-    observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
-    observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
-      logger.error(
-        { endpointId: id, accountId, url, reason },
-        "a webhook endpoint was disabled; its owner receives no events until it is enabled",
-      );
+  const { onFailure, ...deliveryObservers } = createDeliveryObservers({ metrics, logger });
+  const deliveryRuns = createDeliveryRuns(
+    {
+      db: webhookDb,
+      clock,
+      send: createWebhookSender(readWebhookSettings(config)),
+      random: Math.random,
+      ...deliveryObservers,
     },
-  };
-  const logUnrecorded = createOutageLog(
-    logger,
-    "deliveries cannot be recorded; they are sent again when the database responds",
+    { onFailure },
   );
-  const deliveryRuns = createDeliveryRuns(deliveryDependencies, {
-    onFailure: ({ endpointId, id }, error) => {
-      if (isContentError(error)) {
-        logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be recorded");
-      } else {
-        logUnrecorded(error);
-      }
-    },
-  });
   const workers = Promise.all([
     interactiveWorker,
     runQueue(

@@ -1,0 +1,93 @@
+import type { Logger } from "pino";
+import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
+import { isContentError } from "../db/isContentError.ts";
+import { needsAttention } from "../domain/billing/decideNextStep.ts";
+import type { UsageStream } from "../domain/billing/usage.ts";
+import type { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
+import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
+import { createOutageLog } from "./createOutageLog.ts";
+import type { WorkerMetrics } from "./metrics/createWorkerMetrics.ts";
+
+type Sinks = { readonly metrics: WorkerMetrics; readonly logger: Logger };
+
+type BillingObservers = Pick<
+  BillingActivityDependencies,
+  | "observeSend"
+  | "observeRejection"
+  | "observeFailedEvent"
+  | "observeUnreadSubscription"
+  | "observeDrift"
+> & {
+  /** Called when the usage of a stream could not be processed, which is tried again. */
+  readonly observeFailure: (stream: UsageStream, error: unknown) => void;
+};
+
+type DeliveryObservers = Pick<DeliveryDependencies, "observeAttempt" | "observeDisabled"> &
+  Parameters<typeof createDeliveryRuns>[1];
+
+/** Returns what counts and logs the results of billing. */
+export const createBillingObservers = ({ metrics, logger }: Sinks): BillingObservers => ({
+  observeSend: (stream, result, meterEventId) => {
+    metrics.observeSend(stream, result);
+    if (needsAttention(result)) {
+      logger.error(
+        {
+          ...stream,
+          meterEventId: meterEventId === null ? null : String(meterEventId),
+          reason: result.reason,
+          result,
+        },
+        "usage was rejected or is too late to be billed",
+      );
+    }
+  },
+  observeFailure: (stream, error) => {
+    logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
+  },
+  observeRejection: (rejection) => {
+    metrics.observeRejection(rejection);
+    const { event, state, reason } = rejection;
+    logger.error(
+      { meterEventId: String(event.id), accountId: event.accountId, state, reason },
+      "the processor rejected usage that it had accepted",
+    );
+  },
+  observeFailedEvent: (event) => {
+    logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
+  },
+  observeUnreadSubscription: (accountId, error) => {
+    logger.warn({ accountId, err: error }, "a subscription could not be read at Stripe");
+  },
+  observeDrift: (streams) => {
+    for (const stream of streams) {
+      logger.error(
+        { stream },
+        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage reconcile --last`",
+      );
+    }
+  },
+});
+
+/** Returns what counts and logs the results of deliveries to webhook endpoints. */
+export const createDeliveryObservers = ({ metrics, logger }: Sinks): DeliveryObservers => {
+  const logUnrecorded = createOutageLog(
+    logger,
+    "deliveries cannot be recorded; they are sent again when the database responds",
+  );
+  return {
+    observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
+    observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
+      logger.error(
+        { endpointId: id, accountId, url, reason },
+        "a webhook endpoint was disabled; its owner receives no events until it is enabled",
+      );
+    },
+    onFailure: ({ endpointId, id }, error) => {
+      if (isContentError(error)) {
+        logger.error({ endpointId, eventId: id, err: error }, "a delivery could not be recorded");
+      } else {
+        logUnrecorded(error);
+      }
+    },
+  };
+};
