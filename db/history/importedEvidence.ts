@@ -31,37 +31,12 @@ const importedTreeRow = z.strictObject({
 /** An imported tree registration, and what is recorded about its planting. */
 export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 
-const importedTrees = (
-  owner: AccountMode,
-  treeIds: readonly string[],
-): FragmentSqlToken => sql.fragment`
-  SELECT
-    registration.id,
-    registration.imported_id AS "treeId",
-    registration.count,
-    registration.refunded_count AS "refundedCount",
-    planting_order.id AS "orderId",
-    planting_order.public_id AS "orderPublicId",
-    planting_order.imported_key AS "orderKey",
-    planting_order.imported_from AS "importedFrom",
-    planting_order.imported_order_id AS "importedOrderId",
-    coalesce(
-      (
-        SELECT jsonb_agg(
-          jsonb_build_object('stage', stage, 'digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
-        )
-        FROM planting_fact
-        WHERE planting_fact.order_id = planting_order.id
-      ),
-      '[]'
-    ) AS facts
-  FROM registration
-  LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-  WHERE registration.id = ANY(ARRAY(
+/** The condition that a registration is one of the imported trees that have the given imported ids. */
+const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
+  sql.fragment`registration.id = ANY(ARRAY(
     SELECT registration.id
     FROM ${ownedWithKeys("registration", { ...owner, kind: "tree" }, "imported_id", treeIds)}
-  ))
-`;
+  ))`;
 
 /** Lists the imported tree registrations that have the given imported ids. */
 export const listImportedTrees = (
@@ -70,20 +45,49 @@ export const listImportedTrees = (
   treeIds: readonly string[],
 ): Promise<readonly ImportedTree[]> =>
   db.any(sql.type(importedTreeRow)`
-    ${importedTrees(owner, treeIds)}
+    SELECT
+      registration.id,
+      registration.imported_id AS "treeId",
+      registration.count,
+      registration.refunded_count AS "refundedCount",
+      planting_order.id AS "orderId",
+      planting_order.public_id AS "orderPublicId",
+      planting_order.imported_key AS "orderKey",
+      planting_order.imported_from AS "importedFrom",
+      planting_order.imported_order_id AS "importedOrderId",
+      coalesce(
+        (
+          SELECT jsonb_agg(
+            jsonb_build_object('stage', stage, 'digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
+          )
+          FROM planting_fact
+          WHERE planting_fact.order_id = planting_order.id
+        ),
+        '[]'
+      ) AS facts
+    FROM registration
+    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    WHERE ${isImportedTree(owner, treeIds)}
   `);
 
-/** Lists them, and locks them until the transaction ends. */
-export const lockImportedTrees = (
+/**
+ * Locks these registrations until the transaction ends, and lists them. A statement of its own waits for the locks, because
+ * a statement that has waited still sees the orders from before.
+ */
+export const lockImportedTrees = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   treeIds: readonly string[],
-): Promise<readonly ImportedTree[]> =>
-  transaction.any(sql.type(importedTreeRow)`
-    ${importedTrees(owner, treeIds)}
+): Promise<readonly ImportedTree[]> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM registration
+    WHERE ${isImportedTree(owner, treeIds)}
     ORDER BY registration.id
-    FOR UPDATE OF registration
+    FOR UPDATE
   `);
+  return listImportedTrees(transaction, owner, treeIds);
+};
 
 export type NewImportedOrder = AccountMode &
   Pick<ImportedEvidence, "source" | "partnerName" | "shape"> &

@@ -10,48 +10,10 @@ import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { lineOf } from "./importLine.ts";
+import { orderedTree } from "./importLine.ts";
 import { linesOf, setUpImport } from "./importScene.ts";
 
 const test = testWithDatabase();
-
-const AT = "2024-05-02T08:00:00.000Z";
-
-/** A tree whose order another system has placed, and its evidence. */
-const orderedTree = (id: string, orderId: number, publicId: string): string =>
-  linesOf(lineOf({ id, count: 4, created_at: AT }), {
-    kind: "evidence",
-    tree_id: id,
-    record_id: id,
-    impact_type: "trees",
-    impact_provider: "North Coast",
-    status: "funds_distributed",
-    provider_meta: { order_id: orderId, public_id: publicId },
-    timeline: [
-      {
-        step: 1,
-        event: "registered",
-        title: "Registered",
-        status: "completed",
-        date: "2024-05-02",
-        timestamp: AT,
-        description: "d",
-        evidence: { tree_id: id, record_id: id, registered_at: AT, count: 4 },
-      },
-      {
-        step: 2,
-        event: "funds_distributed",
-        title: "Funds distributed",
-        status: "completed",
-        date: "2024-05-02",
-        timestamp: AT,
-        description: "d",
-        evidence: { partner: "North Coast", order_id: orderId, order_public_id: publicId },
-      },
-      { step: 3, event: "allocated", title: "Later", status: "pending", description: "d" },
-      { step: 4, event: "planted", title: "Later", status: "pending", description: "d" },
-    ],
-  });
 
 /** Imports a tree with its order for a new organization. */
 const importOrder = async (
@@ -61,7 +23,7 @@ const importOrder = async (
 ) => {
   const scene = await setUpImport(t);
   const run = await scene.importText(
-    orderedTree("a", orderId, publicId),
+    linesOf(...orderedTree("a", orderId, publicId)),
     "--source",
     "old.example",
   );
