@@ -28,17 +28,36 @@ const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
   ))`;
 };
 
+/** Locks registrations until the transaction ends. */
+const lockRegistrations = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM registration
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+    ORDER BY id
+    FOR UPDATE
+  `);
+};
+
 /**
  * Raises the refunded units of imported registrations, and returns by how many. Registrations that were refunded here, or
  * have as many refunded units already, are left as they are.
  * @param refunds what is refunded in total
  */
-export const raiseRefundedCounts = (
+export const raiseRefundedCounts = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   refunds: readonly { readonly id: string; readonly refundedCount: number }[],
-): Promise<readonly RefundedUnits[]> =>
-  transaction.any(sql.type(refundedUnitsRow)`
+): Promise<readonly RefundedUnits[]> => {
+  // The statement that waits for a concurrent refund would not see it.
+  await lockRegistrations(
+    transaction,
+    refunds.map(({ id }) => id),
+  );
+  return transaction.any(sql.type(refundedUnitsRow)`
     WITH given AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
       FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
@@ -51,8 +70,6 @@ export const raiseRefundedCounts = (
         AND ${isImported(sql.fragment`registration.id`)}
         AND registration.refunded_count < given.refunded_count
         AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
-      ORDER BY registration.id
-      FOR UPDATE OF registration
     ),
     raised AS (
       UPDATE registration
@@ -64,6 +81,7 @@ export const raiseRefundedCounts = (
     SELECT id, kind, count, created_at AS "registeredAt", planting_order_id IS NOT NULL AS "isOrdered"
     FROM raised
   `);
+};
 
 const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
 

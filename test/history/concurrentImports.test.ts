@@ -1,12 +1,20 @@
+import type { DatabaseTransactionConnection } from "slonik";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
 import type { Run } from "../cli/runImpact.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
-import { orderedTree } from "./importLine.ts";
-import { setUpImport, summaryOf } from "./importScene.ts";
+import { lineOf, orderedTree } from "./importLine.ts";
+import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
+
+/** Locks the registrations of an account. */
+const lockRegistrations = (accountId: string) => (transaction: DatabaseTransactionConnection) =>
+  transaction.query(sql.typeAlias("void")`
+    SELECT FROM registration WHERE account_id = ${accountId} FOR UPDATE
+  `);
 
 const SOURCE = ["--source", "old.example"];
 
@@ -18,10 +26,7 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
 
   const [first, second] = await runBehindLocks<[Run, Run]>(
     db,
-    (transaction) =>
-      transaction.query(sql.typeAlias("void")`
-        SELECT FROM registration WHERE account_id = ${accountId} FOR UPDATE
-      `),
+    lockRegistrations(accountId),
     () => importText(evidence, ...SOURCE),
     () => importText(evidence, ...SOURCE),
   );
@@ -33,4 +38,29 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
     orders.map(({ treeCount }) => treeCount),
     [4],
   );
+});
+
+test("a reversal that an import waits for makes the line a conflict", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { impact } = await setUpImport(t);
+  const importLines = async (refunded: number) => {
+    const line = lineOf({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
+    const file = await writeTestFile(t, "store.ndjson", linesOf(line));
+    return impact("import", "history", file, "--store", store.domain, "--json");
+  };
+  await importLines(0);
+
+  const [reversal, run] = await runBehindLocks<[{ readonly status: number }, Run]>(
+    db,
+    lockRegistrations(store.id),
+    () => post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+    () => importLines(2),
+  );
+
+  t.is(reversal.status, 200);
+  t.like(summaryOf(run), { refunded: 0, conflict: 1 }, run.stderr);
+  t.regex(run.stderr, /the record changed meanwhile; import the line again$/mu);
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 3 });
 });
