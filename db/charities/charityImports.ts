@@ -44,7 +44,10 @@ const countsRow = z.strictObject({
   older: z.int(),
 });
 
-/** How many records had which effect. `older` ones are from an older extract than the catalogue's row and changed nothing. */
+/**
+ * How many records had which effect. `older` ones are from an older extract than the catalogue's row and changed nothing. What
+ * a concurrent import writes meanwhile is not considered.
+ */
 export type ImportCounts = Readonly<z.output<typeof countsRow>>;
 
 /** Inserts or updates the records of an extract; a row from a newer extract stays unchanged. */
@@ -105,6 +108,8 @@ export const upsertCharities = (
         excluded.name, excluded.sort_name, excluded.city, excluded.state, excluded.ntee, excluded.affiliation,
         excluded.subsection, excluded.deductibility, excluded.income_code, excluded.extracted_on
       )
+        -- A concurrent import may have written a newer extract.
+        AND (known.extracted_on IS NULL OR known.extracted_on <= excluded.extracted_on)
     )
     SELECT
       count(*) FILTER (WHERE is_new)::integer AS added,
