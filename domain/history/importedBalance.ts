@@ -1,3 +1,4 @@
+import { isPossibleBalance } from "../stores/changedBalance.ts";
 import type { BalanceEntryKind } from "../stores/stores.ts";
 
 /** An entry of a store's ledger in another system. */
@@ -40,7 +41,7 @@ export const balanceAfter = (
   if (entry.balanceCents !== null && entry.balanceCents !== after) {
     return `the balance after it would be ${after} cents here, but the line says ${entry.balanceCents}; import all entries, oldest first, before the store pays here`;
   }
-  if (after < 0 || !Number.isSafeInteger(after)) {
+  if (!isPossibleBalance(after)) {
     return `the balance would become ${after} cents; import all entries, oldest first`;
   }
   return after;

@@ -122,6 +122,12 @@ test(
   "created_at: must not be in the future",
 );
 test(
+  "with a price above the highest one of a store",
+  rejects,
+  { unit_price_cents: 100_000_000_000 },
+  "unit_price_cents: must be an integer from 0 to 99999999999",
+);
+test(
   "with a negative fractional count",
   rejects,
   { fractional_count: -0.1 },

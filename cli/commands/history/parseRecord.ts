@@ -12,7 +12,7 @@ import type {
 } from "../../../domain/history/importedRecords.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../../domain/history/importedEvidence.ts";
-import { dollarsToCents } from "../../../domain/money.ts";
+import { dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { importedId } from "../../../domain/recordIds.ts";
 import {
   attribution,
@@ -31,12 +31,13 @@ import { createdAt } from "./createdAt.ts";
 import { BALANCE_FIELDS, parseBalanceEntry } from "./parseBalanceEntry.ts";
 import { parseEvidence } from "./parseEvidence.ts";
 
-const AMOUNT_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
-
 const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
   schema.transform(emptyAsNull).default(null);
 
-const amount = () => z.int({ error: AMOUNT_MUST_BE }).min(0, AMOUNT_MUST_BE);
+const amount = (maximum: number) => {
+  const error = `must be an integer from 0 to ${maximum}`;
+  return z.int({ error }).min(0, error).max(maximum, error);
+};
 
 const customer = {
   customer_name: optionalText(customerName()),
@@ -60,9 +61,9 @@ const registrationLine = z.strictObject({
   kind: z.enum(["tree", "bottle"]),
   count: count(),
   fractional_count: fractionalCount().optional(),
-  refunded_count: amount().optional(),
+  refunded_count: amount(Number.MAX_SAFE_INTEGER).optional(),
   notes: optionalText(notes()),
-  unit_price_cents: amount().optional(),
+  unit_price_cents: amount(MAXIMUM_CENTS).optional(),
 });
 
 const donationLine = z.strictObject({

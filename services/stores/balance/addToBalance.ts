@@ -1,8 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
 import { insertBalanceEntries } from "../../../db/stores/balances.ts";
-import { DomainError } from "../../../domain/errors.ts";
-import { formatCents } from "../../../domain/money.ts";
+import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import { reportLowBalance } from "./reportBalance.ts";
 
 /**
@@ -21,13 +20,7 @@ export const addToBalance = async (
   },
   now: Date,
 ): Promise<number> => {
-  const balanceCents = balance.balanceCents + entry.amountCents;
-  if (balanceCents < 0 || !Number.isSafeInteger(balanceCents)) {
-    throw new DomainError(
-      "request_invalid",
-      `the balance is ${formatCents(balance.balanceCents)} and cannot become ${formatCents(balanceCents)}`,
-    );
-  }
+  const balanceCents = changedBalance(balance.balanceCents, entry.amountCents);
   await insertBalanceEntries(
     transaction,
     [

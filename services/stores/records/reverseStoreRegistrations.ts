@@ -10,6 +10,7 @@ import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Owner } from "../../../domain/registrations/registrations.ts";
+import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
@@ -68,7 +69,7 @@ const selectNewestUnits = async (
 /**
  * Reverses trees or bottles of a store, newest units first, and returns the price that was paid for them to the
  * balance. Records, totals, balance and refunds change in one transaction.
- * @throws DomainError request_invalid if fewer units match
+ * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
  */
 export const reverseStoreRegistrations = (
   deps: StoreWriteDependencies & {
@@ -135,7 +136,7 @@ export const reverseStoreRegistrations = (
               accountId,
               kind: "refund",
               amountCents,
-              balanceCents: balanceCents + amountCents,
+              balanceCents: changedBalance(balanceCents, amountCents),
               quantity,
               registrationId: null,
               donationId: null,

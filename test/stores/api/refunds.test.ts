@@ -7,7 +7,11 @@ import { insertTestCharity, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
 import { sql } from "../../../db/sql.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
+import { topUpStore } from "../../../services/stores/balance/topUpStore.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
@@ -227,6 +231,26 @@ test("a reversal lowers the total of the month in which the units were registere
   const owner = { accountId: store.id, mode: "live", kind: "tree" } as const;
   t.deepEqual(await readTotals(db, owner, new Date("2026-01-15T00:00:00Z")), { all: 3, month: 3 });
   t.deepEqual(await readTotals(db, owner, new Date("2026-02-15T00:00:00Z")), { all: 3, month: 0 });
+});
+
+test("a reversal that would raise the balance beyond its maximum is rejected and changes nothing", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const treePriceCents = MAXIMUM_CENTS;
+  const store = await createTestStore(db, { balanceCents: 9e15, treePriceCents });
+  await post("/app/api/plant", store.live, { trees: 80_000 });
+  const topUp = { storeId: store.id, amountCents: 8e15, reference: null, note: "" };
+  await topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp);
+  const before = await readStoreState(db, store.id);
+
+  const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });
+
+  t.is(refund.status, 400);
+  t.deepEqual(refund.body, {
+    error: "the balance is $90,000,000,000,800.00 and cannot exceed $90,071,992,547,409.91",
+    code: "INVALID_PARAMETER",
+  });
+  t.deepEqual(await readStoreState(db, store.id), before);
 });
 
 test("the quantity of a donation reversal is a number of donations, newest first, and the money stays spent", async (t) => {
