@@ -14,7 +14,9 @@ const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentS
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(
     ${column("customer_id")} = ${anyOf(customer.ids)}
-    OR lower(${column("customer_email")}) = ${anyOf(customer.emails)}
+    OR lower(${column("customer_email")}) = ANY(ARRAY(
+      SELECT lower(email) FROM unnest(${sql.array([...customer.emails], "text")}) AS given (email)
+    ))
     OR ltrim(${column("order_id")}, '#') = ${anyOf(customer.orderIds)}
   )`;
 };

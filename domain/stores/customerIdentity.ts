@@ -3,7 +3,7 @@ import { normalizeCustomerId } from "./customers.ts";
 /** By what a customer's records are found; any of them is enough. */
 export type CustomerIdentity = {
   readonly ids: readonly string[];
-  /** In lower case. */
+  /** In any case; the database lower-cases them as it does those of the records. */
   readonly emails: readonly string[];
   /** Without the leading `#` that shops use. */
   readonly orderIds: readonly string[];
@@ -15,14 +15,14 @@ export type KnownCustomer = {
   readonly names: readonly string[];
 };
 
-/** Returns what was given in the form in which records are compared. */
+/** Returns what was given in the form in which records are searched. */
 export const identifyCustomer = ({
   ids,
   emails,
   orderIds,
 }: CustomerIdentity): CustomerIdentity => ({
   ids: ids.map((id) => normalizeCustomerId(id.trim())),
-  emails: emails.map((email) => email.trim().toLowerCase()),
+  emails: emails.map((email) => email.trim()),
   orderIds: orderIds.map((id) => id.trim().replace(/^#+/u, "")),
 });
 
