@@ -15,6 +15,19 @@ export type KnownCustomer = {
   readonly names: readonly string[];
 };
 
+const SHOPIFY_ORDER = /^(?:gid:\/\/shopify\/Order\/)?(\d+)$/u;
+
+/**
+ * Returns the forms in which records may have an order. Records keep an id of Shopify as it was given, with its prefix or
+ * without; with a `#`, a number is an order's name.
+ */
+const formsOfOrder = (given: string): readonly string[] => {
+  const number = SHOPIFY_ORDER.exec(given)?.[1];
+  return number === undefined
+    ? [given.replace(/^#+/u, "")]
+    : [number, `gid://shopify/Order/${number}`];
+};
+
 /** Returns what was given in the form in which records are searched. */
 export const identifyCustomer = ({
   ids,
@@ -23,7 +36,7 @@ export const identifyCustomer = ({
 }: CustomerIdentity): CustomerIdentity => ({
   ids: ids.map((id) => normalizeCustomerId(id.trim())),
   emails: emails.map((email) => email.trim()),
-  orderIds: orderIds.map((id) => id.trim().replace(/^#+/u, "")),
+  orderIds: orderIds.flatMap((id) => formsOfOrder(id.trim())),
 });
 
 const union = (left: readonly string[], right: readonly string[]): readonly string[] => [
