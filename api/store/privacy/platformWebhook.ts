@@ -20,20 +20,42 @@ import { isSignedByPlatform } from "./verifyPlatformSignature.ts";
 const LIMIT_KIB = 256;
 
 const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
-
 const topic = z.enum(TOPICS, { error: mustBeOneOf(TOPICS) });
 
 const identifier = z.union([z.string().max(320), z.int().transform(String)]);
-const identifiers = z.array(identifier).max(5000).default([]);
+const orders = z.array(identifier).max(5000).default([]);
+const customer = z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish();
+const foreign = z.never({ error: "must not be given for this topic" }).optional();
 
-/** The fields of Shopify's privacy webhooks that matter here; others are ignored. */
-const privacyRequest = z.object({
-  shop_domain: z.string().max(500),
-  customer: z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish(),
-  orders_requested: identifiers,
-  orders_to_redact: identifiers,
-});
-type PrivacyRequest = z.output<typeof privacyRequest>;
+const shop = { shop_domain: z.string().max(500) };
+
+/**
+ * The fields of Shopify's privacy webhooks that matter here; others are ignored. The topic is in a header, which is not
+ * signed, so a body with a field of another topic was signed for another action.
+ */
+const REQUESTS = {
+  "customers/data_request": z.object({
+    ...shop,
+    customer,
+    orders_requested: orders,
+    orders_to_redact: foreign,
+  }),
+  "customers/redact": z.object({
+    ...shop,
+    customer,
+    orders_requested: foreign,
+    orders_to_redact: orders,
+    data_request: foreign,
+  }),
+  "shop/redact": z.object({
+    ...shop,
+    customer: foreign,
+    orders_requested: foreign,
+    orders_to_redact: foreign,
+    data_request: foreign,
+  }),
+};
+type PrivacyRequest = z.output<(typeof REQUESTS)[keyof typeof REQUESTS]>;
 
 const given = (value: string | null | undefined): readonly string[] =>
   value === null || value === undefined || value.trim() === "" ? [] : [value];
@@ -42,7 +64,9 @@ const customerOf = (request: PrivacyRequest): CustomerIdentity =>
   identifyCustomer({
     ids: given(request.customer?.id),
     emails: given(request.customer?.email),
-    orderIds: [...request.orders_requested, ...request.orders_to_redact].flatMap((id) => given(id)),
+    orderIds: [...(request.orders_requested ?? []), ...(request.orders_to_redact ?? [])].flatMap(
+      (id) => given(id),
+    ),
   });
 
 const parseJson = (body: string): unknown => {
@@ -76,7 +100,7 @@ export const platformWebhook = ({
       { "X-Shopify-Topic": ctx.get("X-Shopify-Topic") },
       "field",
     )["X-Shopify-Topic"];
-    const request = parseRequest(privacyRequest, parseJson(body), "field");
+    const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
     const store = domain === null ? null : await findStoreByDomain(db, domain);
     const deps = { db, clock, actor: { kind: "platform" } as const };

@@ -9,7 +9,7 @@ import type { StoreApi } from "../startStoreApi.ts";
 import { createTestStore, startStoreApi } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
-import { signPlatformRequest } from "../../../api/store/privacy/verifyPlatformSignature.ts";
+import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 
 const test = testWithDatabase();
 
@@ -246,25 +246,6 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   t.false(dump.includes("a note"));
 });
 
-const send = async (
-  { url }: StoreApi,
-  topic: string,
-  request: object,
-  secret: string | null,
-): Promise<{ readonly status: number; readonly body: unknown }> => {
-  const body = JSON.stringify(request);
-  const response = await fetch(`${url}/webhooks/privacy`, {
-    method: "POST",
-    headers: {
-      "Content-Type": "application/json",
-      "X-Shopify-Topic": topic,
-      ...(secret === null ? {} : { "X-Shopify-Hmac-Sha256": signPlatformRequest(secret, body) }),
-    },
-    body,
-  });
-  return { status: response.status, body: await response.json() };
-};
-
 test.serial(
   "the platform's signed requests export and erase a customer, with either secret",
   async (t) => {
@@ -277,13 +258,19 @@ test.serial(
       shop_id: 954_889,
       shop_domain: store.domain,
       customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
-      orders_to_redact: [299_938, 280_263],
     };
+    const orders = [299_938, 280_263];
+    const redaction = { ...request, orders_to_redact: orders };
     const [old = "", current = ""] = SECRETS;
 
-    const exported = await send(api, "customers/data_request", request, old);
-    const erased = await send(api, "customers/redact", request, current);
-    const again = await send(api, "customers/redact", request, old);
+    const exported = await sendPlatformRequest(
+      api,
+      "customers/data_request",
+      { ...request, orders_requested: orders },
+      old,
+    );
+    const erased = await sendPlatformRequest(api, "customers/redact", redaction, current);
+    const again = await sendPlatformRequest(api, "customers/redact", redaction, old);
 
     t.is(exported.status, 200);
     t.true(JSON.stringify(exported.body).includes(person.name));
@@ -304,10 +291,10 @@ test.serial("a platform's request without a valid signature changes nothing", as
   await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
   const request = { shop_domain: store.domain, customer: { id: 7 } };
 
-  t.is((await send(api, "customers/redact", request, null)).status, 401);
-  t.is((await send(api, "customers/redact", request, "x".repeat(32))).status, 401);
-  t.is((await send(api, "shop/update", request, SECRETS[0] ?? "")).status, 400);
-  t.is((await send(api, "shop/redact", {}, SECRETS[0] ?? "")).status, 400);
+  t.is((await sendPlatformRequest(api, "customers/redact", request, null)).status, 401);
+  t.is((await sendPlatformRequest(api, "customers/redact", request, "x".repeat(32))).status, 401);
+  t.is((await sendPlatformRequest(api, "shop/update", request, SECRETS[0] ?? "")).status, 400);
+  t.is((await sendPlatformRequest(api, "shop/redact", {}, SECRETS[0] ?? "")).status, 400);
 
   t.like((await api.get("/app/api/plant", store.live)).body, { trees: [{ customer_id: "7" }] });
 });
@@ -322,8 +309,18 @@ test.serial(
     await leaveTraces(api, store, person);
     const [secret = ""] = SECRETS;
 
-    const erased = await send(api, "shop/redact", { shop_domain: store.domain }, secret);
-    const unknown = await send(api, "shop/redact", { shop_domain: "unknown.example" }, secret);
+    const erased = await sendPlatformRequest(
+      api,
+      "shop/redact",
+      { shop_domain: store.domain },
+      secret,
+    );
+    const unknown = await sendPlatformRequest(
+      api,
+      "shop/redact",
+      { shop_domain: "unknown.example" },
+      secret,
+    );
 
     t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
     t.deepEqual(unknown, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
@@ -333,7 +330,11 @@ test.serial(
 
 test.serial("without a secret, the platform's path does not exist", async (t) => {
   const api = await startStoreApi(t, t.context);
-  t.is((await send(api, "shop/redact", { shop_domain: "a.example" }, "x".repeat(32))).status, 404);
+  t.is(
+    (await sendPlatformRequest(api, "shop/redact", { shop_domain: "a.example" }, "x".repeat(32)))
+      .status,
+    404,
+  );
 });
 
 test.serial(
