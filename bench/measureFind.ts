@@ -1,5 +1,7 @@
 import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
+import { SERVICE } from "../domain/accounts/audit.ts";
+import { systemClock } from "../domain/clock.ts";
 import { findRecords } from "../services/support/findRecords.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
@@ -73,11 +75,12 @@ export const measureFind = async (
   report(`filling ${sizes.registrations} registrations of ${sizes.accounts} accounts`);
   const [first = ""] = await fill(databaseUrl, sizes);
   const db = await openPool(databaseUrl);
+  const deps = { db, clock: systemClock, actor: SERVICE };
   const time = async (text: string, accountId: string | null): Promise<readonly number[]> => {
     const times: number[] = [];
     for (let round = 0; round < sizes.rounds; round += 1) {
       const startedAtMs = performance.now();
-      await findRecords({ db }, { text, accountId, limit: LIMIT });
+      await findRecords(deps, { text, accountId, limit: LIMIT });
       times.push(performance.now() - startedAtMs);
     }
     return times;

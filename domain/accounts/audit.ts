@@ -53,6 +53,7 @@ export const AUDIT_ACTIONS = [
   "webhook.retry",
   "workflow.terminate",
   "export",
+  "find",
   "migrate",
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -19,9 +19,12 @@ import {
   listRegistrationsOfMeterEvent,
   registrationLookups,
 } from "../../db/support/recordLookups.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
 import { RECORD_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
 import type { FoundBy, Lookup } from "../../domain/support/lookup.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import type { RegistrationUsage } from "../billing/readUsage.ts";
 import { readUsage } from "../billing/readUsage.ts";
 
@@ -126,20 +129,68 @@ const findKeys = async (
   return keys.map((record) => ({ record, foundBy: ["id"] }));
 };
 
+type Dependencies = {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly actor: Actor;
+};
+
+/** Counts, for each account, the records that name a customer. */
+const countNamed = (
+  found: readonly Found<FoundRegistration | FoundDonation>[],
+): ReadonlyMap<string, number> => {
+  const counts = new Map<string, number>();
+  for (const { record } of found) {
+    const { accountId, customerName, customerEmail, customerId, orderId } = record;
+    if ([customerName, customerEmail, customerId, orderId].some((field) => field !== null)) {
+      counts.set(accountId, (counts.get(accountId) ?? 0) + 1);
+    }
+  }
+  return counts;
+};
+
+/** Records, for each store, how many records that name its customers are found. */
+const recordSearch = (
+  { db, clock, actor }: Dependencies,
+  found: Pick<FoundRecords, "registrations" | "donations">,
+): Promise<void> => {
+  const registrations = countNamed(found.registrations);
+  const donations = countNamed(found.donations);
+  return db.transaction(async (transaction) => {
+    for (const accountId of new Set([...registrations.keys(), ...donations.keys()])) {
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: "find",
+          accountId,
+          details: {
+            registrations: registrations.get(accountId) ?? 0,
+            donations: donations.get(accountId) ?? 0,
+          },
+        },
+        clock.now(),
+      );
+    }
+  });
+};
+
 /**
  * Finds the records that a text may mean: an id of a registration, refund, donation, account or API key, an idempotency key, an
- * attribution, an order, a customer, a Stripe customer, or a meter event. Every look-up uses an index and is limited.
+ * attribution, an order, a customer, a Stripe customer, or a meter event. Every look-up uses an index and is limited. The
+ * audit log records that customers of stores were shown.
  * @param accountId an organization or a store; null for all
  * @throws DomainError record_not_found if there is no such account
  */
 export const findRecords = async (
-  { db }: { readonly db: CommonQueryMethods },
+  deps: Dependencies,
   {
     text,
     accountId,
     limit,
   }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
 ): Promise<FoundRecords> => {
+  const { db } = deps;
   if (accountId !== null) {
     await getOrganizationOrStore(db, accountId);
   }
@@ -155,10 +206,10 @@ export const findRecords = async (
   const donations = merge(await findHits(db, donationLookups, lookup, options));
   const storeWrites = await listStoreWritesByKey(db, options);
   const shown: FoundRecords["registrations"][number][] = [];
-  for (const found of registrations.slice(0, limit)) {
-    shown.push({ ...found, usage: await readUsage(db, found.record) });
+  for (const registration of registrations.slice(0, limit)) {
+    shown.push({ ...registration, usage: await readUsage(db, registration.record) });
   }
-  return {
+  const found: FoundRecords = {
     accounts: await findAccounts(db, lookup, options),
     keys: await findKeys(db, lookup, options),
     meterEvents: meterEvent === null ? [] : [{ record: meterEvent, foundBy: ["meter_event"] }],
@@ -169,4 +220,6 @@ export const findRecords = async (
       .map((record) => ({ record, foundBy: ["idempotency_key"] })),
     hasMore: [registrations, donations, storeWrites].some(({ length }) => length > limit),
   };
+  await recordSearch(deps, found);
+  return found;
 };

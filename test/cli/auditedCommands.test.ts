@@ -38,7 +38,6 @@ const READING = [
   "store ledger",
   "key list",
   "audit list",
-  "find",
   "statement",
   "usage list",
   "usage show",
@@ -292,6 +291,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
+  find: "test/cli/auditedFind.test.ts",
   "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
   "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",
   migrate: "below",

@@ -8,6 +8,8 @@ import { parseFindLimit, parseId, parseSearchText } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
@@ -15,9 +17,14 @@ const FIND_HELP = `
 TEXT is an id of a registration, refund, donation, account or API key (as in the log), an
 idempotency key, an attribution, a shop's order (1001 also finds #1001), a customer's
 email, id or part of the name, a Stripe customer, or the number or identifier of a meter
-event. Each record is shown with its owner, billing, evidence and the next command to run.`;
+event. Each record is shown with its owner, billing, evidence and the next command to run.
+If records name customers of a store, the audit log records how many.`;
 
-type FindOptions = { readonly org?: string; readonly limit: number; readonly json?: true };
+type FindOptions = OperatorOptions & {
+  readonly org?: string;
+  readonly limit: number;
+  readonly json?: true;
+};
 
 /** A record as it is printed, with the same names in JSON. */
 type Shown = Readonly<Record<string, Cell | readonly string[]>>;
@@ -181,12 +188,15 @@ const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
   );
 
 const find = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   text: string,
-  { org, limit, json }: FindOptions,
+  { org, limit, json, ...operator }: FindOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const found = await findRecords({ db }, { text, accountId: org ?? null, limit });
+  const found = await findRecords(
+    { db, clock, actor: actorOf(operator) },
+    { text, accountId: org ?? null, limit },
+  );
   const records = present(found);
   if (json) {
     printJson(io, { records, has_more: found.hasMore });
@@ -210,6 +220,8 @@ export const defineFindCommand = (command: Command, context: Context): void => {
     .option("--org <id>", "only this organization or store", parseId)
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
     .option("--json", "JSON output")
+    .addOption(operatorOption())
+    .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)
     .action((text: string, options: FindOptions) => find(context, text, options));
 };
