@@ -12,3 +12,7 @@ export const isContentError = (error: unknown): boolean =>
   error instanceof DomainError ||
   error instanceof IntegrityConstraintViolationError ||
   isDataException(error);
+
+/** Returns what is wrong with content that an error rejects. */
+export const contentErrorReason = (error: unknown): string =>
+  error instanceof DomainError ? error.message : "the database cannot store it";

@@ -1,11 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { rememberIdentities } from "../../db/history/importRuns.ts";
-import { isContentError } from "../../db/isContentError.ts";
+import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import { lastingContentOf, refundedOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
@@ -140,9 +139,7 @@ export const createRecordImport = (
         throw error;
       }
       if (entries.length === 1) {
-        const reason =
-          error instanceof DomainError ? error.message : "the database cannot store it";
-        await report.reject(first.line, "bad", reason);
+        await report.reject(first.line, "bad", contentErrorReason(error));
         return;
       }
       const middle = Math.ceil(entries.length / 2);

@@ -11,12 +11,11 @@ import {
 } from "../../db/history/importedEvidence.ts";
 import type { ImportedTree } from "../../db/history/importedEvidence.ts";
 import { listIdentities } from "../../db/history/importRuns.ts";
-import { isContentError } from "../../db/isContentError.ts";
+import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
 import { lockPlantingOrder } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/importedEvidence.ts";
 import { treeIdentity } from "../../domain/history/importedRecords.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
@@ -301,7 +300,7 @@ export const importEvidence = async <Line extends { readonly evidence: ImportedE
       if (!isContentError(error)) {
         throw error;
       }
-      const reason = error instanceof DomainError ? error.message : "the database cannot store it";
+      const reason = contentErrorReason(error);
       for (const { line } of group) {
         outcomes.set(line, { outcome: "bad", reason });
       }
