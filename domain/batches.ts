@@ -10,6 +10,23 @@ export type Outcome<Done> = Done | DomainError;
 export const isAccepted = <Done>(outcome: Outcome<Done>): outcome is Done =>
   !(outcome instanceof DomainError);
 
+/** Returns an error that rejects an item. Throws any other. */
+export const asRejection = (error: unknown): DomainError => {
+  if (error instanceof DomainError) {
+    return error;
+  }
+  throw error;
+};
+
+/** Returns what the work returns, or the error by which it rejects the item. */
+export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
+  try {
+    return work();
+  } catch (error) {
+    return asRejection(error);
+  }
+};
+
 const MESSAGES_SHOWN = 20;
 
 const describeRejections = (

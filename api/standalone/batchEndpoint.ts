@@ -1,7 +1,12 @@
 import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { BatchRejectedError, MAXIMUM_ITEMS, rejectionsOf } from "../../domain/batches.ts";
+import {
+  BatchRejectedError,
+  MAXIMUM_ITEMS,
+  outcomeOf,
+  rejectionsOf,
+} from "../../domain/batches.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { mustBe } from "../../domain/fields.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
@@ -169,20 +174,14 @@ export const batchEndpoint = <
   write,
   present,
 }: BatchDefinition<Item, Result, Entry, Done>): Endpoint => {
-  const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> => {
-    try {
+  const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
+    outcomeOf(() => {
       const problem = checkItem?.(raw) ?? null;
       if (problem !== null) {
-        return new DomainError("request_invalid", problem);
+        throw new DomainError("request_invalid", problem);
       }
       return accept(parseRequest(schemas.item, raw, "field"), caller);
-    } catch (error) {
-      if (error instanceof DomainError) {
-        return error;
-      }
-      throw error;
-    }
-  };
+    });
 
   /** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
   const readBodies = async (

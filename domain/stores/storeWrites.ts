@@ -1,4 +1,5 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import { isAccepted, outcomeOf } from "../batches.ts";
 import { DomainError } from "../errors.ts";
 import type { Prices, StoreOperation } from "./stores.ts";
 import { balanceInsufficient } from "./stores.ts";
@@ -119,14 +120,10 @@ const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
   write: Write,
   stored: StoredResponse,
 ): StoreWriteDecision<Write> => {
-  try {
-    return { kind: "replayed", response: replayResponse(write, stored) };
-  } catch (error) {
-    if (error instanceof DomainError) {
-      return { kind: "rejected", error, refusal: null };
-    }
-    throw error;
-  }
+  const response = outcomeOf(() => replayResponse(write, stored));
+  return isAccepted(response)
+    ? { kind: "replayed", response }
+    : { kind: "rejected", error: response, refusal: null };
 };
 
 /**

@@ -1,5 +1,6 @@
 import type { Charity, CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
+import { asRejection, outcomeOf } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
@@ -18,13 +19,6 @@ const unconfirmed = (why: string): DomainError =>
 
 const NOT_REACHED = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
 const FAILED = "its provider could not validate it";
-
-const asOutcome = (error: unknown): DomainError => {
-  if (error instanceof DomainError) {
-    return error;
-  }
-  throw error;
-};
 
 /** Returns a string that is the same for the same charity, named in the same way. */
 export const charityKey = ({ ein, nonprofitId }: CharityIds): string =>
@@ -52,13 +46,7 @@ export const createCharityConfirmer = (
   const confirmFound = (
     charity: Charity | null,
     ids: CharityIds,
-  ): Outcome<ConfirmedCharity> | null => {
-    try {
-      return confirmLocally(provider, charity, ids);
-    } catch (error) {
-      return asOutcome(error);
-    }
-  };
+  ): Outcome<ConfirmedCharity | null> => outcomeOf(() => confirmLocally(provider, charity, ids));
 
   const validate = async (key: string, ids: CharityIds): Promise<void> => {
     if (hasFailed) {
@@ -72,7 +60,7 @@ export const createCharityConfirmer = (
         hasFailed = true;
         outcomes.set(key, unconfirmed(FAILED));
       } else {
-        outcomes.set(key, asOutcome(error));
+        outcomes.set(key, asRejection(error));
       }
     }
   };

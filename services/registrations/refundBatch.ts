@@ -5,9 +5,8 @@ import { listOwnedIds } from "../../db/ownedRecords.ts";
 import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { countBack, isAccepted, requireAll } from "../../domain/batches.ts";
+import { countBack, isAccepted, outcomeOf, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
@@ -107,17 +106,6 @@ const createDecider = (
   };
 };
 
-const asOutcome = (decide: () => Decision): Outcome<Decision> => {
-  try {
-    return decide();
-  } catch (error) {
-    if (error instanceof DomainError) {
-      return error;
-    }
-    throw error;
-  }
-};
-
 const refundAll = (
   { db, clock, tracing }: RefundBatchDependencies,
   owner: Owner,
@@ -151,7 +139,7 @@ const refundAll = (
     const known = await listRefundsByKeys(transaction, owner, keysOf(items));
     const now = clock.now();
     const decide = createDecider(owner, registrations, known, window && { ...window, now });
-    const outcomes = items.map((item) => (isAccepted(item) ? asOutcome(() => decide(item)) : item));
+    const outcomes = items.map((item) => (isAccepted(item) ? outcomeOf(() => decide(item)) : item));
     if (isAtomic) {
       requireAll(outcomes);
     }

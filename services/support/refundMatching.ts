@@ -5,7 +5,7 @@ import type {
 } from "../../db/registrations/refundableRegistrations.ts";
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { asRejection } from "../../domain/batches.ts";
 import type { RefundDependencies } from "./refundAnyRegistration.ts";
 import { refundAnyRegistration } from "./refundAnyRegistration.ts";
 
@@ -53,10 +53,7 @@ export async function* refundMatching(
       });
       yield { id, refundedCount, error: null };
     } catch (error) {
-      if (!(error instanceof DomainError)) {
-        throw error;
-      }
-      yield { id, refundedCount: 0, error: error.message };
+      yield { id, refundedCount: 0, error: asRejection(error).message };
     }
   }
 }

@@ -3,7 +3,7 @@ import { insertDonations, listKnownDonationKeys } from "../../../db/charities/do
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
-import { countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
+import { asRejection, countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -197,11 +197,9 @@ export const donateBatch = async (
     try {
       await requireDonationSubscription(deps, await getAccount(deps.db, owner.accountId));
     } catch (error) {
-      if (!(error instanceof DomainError)) {
-        throw error;
-      }
+      const rejection = asRejection(error);
       for (const { index } of wanted) {
-        rejected[index] = error;
+        rejected[index] = rejection;
       }
     }
   };

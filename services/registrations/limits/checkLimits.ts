@@ -1,7 +1,8 @@
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { AccountLimits } from "../../../domain/accounts/limits.ts";
 import { requireAffordableCount, requireTestSpace } from "../../../domain/accounts/limits.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { outcomeOf } from "../../../domain/batches.ts";
+import type { DomainError } from "../../../domain/errors.ts";
 
 /** What writes record that was not recorded before. */
 export type NewRecords = { readonly newRecords: number; readonly newUnits: number };
@@ -26,8 +27,8 @@ export type LimitedItem = {
 export const findExcess = (
   { mode, limits, used }: LimitedUse,
   { field, count }: { readonly field: string; readonly count: number | null },
-): DomainError | null => {
-  try {
+): DomainError | null =>
+  outcomeOf(() => {
     if (count !== null) {
       requireAffordableCount(limits, { field, count, countToday: used.newUnits });
     }
@@ -35,13 +36,7 @@ export const findExcess = (
       requireTestSpace(limits.testRecords, used.newRecords);
     }
     return null;
-  } catch (error) {
-    if (error instanceof DomainError) {
-      return error;
-    }
-    throw error;
-  }
-};
+  });
 
 /**
  * Compares the items of a batch with the limits, in their order. Repeated ones record nothing, so no limit concerns them.

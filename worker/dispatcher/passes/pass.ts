@@ -5,7 +5,7 @@ import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLeas
 import type { Clock } from "../../../domain/clock.ts";
 
 /** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
-export type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
+type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
 
 /** A kind of work that a leader does once a second. It may keep what it knows for the next pass, also of a later leadership. */
 export type Pass = (leadership: Leadership) => Promise<void>;
