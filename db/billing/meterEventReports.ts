@@ -226,17 +226,24 @@ export const listMeterEventIdsOfEndedPeriods = (
     ORDER BY meter_event.id
   `);
 
-const otherEventsRow = z.strictObject({
-  delivered: z.bigint().transform(Number),
-  lastDeliveredAt: z.date().nullable(),
-  isSending: z.boolean(),
-  version: z.string(),
-});
+const otherEventsRow = z
+  .strictObject({
+    delivered: safeInteger,
+    acknowledged: safeInteger,
+    lastDeliveredAt: z.date().nullable(),
+    isSending: z.boolean(),
+    version: z.string(),
+  })
+  .transform(({ delivered, acknowledged, ...row }) => ({
+    ...row,
+    explained: delivered + acknowledged,
+  }));
 
 /**
- * The other events of a customer in a span, whichever account it belonged to: the units delivered, the time of the last
- * delivery, whether one is being sent, and a version that changes whenever one of them does. Folded events count as
- * delivered long ago. Without a customer, they are those of the events' account.
+ * The other events of a customer in a span, whichever account it belonged to: the units that they and the acknowledged
+ * drift explain at the processor, the time of the last delivery, whether one is being sent, and a version that changes
+ * whenever one of them or the acknowledged drift does. Folded events count as delivered long ago. Without a customer, they
+ * are those of the events' account.
  */
 export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
 

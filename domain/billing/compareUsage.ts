@@ -11,18 +11,19 @@ export const OTHER_EVENT_IN_FLIGHT: AttemptOutcome = {
 };
 
 /**
- * Concludes from the processor's sum of a minute how much of an event it has. Units that no other event explains count as
- * this event's, up to its quantity; a surplus remains visible as drift. The sums lag, so missing usage proves nothing until
+ * Concludes from the processor's sum of a minute how much of an event it has. Units that neither another event nor the
+ * acknowledged drift explains count as this event's, up to its quantity; a surplus remains visible as drift. The sums lag, so missing usage proves nothing until
  * everything sent in that minute must be in them.
  * @param event its quantity, and the time after which it was not sent any more
  * @param theirs the processor's units in the event's minute
- * @param others the units delivered in that minute without the event, and when the last were delivered
+ * @param others the units delivered in that minute without the event plus its acknowledged drift, and when the last were
+ * delivered
  * @param usageLagMs how long the processor's sums may lag
  */
 export const compareUsage = (
   event: { readonly quantity: number; readonly lastSentAt: Date | null },
   theirs: number,
-  others: { readonly delivered: number; readonly lastDeliveredAt: Date | null },
+  others: { readonly explained: number; readonly lastDeliveredAt: Date | null },
   usageLagMs: number,
   now: Date,
 ): AttemptOutcome => {
@@ -30,7 +31,7 @@ export const compareUsage = (
     sentAt === null ? 0 : Math.max(0, sentAt.getTime() + usageLagMs - now.getTime());
   const othersLagMs = lagMsAfter(others.lastDeliveredAt);
   const lagMs = Math.max(othersLagMs, lagMsAfter(event.lastSentAt));
-  const found = theirs - others.delivered;
+  const found = theirs - others.explained;
   const foundShare = found / event.quantity;
   if (foundShare >= 1 && othersLagMs === 0) {
     return { kind: "delivered" };
@@ -49,13 +50,13 @@ export const compareUsage = (
     ? { kind: "absent" }
     : {
         kind: "unclear",
-        reason: `the processor has ${counted(theirs, "unit")} in that minute, but ${counted(others.delivered, "was", "were")} delivered without this event's ${event.quantity}`,
+        reason: `the processor has ${counted(theirs, "unit")} in that minute, but ${counted(others.explained, "was", "were")} delivered or acknowledged without this event's ${event.quantity}`,
       };
 };
 
 /**
- * Allots the processor's units of a minute that no delivered event explains to the minute's other events, in their order,
- * if everything that was sent is in its sums. An event gets units of its own sign only, up to its quantity.
+ * Allots the processor's units of a minute that neither delivered events nor acknowledged drift explain to the minute's
+ * other events, in their order, if everything that was sent is in its sums. An event gets units of its own sign only, up to its quantity.
  * @param quantities of the events, usage before refunds
  * @param found the unexplained units
  */

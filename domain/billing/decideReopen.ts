@@ -34,6 +34,6 @@ export const decideReopenAfterCheck = (
       ? checked.reason
       : checked.kind === "partial"
         ? `the processor has ${counted(checked.acceptedQuantity, "unit")} in that minute that no other event explains`
-        : "the processor has its usage";
+        : "the processor has its usage, or what it lacks is acknowledged";
   throw new DomainError("request_invalid", `meter event ${id}: ${reason}`);
 };

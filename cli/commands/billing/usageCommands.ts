@@ -42,9 +42,9 @@ import { waiveEvents } from "./repair/waiveEvents.ts";
 
 const RETRY_HELP = `
 Usage that was refused is sent again in a new event. If an attempt may have been
-accepted, the processor's sums are checked first. If they are unclear, find out what
-happened and pass --assume: a wrong "absent" bills the usage twice, a wrong
-"delivered" never bills it.`;
+accepted, or drift of the event's minute was acknowledged, the processor's sums are
+checked first. If they are unclear, find out what happened and pass --assume: a wrong
+"absent" bills the usage twice, a wrong "delivered" never bills it.`;
 
 const WAIVE_HELP = `
 Waive only usage that the processor does not have and will never get: it was invoiced
@@ -58,7 +58,7 @@ of its minute must lack exactly this event. Its usage is sealed in a new event.`
 
 const ACKNOWLEDGE_HELP = `
 An acknowledged difference of a minute changes nothing at the processor. It is reported
-again only if it changes.`;
+again only if it changes, and retry and reopen count it as explained.`;
 
 const AFTER_RESTORE_HELP = `
 After a restore or an unplanned failover, --after-restore compares all live usage from

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
@@ -30,6 +30,35 @@ const keyOf = ({
   customer,
 }: Pick<AcknowledgedDrift, "processor" | "mode" | "meter" | "customer">): string =>
   `${processor}/${mode}/${meter}/${customer}`;
+
+type Stream = Omit<ReportedStream, "accountName">;
+
+const acknowledgedOfStream = (stream: Stream, { start, end }: Span): FragmentSqlToken =>
+  sql.fragment`
+    FROM acknowledged_drift
+    WHERE processor = ${stream.processor}
+      AND mode = ${stream.mode}
+      AND meter = ${stream.meter}
+      AND customer = ${customerOf(stream)}
+      AND minute >= ${start}
+      AND minute < ${end}
+  `;
+
+/** A query of one row: the units that were acknowledged of a stream in a span. */
+export const acknowledgedUnits = (stream: Stream, span: Span): FragmentSqlToken => sql.fragment`
+  SELECT coalesce(sum(units), 0)::bigint AS units
+  ${acknowledgedOfStream(stream, span)}
+`;
+
+export const isDriftAcknowledged = (
+  db: CommonQueryMethods,
+  stream: Stream,
+  span: Span,
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    ${acknowledgedOfStream(stream, span)}
+  `);
 
 /**
  * Reads what was acknowledged in a half-open span of unix seconds.

@@ -11,6 +11,7 @@ import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import { registrationsOfEvent } from "../registrationFacts.ts";
+import { acknowledgedUnits } from "./acknowledgedDrift.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
@@ -230,16 +231,21 @@ const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
 const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
 
 /**
- * The units delivered, the time of the last delivery, and a version that changes whenever an event does, of a query whose
- * tail is `eventsOfStream`. Folded events count as delivered long ago.
+ * The units delivered, the acknowledged drift, the time of the last delivery, and a version that changes whenever an event
+ * or the acknowledged drift does, of a query whose tail is `eventsOfStream`. Folded events count as delivered long ago.
  */
 export const deliveryColumns = sql.fragment`
   coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
+  acknowledged.units AS acknowledged,
   max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
-  concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
+  concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units,
+    ' acknowledged: ', acknowledged.units) AS version
 `;
 
-/** The meter events of a stream in a span, and the units of folded ones, as the tail of a SELECT that returns one row. */
+/**
+ * The meter events of a stream in a span, the units of folded ones and the acknowledged drift, as the tail of a SELECT that
+ * returns one row.
+ */
 export const eventsOfStream = (
   stream: StreamRows,
   span: Span,
@@ -249,9 +255,10 @@ export const eventsOfStream = (
     SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
     FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
   ) AS folded
+  CROSS JOIN (${acknowledgedUnits(stream, span)}) AS acknowledged
   LEFT JOIN meter_event
     ON ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end} AND ${condition}
-  GROUP BY folded.units
+  GROUP BY folded.units, acknowledged.units
 `;
 
 const minuteSumsRow = z.strictObject({

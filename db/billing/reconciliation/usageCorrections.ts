@@ -11,14 +11,15 @@ import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
 
 const minuteRow = z.strictObject({
   delivered: safeInteger,
+  acknowledged: safeInteger,
   lastDeliveredAt: z.date().nullable(),
   isUnsettled: z.boolean(),
   version: z.string(),
 });
 
 /**
- * A stream's usage in one minute: the delivered units, the time of the last delivery, whether the processor may have units
- * that are not settled yet, and a version that changes whenever an event does.
+ * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether the
+ * processor may have units that are not settled yet, and a version that changes whenever an event or that drift does.
  */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 

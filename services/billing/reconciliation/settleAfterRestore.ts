@@ -293,13 +293,13 @@ const compareMinute = async (
     billing.findProcessor(first.processor, first.mode) ??
     refuse(`${first.processor} is not configured, so its usage cannot be compared`);
   const minute = minuteOf(first.second);
-  const { delivered, version: othersVersion } = await sumOtherEvents(db, events, minute);
+  const { explained, version: othersVersion } = await sumOtherEvents(db, events, minute);
   try {
     const customer = { accountId, customerId };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
     const shares = allotShares(
       events.map(({ quantity }) => quantity),
-      theirs - delivered,
+      theirs - explained,
     );
     const doubts = events.map((event, index) => {
       const share = shares[index] ?? 0;

@@ -27,7 +27,7 @@ import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
-import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
+import { DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 
 type Dependencies = {
@@ -148,14 +148,14 @@ const listMinutes = async (
  */
 const correctMinute = async (
   { db, clock }: Dependencies,
-  { stream, acknowledged, readTheirs }: Comparison,
+  { stream, readTheirs }: Comparison,
   minute: number,
   { options, usageLagMs }: { readonly options: FailoverOptions; readonly usageLagMs: number },
 ): Promise<ProposedCorrection | null> => {
   const span = minuteOf(minute);
   const usage = await readMinuteUsage(db, stream, span);
   const processorQuantity = await readTheirs(span);
-  const ours = usage.delivered + acknowledgedIn(acknowledged, span);
+  const ours = usage.delivered + usage.acknowledged;
   const quantity = processorQuantity - ours;
   if (quantity === 0) {
     return null;

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { hasReportableFacts } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {
   redispatchRefunds,
@@ -11,6 +12,7 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -34,7 +36,15 @@ const decide = async (
   event: StoredMeterEvent,
   assumed: AssumedOutcome | null,
 ): Promise<Decision> => {
-  const decision = decideRetry(event, assumed);
+  // The usage may be what the processor lacked when an operator settled the difference by hand and acknowledged it.
+  const outcomeUnknown =
+    event.outcomeUnknown ||
+    (await isDriftAcknowledged(
+      deps.db,
+      { ...event, accountIds: [event.accountId] },
+      minuteOf(event.second),
+    ));
+  const decision = decideRetry({ ...event, outcomeUnknown }, assumed);
   if (decision !== "check") {
     return { ...decision, othersVersion: null };
   }

@@ -110,9 +110,9 @@ test.serial("checks of a minute count what was folded in it", async (t) => {
   const [folded] = await scene.fold();
   t.like(folded, { facts: 1, kept: 1 });
   const after = await read();
-  t.is(after.others.delivered, 8);
+  t.is(after.others.explained, 8);
   t.is(after.usage.delivered, 13);
-  t.deepEqual([before.others.delivered, before.usage.delivered], [8, 13]);
+  t.deepEqual([before.others.explained, before.usage.delivered], [8, 13]);
   // What was compared before it was folded must be compared again.
   t.not(after.others.version, before.others.version);
   t.not(after.usage.version, before.usage.version);

@@ -27,7 +27,7 @@ const compares = test.macro({
     const outcome = compareUsage(
       { quantity, lastSentAt },
       theirs,
-      { delivered: 20, lastDeliveredAt: othersDeliveredAt },
+      { explained: 20, lastDeliveredAt: othersDeliveredAt },
       LAG_MS,
       NOW,
     );
@@ -71,7 +71,7 @@ test(
   {
     kind: "unclear",
     reason:
-      "the processor has 19 units in that minute, but 20 were delivered without this event's 5",
+      "the processor has 19 units in that minute, but 20 were delivered or acknowledged without this event's 5",
   },
 );
 test(
