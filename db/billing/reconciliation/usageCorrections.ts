@@ -26,7 +26,7 @@ export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 /** @param span a minute, as a half-open span of unix seconds */
 export const readMinuteUsage = (
   db: CommonQueryMethods,
-  stream: ReportedStream,
+  stream: Omit<ReportedStream, "accountName">,
   span: Span,
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`

@@ -1,18 +1,55 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
   customerOf,
   saveAcknowledgedDrift,
 } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { findReconciliationDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
+import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
+import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 
+const refuse = (message: string): never => {
+  throw new DomainError("request_invalid", message);
+};
+
+/**
+ * Checks that a difference is still the same, and that none of it can be usage that the processor has and that does not
+ * count as delivered: later checks take acknowledged units for explained, and would send that usage again.
+ * @throws DomainError request_invalid
+ */
+const requireSettled = async (
+  transaction: DatabaseTransactionConnection,
+  { billedBy, ...difference }: FoundDifference,
+): Promise<void> => {
+  const hold = findHold(await readDeployment(transaction));
+  if (hold) {
+    refuse(`${describeHold(hold)}; repeat the command when the hold has ended`);
+  }
+  const minute = minuteOf(difference.minute);
+  const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
+  if (usage.isUnsettled) {
+    refuse(
+      "usage of that minute is pending, or may have been sent; retry or waive it first, and run `impact usage reconcile` again",
+    );
+  }
+  if (usage.delivered !== difference.ours) {
+    refuse(
+      "usage of that minute has changed since that reconciliation; run `impact usage reconcile` again",
+    );
+  }
+};
+
 /**
  * Acknowledges a stored difference of a minute, so that it is reported again only if it changes. It can be repeated.
- * @throws DomainError record_not_found if there is no such difference
+ * @throws DomainError record_not_found if there is no such difference; request_invalid if usage of its minute is not settled
+ * or has changed, or usage is held
  */
 export const acknowledgeDrift = async (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -36,6 +73,7 @@ export const acknowledgeDrift = async (
     units: processor - ours,
   };
   return db.transaction(async (transaction) => {
+    await requireSettled(transaction, difference);
     const now = clock.now();
     await saveAcknowledgedDrift(transaction, acknowledged, { reason, operator, now });
     await recordAction(

@@ -168,3 +168,50 @@ test("a retry sends usage that was lost after the drift of its minute was acknow
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 1: 7 });
 });
+
+for (const state of ["blocked", "sealed"] as const) {
+  test(`a difference is not acknowledged while an event of its minute is ${state}, because that event may explain it`, async (t) => {
+    const scene = await setUpMinute(t, [5], { lost: [] });
+    const { db } = scene.original;
+    await db.query(sql.typeAlias("void")`UPDATE meter_event SET state = ${state}`);
+
+    const acknowledged = await scene.run(...(await scene.findDifference()));
+
+    t.is(acknowledged.exitCode, 1);
+    t.regex(
+      acknowledged.stderr,
+      /usage of that minute is pending, or may have been sent; retry or waive it first/u,
+    );
+    await db.query(sql.typeAlias("void")`UPDATE meter_event SET state = 'blocked'`);
+    t.like(await scene.retry(0), [{ result: "delivered" }]);
+    await scene.drain(scene.original);
+    t.deepEqual(scene.billed(), { 0: 5 });
+  });
+}
+
+test("a difference is not acknowledged after usage of its minute has changed", async (t) => {
+  const scene = await setUpMinute(t, [5], { lost: [] });
+  await scene.block(0);
+  const command = await scene.findDifference();
+  t.like(await scene.retry(0), [{ result: "delivered" }]);
+
+  const acknowledged = await scene.run(...command);
+
+  t.is(acknowledged.exitCode, 1);
+  t.regex(acknowledged.stderr, /has changed since that reconciliation/u);
+  t.is((await scene.run("reconcile")).exitCode, 0);
+});
+
+test("a difference is not acknowledged while usage is held, because lost history may explain it", async (t) => {
+  const scene = await setUpMinute(t, [5], { lost: [0] });
+  const command = await scene.findDifference();
+  await holdUsage(scene.original.deps, { reason: "restore", by: "maria" });
+
+  const acknowledged = await scene.run(...command);
+
+  t.is(acknowledged.exitCode, 1);
+  t.regex(
+    acknowledged.stderr,
+    /usage is held by maria: restore; repeat the command when the hold has ended/u,
+  );
+});
