@@ -74,11 +74,11 @@ export const identifierOf = (identifierOrKey: string): string =>
  * could bill it twice, so that must be found out first. So it is with an event that was sealed before the end of a hold: the
  * hold may have followed a restore, and in the lost history the same report may have led to a retry. When it was delivered
  * says nothing, because a later check may have found that.
- * @param releasedAt when the last hold ended; null if there was none
+ * @param holds.releasedAt when the last hold ended; null if none has ended
  */
 export const decideLateRejection = (
   { state, outcomeUnknown, sealedAt }: StoredState & { readonly sealedAt: Date },
-  releasedAt: Date | null,
+  { isHeld, releasedAt }: { readonly isHeld: boolean; readonly releasedAt: Date | null },
 ): "rejected" | "blocked" | "wait" | null => {
   if (state === "sealed" || state === "sending") {
     return "wait";
@@ -86,7 +86,7 @@ export const decideLateRejection = (
   if (state !== "delivered") {
     return null;
   }
-  const mayBeRetried = releasedAt !== null && sealedAt <= releasedAt;
+  const mayBeRetried = isHeld || (releasedAt !== null && sealedAt <= releasedAt);
   return outcomeUnknown || mayBeRetried ? "blocked" : "rejected";
 };
 

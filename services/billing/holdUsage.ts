@@ -42,20 +42,24 @@ export const holdUsage = (
  * Ends a hold, and records the current database server as the deployment's.
  * @returns the hold that has ended, or null if usage was not held
  */
-export const releaseUsage = (
-  { db, clock, actor }: ActorDependencies,
+export const endHold = async (
+  transaction: DatabaseTransactionConnection,
+  { clock, actor }: Omit<ActorDependencies, "db">,
   by: string,
-): Promise<Hold | null> =>
-  db.transaction(async (transaction) => {
-    const hold = findHold(await lockDeployment(transaction));
-    await recordServer(transaction);
-    if (hold) {
-      const now = clock.now();
-      await recordRelease(transaction, { at: now, by, hold });
-      await recordAction(transaction, actor, { action: "usage.release", details: { hold } }, now);
-    }
-    return hold;
-  });
+): Promise<Hold | null> => {
+  const hold = findHold(await lockDeployment(transaction));
+  await recordServer(transaction);
+  if (hold) {
+    const now = clock.now();
+    await recordRelease(transaction, { at: now, by, hold });
+    await recordAction(transaction, actor, { action: "usage.release", details: { hold } }, now);
+  }
+  return hold;
+};
+
+/** Ends a hold in a transaction of its own. */
+export const releaseUsage = (deps: ActorDependencies, by: string): Promise<Hold | null> =>
+  deps.db.transaction((transaction) => endHold(transaction, deps, by));
 
 /**
  * Holds the usage of a changed database. A hold from before the change begins anew, for its old reason: in the history

@@ -12,6 +12,7 @@ import {
   findLeftEventIds,
   saveUsageRejection,
 } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { findHold } from "../../../domain/billing/deployment.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -45,8 +46,9 @@ const refuseDelivered = async (
   const decision = await db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
-    const { releasedAt } = await readDeployment(transaction);
-    const decided = current && decideLateRejection(current, releasedAt);
+    const deployment = await readDeployment(transaction);
+    const holds = { isHeld: findHold(deployment) !== null, releasedAt: deployment.releasedAt };
+    const decided = current && decideLateRejection(current, holds);
     if (current && (decided === "rejected" || decided === "blocked")) {
       const now = clock.now();
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";

@@ -1,7 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findAccount } from "../../../db/accounts/accounts.ts";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
 import {
   doubtFailedEvents,
   findLastLease,
@@ -36,7 +36,7 @@ import {
 } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { currentTarget } from "../currentTarget.ts";
-import { guardUsage, releaseUsage } from "../holdUsage.ts";
+import { endHold, guardUsage } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
@@ -370,6 +370,8 @@ export const settleAfterRestore = async (
   );
   if (!options.isDryRun) {
     await db.transaction(async (transaction) => {
+      // No other hold may begin before this one ends.
+      await lockDeployment(transaction);
       await requireHold(transaction, heldAt);
       // A retry in the lost history may have been accepted.
       await doubtFailedEvents(transaction);
@@ -382,8 +384,8 @@ export const settleAfterRestore = async (
         },
         clock.now(),
       );
+      await endHold(transaction, deps, options.operator);
     });
-    await releaseUsage(deps, options.operator);
   }
   return settled.flat();
 };

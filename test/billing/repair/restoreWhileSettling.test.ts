@@ -1,10 +1,18 @@
 import type { ExecutionContext } from "ava";
 import test from "ava";
+import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { sql } from "../../../db/sql.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { CONCURRENT_READS } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
-import { setUpRestore } from "./restoreSetup.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const MINUTE = 60;
 const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
@@ -139,3 +147,72 @@ for (const decision of [
     t.deepEqual(scene.billedByMinute(), { 0: 20 });
   });
 }
+
+/**
+ * A deployment whose usage is held. Stripe has refused 6 units later, and has those of a retry in the history that was lost.
+ */
+const setUpRefused = async (t: ExecutionContext) => {
+  const scene = await setUpRestore(t);
+  const { control, original, pass } = scene;
+  const { db, deps } = original;
+  await scene.register(original, 6);
+  pass(5);
+  control.addFault({ kind: "reject_later" });
+  await scene.drain(original);
+  await scene.reportElsewhere(6, NOON);
+  await scene.impact(original, "usage", "hold", "--reason", "restore");
+  pass(16 * MINUTE);
+  const { id, identifier } = await db.one(sql.type(
+    z.object({ id: z.bigint(), identifier: z.string() }),
+  )`
+    SELECT id, identifier FROM meter_event
+  `);
+  const now = deps.clock.now();
+  const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
+  await insertProcessorEvent(db, { ...event, createdAt: now }, now);
+  const samples = [{ identifier, message: "refused" }];
+  return {
+    ...scene,
+    db,
+    settle: () =>
+      settleAfterRestore(
+        deps,
+        { operator: "maria", since: null, isDryRun: false },
+        new AbortController().signal,
+      ),
+    report: () =>
+      applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
+        windowStart: now,
+        windowEnd: now,
+        rejections: [{ code: "archived_meter", errors: 1, samples }],
+      }),
+    retry: async () => {
+      // The sums may lag behind the report.
+      pass(16 * MINUTE);
+      return readJson(await scene.impact(original, "usage", "retry", String(id), "--json"));
+    },
+  };
+};
+
+test("usage that is reported as refused before a comparison ends its hold is checked by a retry", async (t) => {
+  const { db, settle, report, retry, ...scene } = await setUpRefused(t);
+
+  await runBehindLocks(db, lockDeployment, settle, report);
+
+  t.like(await retry(), [{ result: "delivered" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 6 });
+});
+
+const lockEvents = (transaction: DatabaseTransactionConnection) =>
+  transaction.query(sql.typeAlias("void")`SELECT FROM meter_event FOR UPDATE`);
+
+test("usage whose report is applied while a comparison ends its hold is checked by a retry", async (t) => {
+  const { db, settle, report, retry, ...scene } = await setUpRefused(t);
+  // The report has read that usage is held, and waits to change the event.
+  await runBehindLocks(db, lockEvents, report, settle);
+
+  t.like(await retry(), [{ result: "delivered" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 6 });
+});

@@ -14,6 +14,7 @@ import {
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
+const NEVER_HELD = { isHeld: false, releasedAt: null };
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 const before = (ms: number): Date => new Date(NOW.getTime() - ms);
@@ -86,7 +87,9 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 /** Every state that a rejection after acceptance can move an event to. */
 const statesAfterLateRejection = (state: MeterEventState): readonly MeterEventState[] =>
   [false, true]
-    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown, sealedAt: NOW }, null))
+    .map((outcomeUnknown) =>
+      decideLateRejection({ state, outcomeUnknown, sealedAt: NOW }, NEVER_HELD),
+    )
     .filter((next) => next !== null && next !== "wait");
 
 /** Every state that reopening can move an event to. */
@@ -137,7 +140,11 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
 test("a late rejection of an event that was sealed before a hold ended blocks it, however late it was delivered", (t) => {
   const delivered = { state: "delivered", outcomeUnknown: false } as const;
 
-  t.is(decideLateRejection({ ...delivered, sealedAt: before(1) }, NOW), "blocked");
-  t.is(decideLateRejection({ ...delivered, sealedAt: NOW }, before(1)), "rejected");
-  t.is(decideLateRejection({ ...delivered, sealedAt: NOW }, null), "rejected");
+  const decide = (sealedAt: Date, holds: Parameters<typeof decideLateRejection>[1]) =>
+    decideLateRejection({ ...delivered, sealedAt }, holds);
+
+  t.is(decide(before(1), { isHeld: false, releasedAt: NOW }), "blocked");
+  t.is(decide(NOW, { isHeld: false, releasedAt: before(1) }), "rejected");
+  t.is(decide(NOW, { isHeld: true, releasedAt: before(1) }), "blocked");
+  t.is(decide(NOW, NEVER_HELD), "rejected");
 });
