@@ -294,15 +294,24 @@ export const moveSettledEvent = async (
   `);
 };
 
-const leasedUntilRow = z.strictObject({ leasedUntil: z.date().nullable() });
-
-/** Returns when the last lease of an attempt ends, or null if no call can be in progress. */
-export const findLastLease = (db: CommonQueryMethods): Promise<Date | null> =>
-  db.oneFirst(sql.type(leasedUntilRow)`
-    SELECT max(leased_until) AS "leasedUntil"
+/** Returns whether an attempt of a stream, or of any stream (null), may be in progress. */
+export const isAttemptInProgress = (
+  db: CommonQueryMethods,
+  stream: UsageStream | null,
+  lease: Lease,
+): Promise<boolean> => {
+  const isOfStream =
+    stream === null
+      ? sql.fragment`true`
+      : sql.fragment`account_id = ${stream.accountId} AND mode = ${stream.mode} AND meter = ${stream.meter}`;
+  return db.exists(sql.typeAlias("void")`
+    SELECT
     FROM meter_event
     WHERE state IN (${UNFINISHED})
+      AND ${isOfStream}
+      AND NOT ${isLeaseFree(sql.fragment`leased_until`, lease)}
   `);
+};
 
 /** Makes a retry of failed or waived usage check the processor's sums first. */
 export const doubtFailedEvents = async (

@@ -1,12 +1,12 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
 import {
   doubtFailedEvents,
-  findLastLease,
   findUnfinishedMeterEvent,
   insertMeterEvents,
+  isAttemptInProgress,
   listBlockedEventsSettledAt,
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
@@ -41,6 +41,7 @@ import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
+import { leaseOf } from "../sending/attemptLease.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
 
 type Dependencies = {
@@ -86,9 +87,13 @@ const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> =>
     : LONGEST_USAGE_LAG_MS;
 };
 
-/** @throws DomainError request_invalid if an attempt has a lease that is not over */
-const requireNoCall = (leasedUntil: Date | null, now: Date): void => {
-  if (leasedUntil !== null && leasedUntil > now) {
+/** @throws DomainError request_invalid if an attempt of the stream, or of any stream (null), may be in progress */
+const requireNoCall = async (
+  db: CommonQueryMethods,
+  stream: UsageStream | null,
+  now: Date,
+): Promise<void> => {
+  if (await isAttemptInProgress(db, stream, leaseOf({ at: now }))) {
     refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
   }
 };
@@ -105,7 +110,7 @@ const requireRest = async (deps: Dependencies): Promise<Date> => {
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,
     );
   }
-  requireNoCall(await findLastLease(db), now);
+  await requireNoCall(db, null, now);
   return heldAt;
 };
 
@@ -151,7 +156,7 @@ const blockStream = async (
   await requireHold(transaction, heldAt);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
   // An attempt may have begun in a transaction that saw no hold and ended after it.
-  requireNoCall(unfinished?.leasedUntil ?? null, clock.now());
+  await requireNoCall(transaction, stream, clock.now());
   if (unfinished && unfinished.second >= firstSecond) {
     blocked.push(await block(transaction, unfinished, { clock, heldAt }));
   }

@@ -10,6 +10,8 @@ import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { CONCURRENT_READS } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { startLease } from "../../../services/billing/sending/attemptLease.ts";
+import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
@@ -214,5 +216,26 @@ test("usage whose report is applied while a comparison ends its hold is checked 
 
   t.like(await retry(), [{ result: "delivered" }]);
   await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 6 });
+});
+
+test("a comparison ignores the lease of an attempt that began before the clock was set back", async (t) => {
+  const { original, stream, impact, pass, ...scene } = await setUpRestore(t);
+  await scene.register(original, 6);
+  pass(5);
+  const hourAhead = new Date(original.deps.clock.now().getTime() + 60 * MINUTE * 1000);
+  const [sealing] = await sealMeterEvents(
+    original.deps,
+    [{ ...stream, firstSecond: 0 }],
+    startLease({ clock: { now: () => hourAhead } }),
+  );
+  t.like(sealing, { kind: "event", event: { state: "sending" } });
+  await impact(original, "usage", "hold", "--reason", "restore");
+  pass(16 * MINUTE);
+
+  const settled = await impact(original, ...AFTER_RESTORE);
+
+  t.is(settled.exitCode, 0, settled.stderr);
+  t.is((await scene.drain(original)).kind, "done");
   t.deepEqual(scene.billed(), { 0: 6 });
 });
