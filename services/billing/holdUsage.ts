@@ -15,6 +15,7 @@ import { findHold, isHoldMissing, RESTORE_HOLD } from "../../domain/billing/depl
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
 type ActorDependencies = Dependencies & { readonly actor: Actor };
@@ -32,7 +33,7 @@ export const holdUsage = (
     if (hold) {
       return hold;
     }
-    const recorded = { at: clock.now(), reason, by };
+    const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
     await recordHold(transaction, recorded);
     await recordAction(transaction, actor, { action: "usage.hold" }, recorded.at);
     return recorded;
@@ -101,7 +102,7 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
     if (!isHoldMissing(current)) {
       return current.hold;
     }
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     const hold = await beginHoldAfterChange(transaction, current, now);
     await recordAction(
       transaction,

@@ -15,6 +15,7 @@ import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 /** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
 const requireUnusedCopy = async (
@@ -55,7 +56,7 @@ export const separateDeployment = (
     await forgetProcessor(transaction);
     await recordServer(transaction);
     const originalName = deploymentNameOf(deployment);
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
     await recordHold(transaction, hold);
     await recordSeparation(transaction, now);

@@ -6,6 +6,7 @@ import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { beginHoldAfterChange } from "./holdUsage.ts";
+import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 /**
  * Records that a database that was restored, promoted or copied replaces the old one, so its programs go on with the
@@ -27,7 +28,7 @@ export const takeOverDeployment = ({
     if (!deployment.isServerChanged) {
       return { name, hold: deployment.hold, hadChanged: false };
     }
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     const hold = isHoldMissing(deployment)
       ? await beginHoldAfterChange(transaction, deployment, now)
       : deployment.hold;

@@ -37,6 +37,7 @@ import {
 import { recordAction } from "../../accounts/recordAction.ts";
 import { currentTarget } from "../currentTarget.ts";
 import { endHold, guardUsage } from "../holdUsage.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
@@ -91,9 +92,10 @@ const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> =>
 const requireNoCall = async (
   db: CommonQueryMethods,
   stream: UsageStream | null,
-  now: Date,
+  clock: Clock,
 ): Promise<void> => {
-  if (await isAttemptInProgress(db, stream, leaseOf({ at: now }))) {
+  const at = await readDatabaseTime(db, clock);
+  if (await isAttemptInProgress(db, stream, leaseOf({ at }))) {
     refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
   }
 };
@@ -103,14 +105,13 @@ const requireRest = async (deps: Dependencies): Promise<Date> => {
   const { db, clock } = deps;
   const hold: Hold | null = await guardUsage({ db, clock });
   const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");
-  const now = clock.now();
   const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(deps)));
-  if (now < visibleAt) {
+  if ((await readDatabaseTime(db, clock)) < visibleAt) {
     refuse(
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,
     );
   }
-  await requireNoCall(db, null, now);
+  await requireNoCall(db, null, clock);
   return heldAt;
 };
 
@@ -155,10 +156,12 @@ const blockStream = async (
   await lockStream(transaction, stream);
   await requireHold(transaction, heldAt);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
-  // An attempt may have begun in a transaction that saw no hold and ended after it.
-  await requireNoCall(transaction, stream, clock.now());
-  if (unfinished && unfinished.second >= firstSecond) {
-    blocked.push(await block(transaction, unfinished, { clock, heldAt }));
+  if (unfinished) {
+    // An attempt may have begun in a transaction that saw no hold and ended after it.
+    await requireNoCall(transaction, stream, clock);
+    if (unfinished.second >= firstSecond) {
+      blocked.push(await block(transaction, unfinished, { clock, heldAt }));
+    }
   }
   const account = await findAccount(transaction, stream.accountId);
   const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);

@@ -1,0 +1,21 @@
+import type { CommonQueryMethods } from "slonik";
+import { readServerStatus } from "../../db/connections/serverStatus.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+
+/** The clocks of machines with NTP differ by far less. */
+const TOLERATED_SKEW_MS = 5000;
+
+/**
+ * Returns the time of a clock, corrected if this machine's clock differs from the database's by more than 5 s: other
+ * machines compare the beginning of a hold with their own times.
+ */
+export const readDatabaseTime = async (db: CommonQueryMethods, clock: Clock): Promise<Date> => {
+  const sentAtMs = systemClock.now().getTime();
+  const { now } = await readServerStatus(db);
+  const receivedAtMs = systemClock.now().getTime();
+  const isRight =
+    now.getTime() >= sentAtMs - TOLERATED_SKEW_MS &&
+    now.getTime() <= receivedAtMs + TOLERATED_SKEW_MS;
+  return new Date(clock.now().getTime() + (isRight ? 0 : now.getTime() - receivedAtMs));
+};
