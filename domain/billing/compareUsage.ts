@@ -53,21 +53,3 @@ export const compareUsage = (
         reason: `the processor has ${counted(theirs, "unit")} in that minute, but ${counted(others.explained, "was", "were")} delivered or acknowledged without this event's ${event.quantity}`,
       };
 };
-
-/**
- * Allots the processor's units of a minute that neither delivered events nor acknowledged drift explain to the minute's
- * other events, in their order, if everything that was sent is in its sums. An event gets units of its own sign only, up to its quantity.
- * @param quantities of the events, usage before refunds
- * @param found the unexplained units
- */
-export const allotShares = (quantities: readonly number[], found: number): readonly number[] => {
-  let rest = found;
-  return quantities.map((quantity) => {
-    const share =
-      Math.sign(quantity) === Math.sign(rest)
-        ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(rest))
-        : 0;
-    rest -= share;
-    return share;
-  });
-};

@@ -14,10 +14,7 @@ import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-
-const refuse = (message: string): never => {
-  throw new DomainError("request_invalid", message);
-};
+import { refuse } from "./requireRest.ts";
 
 /**
  * Checks that a difference is still the same, and that none of it can be usage that the processor has and that does not

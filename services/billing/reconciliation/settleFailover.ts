@@ -21,7 +21,6 @@ import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
@@ -29,6 +28,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
+import { refuse } from "./requireRest.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -76,10 +76,6 @@ export type FailoverReport = {
 
 /** A registration's time is taken before its transaction commits. */
 const COMMIT_MARGIN_SECONDS = MINUTE;
-
-const refuse = (message: string): never => {
-  throw new DomainError("request_invalid", message);
-};
 
 const spanOf = (now: Date, restoredAt: Date): Span => {
   const { end } = defaultSpan(now);

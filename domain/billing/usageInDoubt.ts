@@ -1,0 +1,68 @@
+import type { ProcessorName, UsageStream } from "./usage.ts";
+import { minuteOf } from "./usage.ts";
+
+/** What the comparison of a live event in doubt depends on. */
+type EventInDoubt = {
+  readonly id: bigint;
+  readonly processor: ProcessorName;
+  readonly customerId: string | null;
+  readonly accountId: string;
+  readonly meter: UsageStream["meter"];
+  readonly second: number;
+  readonly quantity: number;
+};
+
+/** The events in doubt of one customer and meter in one minute, usage before refunds. The processor has one sum of them. */
+export type MinuteInDoubt<Event> = readonly [Event, ...Event[]];
+
+/** Orders usage before refunds, and the events of a stream in the order of their sealings. */
+const compareEvents = (a: EventInDoubt, b: EventInDoubt): number =>
+  Math.sign(b.quantity) - Math.sign(a.quantity) ||
+  a.accountId.localeCompare(b.accountId) ||
+  a.meter.localeCompare(b.meter) ||
+  a.second - b.second ||
+  Number(a.id - b.id);
+
+/** Groups the events that the processor sums together. */
+export const groupByMinute = <Event extends EventInDoubt>(
+  events: readonly Event[],
+): readonly MinuteInDoubt<Event>[] => {
+  const minutes = new Map<string, [Event, ...Event[]]>();
+  for (const event of events.toSorted(compareEvents)) {
+    const { processor, customerId, accountId, meter, second } = event;
+    const key = [processor, customerId ?? accountId, meter, minuteOf(second).start].join("/");
+    const minute = minutes.get(key);
+    if (minute) {
+      minute.push(event);
+    } else {
+      minutes.set(key, [event]);
+    }
+  }
+  return [...minutes.values()];
+};
+
+/** Returns whether the processor has an event, by the share of it that it has. */
+export const resultOf = (quantity: number, share: number): "delivered" | "partial" | "absent" => {
+  if (share === quantity) {
+    return "delivered";
+  }
+  return share === 0 ? "absent" : "partial";
+};
+
+/**
+ * Allots the processor's units of a minute that neither delivered events nor acknowledged drift explain to the minute's
+ * other events, in their order, if everything that was sent is in its sums. An event gets units of its own sign only, up to its quantity.
+ * @param quantities of the events, usage before refunds
+ * @param found the unexplained units
+ */
+export const allotShares = (quantities: readonly number[], found: number): readonly number[] => {
+  let rest = found;
+  return quantities.map((quantity) => {
+    const share =
+      Math.sign(quantity) === Math.sign(rest)
+        ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(rest))
+        : 0;
+    rest -= share;
+    return share;
+  });
+};

@@ -1,0 +1,132 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { findAccount } from "../../../db/accounts/accounts.ts";
+import {
+  findUnfinishedMeterEvent,
+  insertMeterEvents,
+  listBlockedEventsSettledAt,
+  moveSettledEvent,
+} from "../../../db/billing/meterEvents.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
+import { sumFactsBySign } from "../../../db/billing/usageFacts.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { runAndRollBack } from "../../runAndRollBack.ts";
+import { currentTarget } from "../currentTarget.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { requireHold, requireNoCall } from "./requireRest.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+const NOTE = "in doubt after a restore";
+
+/** How many facts of a stream a statement looks at, so that few look at the same ones. */
+const FACTS_AT_A_TIME = 1000;
+
+const block = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  { clock, heldAt }: { readonly clock: Clock; readonly heldAt: Date },
+): Promise<StoredMeterEvent> => {
+  await moveSettledEvent(transaction, event.id, {
+    state: "blocked",
+    note: NOTE,
+    acceptedQuantity: null,
+    settledAt: heldAt,
+  });
+  await recordUsageEvent(transaction, event, "blocked", clock.now());
+  return { ...event, state: "blocked", settledAt: heldAt };
+};
+
+/**
+ * Blocks a stream's usage from before the hold: it may have been sent in the history that was lost. Usage and refunds
+ * become events of their own.
+ * @returns the events that were blocked
+ */
+const blockStream = async (
+  { billing, clock }: Dependencies,
+  transaction: DatabaseTransactionConnection,
+  stream: UsageStream,
+  { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
+): Promise<readonly StoredMeterEvent[]> => {
+  const blocked: StoredMeterEvent[] = [];
+  await lockStream(transaction, stream);
+  await requireHold(transaction, heldAt);
+  const unfinished = await findUnfinishedMeterEvent(transaction, stream);
+  if (unfinished) {
+    // An attempt may have begun in a transaction that saw no hold and ended after it.
+    await requireNoCall(transaction, stream, clock);
+    if (unfinished.second >= firstSecond) {
+      blocked.push(await block(transaction, unfinished, { clock, heldAt }));
+    }
+  }
+  const account = await findAccount(transaction, stream.accountId);
+  const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
+  const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME };
+  // Each statement begins at the oldest second of the one before, which may have more units than fit into one event.
+  for (let oldestSecond = firstSecond; ;) {
+    const [parts = []] = await listOldestUnsealedFacts(
+      transaction,
+      [{ ...stream, current, firstSecond: oldestSecond }],
+      range,
+    );
+    const [oldest] = parts;
+    if (!oldest) {
+      return blocked;
+    }
+    oldestSecond = oldest.second;
+    for (const { ids, held, second, processor, customerId } of parts) {
+      for (const signed of await sumFactsBySign(transaction, ids)) {
+        const [event] = await insertMeterEvents(
+          transaction,
+          [
+            {
+              ...signed,
+              stream,
+              factIds: signed.ids,
+              second,
+              processor,
+              customerId,
+              // Not sealed: an unfinished event of an earlier second may remain.
+              state: "held",
+            },
+          ],
+          heldAt,
+        );
+        if (event && !held) {
+          blocked.push(await block(transaction, event, { clock, heldAt }));
+        }
+      }
+    }
+  }
+};
+
+/**
+ * Blocks the usage in doubt and returns its events. A dry run takes everything back. Each stream has a transaction of its
+ * own, because a transaction with the locks of all streams can use up the server's memory for locks.
+ */
+export const blockUsageInDoubt = async (
+  deps: Dependencies,
+  heldAt: Date,
+  { since, isDryRun }: { readonly since: Date | null; readonly isDryRun: boolean },
+): Promise<readonly StoredMeterEvent[]> => {
+  const { db } = deps;
+  const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
+  const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
+  // An earlier run may have broken off.
+  const blocked = [...(await listBlockedEventsSettledAt(db, heldAt))];
+  for (const stream of streams) {
+    const work = (transaction: DatabaseTransactionConnection) =>
+      blockStream(deps, transaction, stream, span);
+    blocked.push(...(await (isDryRun ? runAndRollBack(db, work) : db.transaction(work))));
+  }
+  return blocked;
+};

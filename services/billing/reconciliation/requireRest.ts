@@ -1,0 +1,75 @@
+import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import { isAttemptInProgress } from "../../../db/billing/meterEvents.ts";
+import type { Hold } from "../../../domain/billing/deployment.ts";
+import { isHoldMissing } from "../../../domain/billing/deployment.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
+import { guardUsage } from "../holdUsage.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
+import { leaseOf } from "../sending/attemptLease.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+export const refuse = (message: string): never => {
+  throw new DomainError("request_invalid", message);
+};
+
+/**
+ * Returns how long the sums of live usage may lag. The built-in ledger was restored with the database. It billed all of
+ * the lost history, too, if neither this history nor this process knows another processor.
+ */
+const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> => {
+  const { processor } = await readDeployment(db);
+  return processor?.name === "ledger" && billing.liveProcessor === "ledger"
+    ? 0
+    : LONGEST_USAGE_LAG_MS;
+};
+
+/** @throws DomainError request_invalid if an attempt of the stream, or of any stream (null), may be in progress */
+export const requireNoCall = async (
+  db: CommonQueryMethods,
+  stream: UsageStream | null,
+  clock: Clock,
+): Promise<void> => {
+  const at = await readDatabaseTime(db, clock);
+  if (await isAttemptInProgress(db, stream, leaseOf({ at }))) {
+    refuse("a call to the processor may be in progress; repeat the command in 15 seconds");
+  }
+};
+
+/**
+ * Returns when the hold began.
+ * @throws DomainError request_invalid if usage is not held, or something that was sent may not be visible yet
+ */
+export const requireRest = async (deps: Dependencies): Promise<Date> => {
+  const { db, clock } = deps;
+  const hold: Hold | null = await guardUsage({ db, clock });
+  const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");
+  const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(deps)));
+  if ((await readDatabaseTime(db, clock)) < visibleAt) {
+    refuse(
+      `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,
+    );
+  }
+  await requireNoCall(db, null, clock);
+  return heldAt;
+};
+
+/** @throws DomainError request_invalid if the hold has ended, or the database has changed since it began */
+export const requireHold = async (
+  transaction: DatabaseTransactionConnection,
+  heldAt: Date,
+): Promise<void> => {
+  const deployment = await readDeployment(transaction);
+  if (deployment.hold?.at.getTime() !== heldAt.getTime() || isHoldMissing(deployment)) {
+    refuse("the hold has ended or begun anew meanwhile; nothing more was settled");
+  }
+};
