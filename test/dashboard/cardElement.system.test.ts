@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
+import { insertAlias } from "../../db/dashboard/dashboards.ts";
 import { startServer } from "../../program/server/startServer.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -72,6 +73,20 @@ test.serial("the card element of an organization without trees shows its bottles
   await card.locator(".number").waitFor();
   t.is(await card.locator(".number").innerText(), "1");
   t.is(await card.locator(".small").first().innerText(), "ocean-bound bottle rescued");
+});
+
+test.serial("the card element of an imported slug shows the numbers", async (t) => {
+  const scene = await openDashboard(t);
+  const { clock, organization } = scene.setup;
+  await insertAlias(t.context.db, {
+    slug: "old-page",
+    accountId: organization.id,
+    createdAt: clock.now(),
+  });
+  const src = `${scene.url}/dashboard/old-page`;
+  const page = await openHost(t, scene.url, src);
+  await page.locator("impact-card .number").waitFor();
+  t.is(await page.locator("impact-card article a").getAttribute("href"), src);
 });
 
 test.serial("without numbers, the element shows its own content", async (t) => {

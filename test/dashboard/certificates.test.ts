@@ -71,6 +71,7 @@ test.serial("a certificate tells what is registered and what is verified", async
   const page = await fetch(await after.urlOf(id));
   t.is(page.headers.get("X-Robots-Tag"), "noindex, nofollow");
   t.regex(page.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'/u);
+  t.is(page.headers.get("Access-Control-Allow-Origin"), null);
   const html = (await page.text()).replaceAll(/\s+/gu, " ");
   t.regex(html, /All 25 planted and verified in a simulation on/u);
   t.notRegex(html, /Proven|independently verified/u);
@@ -185,6 +186,7 @@ test.serial("a revoked certificate does not exist, and the next URL is another o
   const next = await urlOf(id);
   t.not(next, url);
   t.is((await fetch(next)).status, 200);
+  t.is((await fetch(`${next}.json`)).headers.get("Access-Control-Allow-Origin"), "*");
 });
 
 test.serial("made-up certificates are not found", async (t) => {
@@ -192,7 +194,9 @@ test.serial("made-up certificates are not found", async (t) => {
   const { url } = await serve();
   for (const token of ["a".repeat(32), "A".repeat(32), "x", "%00", "..%2f..", "A".repeat(3000)]) {
     t.is((await fetch(`${url}/certificate/${token}`)).status, 404, token);
-    t.is((await fetch(`${url}/certificate/${token}.json`)).status, 404, token);
+    const json = await fetch(`${url}/certificate/${token}.json`);
+    t.is(json.status, 404, token);
+    t.is(json.headers.get("Access-Control-Allow-Origin"), "*", token);
   }
 });
 

@@ -15,6 +15,11 @@ const test = testWithDatabase();
 /** The Accept header of a browser's navigation. */
 const BROWSER = { Accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" };
 
+const ROUTES = ["", ".json", "/shields.json", "/badge.svg", "/card"];
+
+/** Returns which sites may read a response; null for none but its own. */
+const readersOf = ({ headers }: Response) => headers.get("Access-Control-Allow-Origin");
+
 const open = async (t: ExecutionContext<DatabaseContext>, name?: string) => {
   const scene = await openDashboard(t, name === undefined ? {} : { name });
   return {
@@ -30,7 +35,7 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
   const response = await read(".json");
   t.is(response.status, 200);
   t.is(response.headers.get("Content-Type"), "application/json; charset=utf-8");
-  t.is(response.headers.get("Access-Control-Allow-Origin"), "*");
+  t.is(readersOf(response), "*");
   t.is(response.headers.get("Cache-Control"), "public, max-age=10");
   t.deepEqual(await response.json(), {
     name: "North Sea Outfitters",
@@ -64,7 +69,7 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
   const { read } = await open(t);
   const badge = await read("/badge.svg");
   t.is(badge.headers.get("Content-Type"), "image/svg+xml");
-  t.is(badge.headers.get("Access-Control-Allow-Origin"), "*");
+  t.is(readersOf(badge), "*");
   t.is(badge.headers.get("Cross-Origin-Resource-Policy"), "cross-origin");
   t.true((await badge.text()).includes("0 · 0 verified"));
   const card = await read("/card");
@@ -117,7 +122,7 @@ test.serial("the page allows photos of hosts that add nothing else to its policy
 test.serial("shields.io gets the badge's content in its schema", async (t) => {
   const { read } = await open(t);
   const response = await read("/shields.json");
-  t.is(response.headers.get("Access-Control-Allow-Origin"), "*");
+  t.is(readersOf(response), "*");
   t.deepEqual(await response.json(), {
     schemaVersion: 1,
     label: "trees registered",
@@ -229,9 +234,10 @@ test.serial("an unknown page is a 404 in the requested format", async (t) => {
     "..%2f..%2fetc",
     "A".repeat(5000),
   ]) {
-    for (const suffix of ["", ".json", "/badge.svg", "/card"]) {
+    for (const suffix of ROUTES) {
       const response = await fetch(`${url}/dashboard/${slug}${suffix}`);
       t.is(response.status, 404, slug + suffix);
+      t.is(readersOf(response), suffix === "" ? null : "*", "as of a page that exists");
       const isPage = suffix === "" || suffix === "/card";
       t.is(
         response.headers.get("Content-Type"),
@@ -299,8 +305,6 @@ test.serial("an unknown slug has no dashboard", async (t) => {
   const { setup } = await open(t);
   t.is(await readDashboard(setup.deps, "unknown-abcdefgh"), null);
 });
-
-const ROUTES = ["", ".json", "/shields.json", "/badge.svg", "/card"];
 
 /** Node adds this header once a second anew. */
 const VARIES = new Set(["date", "x-request-id"]);

@@ -1,8 +1,10 @@
 import { Client } from "pg";
 import { createSlugLookup } from "../../services/dashboard/createSlugLookup.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { wrapPool } from "../../db/connections/wrapPool.ts";
 import { insertAlias } from "../../db/dashboard/dashboards.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -70,4 +72,32 @@ test.serial("a failed query fails its lookups only, and nothing is remembered", 
 
   t.is(await second, null);
   t.is(await lookUp("first-page"), null);
+});
+
+test.serial("other sites may follow an imported slug, and read why there is nothing", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const slug = await getDashboardSlug({ db, clock: systemClock }, accountId);
+  await insertAlias(db, { slug: "old-page", accountId, createdAt: systemClock.now() });
+  const outage = { begun: false };
+  const breakable = wrapPool(db, (method) => (...parameters) => {
+    if (outage.begun) {
+      throw new Error("out of order");
+    }
+    return method(...parameters);
+  });
+  const { url } = await startStandaloneApi(t, { db: breakable });
+
+  for (const suffix of ["", ".json", "/shields.json", "/badge.svg", "/card"]) {
+    const readers = suffix === "" ? null : "*";
+    const moved = await fetch(`${url}/dashboard/old-page${suffix}`, { redirect: "manual" });
+    t.is(moved.status, 301);
+    t.is(moved.headers.get("Location"), `${url}/dashboard/${slug}${suffix}`);
+    t.is(moved.headers.get("Access-Control-Allow-Origin"), readers, suffix);
+    outage.begun = true;
+    const failed = await fetch(`${url}/dashboard/unread${suffix}`);
+    t.is(failed.status, 500);
+    t.is(failed.headers.get("Access-Control-Allow-Origin"), readers, suffix);
+    outage.begun = false;
+  }
 });

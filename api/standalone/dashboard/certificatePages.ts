@@ -12,7 +12,7 @@ import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { createRenderings } from "./createRenderings.ts";
-import { allowStyles, OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
+import { allowStyles, openToAll, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
 import { presentCertificate } from "./views/presentCertificate.ts";
 import type { Certificate } from "./views/presentCertificate.ts";
@@ -55,7 +55,7 @@ const renderJson = (certificate: Certificate, baseUrl: string): Tagged =>
   tag({
     type: "application/json",
     body: JSON.stringify(presentCertificate(certificate, baseUrl)),
-    headers: { ...NOT_INDEXED, ...OPEN_TO_ALL },
+    headers: NOT_INDEXED,
   });
 
 /** Serves the certificates of records and orders, of both interfaces. */
@@ -96,7 +96,7 @@ export const certificatePages = ({
   return [
     {
       path: "/certificate/:token.json",
-      run: async (ctx) => {
+      run: openToAll(async (ctx) => {
         const token = pathParameter(ctx, "token");
         const certificate = await find(token);
         if (certificate === null) {
@@ -106,7 +106,7 @@ export const certificatePages = ({
           renderJson(certificate, publicBaseUrl()),
         );
         send(ctx, json, CACHE_CONTROL);
-      },
+      }),
     },
     {
       path: "/certificate/:token",

@@ -23,6 +23,14 @@ export const OPEN_TO_ALL = {
   "Cross-Origin-Resource-Policy": "cross-origin",
 };
 
+/** Lets other sites also follow a page's redirects and read its errors. */
+export const openToAll =
+  (run: (ctx: ApiContext) => Promise<void>) =>
+  (ctx: ApiContext): Promise<void> => {
+    ctx.set(OPEN_TO_ALL);
+    return run(ctx);
+  };
+
 export type Rendered = {
   readonly type: string;
   readonly body: string | Buffer;
