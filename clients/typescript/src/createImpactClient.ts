@@ -184,6 +184,23 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     return { pages, [Symbol.asyncIterator]: iterate };
   };
 
+  /** Its pages are counted, so a donation that is made meanwhile moves the last one of a page to the next. */
+  const listDonations: ImpactClient["listDonations"] = (query, own) => {
+    const donations = list("listDonations", query, own, DONATION_PAGE);
+    return {
+      ...donations,
+      [Symbol.asyncIterator]: async function* records() {
+        const seen = new Set<string>();
+        for await (const donation of donations) {
+          if (!seen.has(donation.id)) {
+            seen.add(donation.id);
+            yield donation;
+          }
+        }
+      },
+    };
+  };
+
   return {
     call,
     registerTrees: (body, own) => call("registerTrees", { body }, own),
@@ -206,7 +223,7 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
 
     listTrees: (query, own) => list("listTrees", query, own, PAGE),
     listBottles: (query, own) => list("listBottles", query, own, PAGE),
-    listDonations: (query, own) => list("listDonations", query, own, DONATION_PAGE),
+    listDonations,
     listUsage: (query, own) => list("listUsage", query, own, PAGE),
     searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
     readUsage: (id, own) => call("readUsage", { path: { registration_id: id } }, own),
