@@ -29,7 +29,12 @@ const normalize = (schema: unknown): unknown => {
   const normalized: Json = Object.fromEntries(
     Object.entries(schema).map(([name, value]) => [name, normalize(value)]),
   );
-  const { anyOf, properties } = normalized;
+  const { type, anyOf, properties } = normalized;
+  if (type === "string") {
+    // Formats and patterns beside a type: the generator would make them types that accept anything.
+    const { anyOf: _formats, allOf: _patterns, ...own } = normalized;
+    return own;
+  }
   if (anyOf !== undefined && properties !== undefined) {
     // Alternatives beside properties: the generator would make them an alternative to the properties.
     const { anyOf: _alternatives, ...own } = normalized;
@@ -43,8 +48,14 @@ const normalize = (schema: unknown): unknown => {
 
 const isText = ({ const: constant }: Json): boolean => constant !== "";
 
-const acceptsDigitsOnly = ({ pattern }: Json): boolean =>
-  typeof pattern === "string" && /\\d|\[0-9\]/u.test(pattern) && new RegExp(pattern, "u").test("1");
+/** A cursor may also be empty, so it is a text although it consists of digits. */
+const acceptsDigitsOnly = ({ pattern }: Json): boolean => {
+  if (typeof pattern !== "string" || !/\\d|\[0-9\]/u.test(pattern)) {
+    return false;
+  }
+  const accepted = new RegExp(pattern, "u");
+  return accepted.test("1") && !accepted.test("");
+};
 
 const BOOLEANS: ReadonlySet<unknown> = new Set(["true", "false"]);
 
@@ -53,11 +64,10 @@ const describeParameter = (parameter: Json): Json => {
   const { name, in: place, description, required, schema, content } = parameter;
   const json = objectOf(objectOf(content)["application/json"])["schema"];
   const given = objectOf(json ?? schema);
-  const alternatives = listOf(given["anyOf"]).filter(isText);
-  const [only] = alternatives;
-  const accepted = alternatives.length === 1 && only !== undefined ? { ...given, ...only } : given;
-  const { anyOf: _alternatives, ...rest } = accepted;
-  const value = alternatives.length > 1 ? { ...rest, anyOf: alternatives } : rest;
+  const { anyOf, ...rest } = given;
+  const alternatives = listOf(anyOf).filter(isText);
+  const value: Json =
+    alternatives.length > 1 ? { ...rest, anyOf: alternatives } : { ...rest, ...alternatives[0] };
   const { pattern: _pattern, examples: _examples, ...described } = value;
   const isBoolean =
     Array.isArray(value["enum"]) && value["enum"].every((each) => BOOLEANS.has(each));

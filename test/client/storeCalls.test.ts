@@ -55,6 +55,8 @@ test("lists of a store continue with their cursors, and can be streamed", async 
   for await (const { count } of store.listTrees({ limit: 2, customer_name: "Ann" })) {
     counts.push(count);
   }
+  const { next_cursor: cursor } = await store.balance({ limit: 4 });
+  const { entries } = await store.balance({ cursor });
   const quantities: (number | null)[] = [];
   for await (const { quantity } of store.listBalanceEntries({ limit: 2 })) {
     quantities.push(quantity);
@@ -65,6 +67,10 @@ test("lists of a store continue with their cursors, and can be streamed", async 
   }
 
   t.deepEqual(counts, [4, 3, 2, 1]);
+  t.deepEqual(
+    entries.map(({ quantity }) => quantity),
+    [1, null],
+  );
   t.deepEqual(quantities, [5, 4, 3, 2, 1, null]);
   t.deepEqual(streamed, [5, 4, 3, 2, 1]);
 });

@@ -272,7 +272,7 @@ export interface components {
             /** @description US dollars with at most two decimals. Required under one of its three names. */
             readonly amount_dollars?: number | null;
             /** @description The charity's nonprofit_id, or its EIN with or without the dash. */
-            readonly charity_id: string & unknown;
+            readonly charity_id: string;
             readonly customer_email?: string | null;
             readonly customer_id?: (string | number) | null;
             readonly customer_name?: string | null;
@@ -631,7 +631,7 @@ export interface operations {
         readonly parameters: {
             readonly query?: {
                 /** @description The next_cursor of the previous page. */
-                readonly cursor?: number;
+                readonly cursor?: string;
                 /** @description Page size; 20 by default. More than 100 is read as 100. */
                 readonly limit?: number;
             };
@@ -711,7 +711,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: unknown;
+                readonly customer_id?: string | number;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -818,7 +818,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: unknown;
+                readonly customer_id?: string | number;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -874,7 +874,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: unknown;
+                readonly customer_id?: string | number;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -939,7 +939,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: unknown;
+                readonly customer_id?: string | number;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
