@@ -2,8 +2,14 @@ import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count, oneOf } from "../../../domain/fields.ts";
 import { balanceNote } from "../../../domain/stores/stores.ts";
-import { reverseStoreDonations } from "../../../services/stores/records/reverseStoreDonations.ts";
-import { reverseStoreRegistrations } from "../../../services/stores/records/reverseStoreRegistrations.ts";
+import {
+  MAXIMUM_DONATIONS,
+  reverseStoreDonations,
+} from "../../../services/stores/records/reverseStoreDonations.ts";
+import {
+  MAXIMUM_RECORDS,
+  reverseStoreRegistrations,
+} from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
@@ -96,7 +102,9 @@ export const refundEndpoint = (
       errors: [
         {
           code: "request_invalid",
-          when: "The request is malformed, or fewer units match than requested.",
+          when:
+            "The request is malformed, fewer units match than requested, or one call cannot reverse them: it reverses " +
+            `at most ${MAXIMUM_DONATIONS} donations, or trees or bottles of at most ${MAXIMUM_RECORDS} records.`,
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_ERROR,

@@ -8,7 +8,7 @@ import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 
 /** Limits the size of the transaction; larger reversals need several calls. */
-const MAXIMUM_DONATIONS = 1000;
+export const MAXIMUM_DONATIONS = 1000;
 
 /**
  * Marks donations of a store as refunded, newest first. The balance stays, since the charity has the money.

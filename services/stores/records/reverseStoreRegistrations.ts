@@ -21,7 +21,7 @@ import { newId } from "../../newId.ts";
 
 const PAGE_RECORDS = 500;
 /** Limits the size of the transaction; larger reversals need several calls. */
-const MAXIMUM_RECORDS = 10_000;
+export const MAXIMUM_RECORDS = 10_000;
 
 type Reversal = { readonly record: ReversibleRecord; readonly count: number };
 
