@@ -92,10 +92,14 @@ const endpointFields = {
         "Null if the endpoint is enabled.",
     }),
   disabled_at: z.iso.datetime().nullable(),
-  failing_since: z.iso.datetime().nullable().meta({
-    description:
-      "The first failed attempt since the last one that succeeded. Null if the last one succeeded.",
-  }),
+  failing_since: z.iso
+    .datetime()
+    .nullable()
+    .meta({
+      description:
+        "The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was " +
+        "enabled, whichever was last. Null if none failed since.",
+    }),
   created_at: z.iso.datetime(),
 };
 

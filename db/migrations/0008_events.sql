@@ -36,7 +36,7 @@ CREATE TABLE webhook_endpoint (
   -- Null for all, also those of later releases.
   types text[] CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
   created_at timestamptz NOT NULL,
-  -- The first failed attempt since the last one that succeeded.
+  -- The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled.
   failing_since timestamptz,
   disabled_at timestamptz,
   disabled_reason text

@@ -16,7 +16,10 @@ const endpointRow = z.strictObject({
   /** Null for all types. */
   types: z.array(z.string()).nullable(),
   createdAt: z.date(),
-  /** The first failed attempt since the last one that succeeded; null if the last one succeeded. */
+  /**
+   * The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled;
+   * null if none failed since.
+   */
   failingSince: z.date().nullable(),
   disabledAt: z.date().nullable(),
   disabledReason: z.enum(DISABLED_REASONS).nullable(),

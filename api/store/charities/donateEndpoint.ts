@@ -78,7 +78,9 @@ const body = fields
 const response = z
   .strictObject({
     status: z.literal(SUCCESS),
-    charity_id: z.string().meta({ description: "As given in the request." }),
+    charity_id: z
+      .string()
+      .meta({ description: "As given in the request, without spaces around it." }),
     amount: z.number().meta({ description: "US dollars." }),
     mode: keyMode(),
   })

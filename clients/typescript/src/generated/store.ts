@@ -331,7 +331,7 @@ export interface components {
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
             /**
              * Format: date-time
-             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             * @description The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled, whichever was last. Null if none failed since.
              */
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
@@ -380,7 +380,7 @@ export interface components {
         readonly StoreDonation: {
             /** @description US dollars. */
             readonly amount: number;
-            /** @description As given in the request. */
+            /** @description As given in the request, without spaces around it. */
             readonly charity_id: string;
             /**
              * @example PROD
@@ -533,7 +533,7 @@ export interface components {
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
             /**
              * Format: date-time
-             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             * @description The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled, whichever was last. Null if none failed since.
              */
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
