@@ -1,25 +1,15 @@
-import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
-import { EXPORT_FORMATS } from "../../program/exports/formatRows.ts";
-import type { ExportFormat, ListRow } from "../../program/exports/formatRows.ts";
-import { inChunks } from "../../program/exports/inChunks.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./lists/exports.ts";
-import type { ListExport } from "./lists/exports.ts";
-import { limitPages, LINK_HEADER, listJson } from "./lists/listPages.ts";
-import type { RowLinks } from "./lists/listPages.ts";
 import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, createMisplacedFieldCheck, parseQuery, parseRequest } from "./parseRequest.ts";
-import type { OpenLists } from "./lists/openLists.ts";
-import { streamText } from "./lists/streamText.ts";
 
 /** A documented error response of an endpoint. */
 export type ErrorResponse = {
@@ -34,7 +24,7 @@ export type ErrorResponse = {
 };
 
 /** What the API description says about an endpoint in addition to its schemas. */
-type Description = {
+export type Description = {
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
@@ -185,7 +175,7 @@ export const callerOf = (ctx: ApiContext): Caller => {
 };
 
 /** @param respond sends what the handler returns; the request has been checked by then */
-const buildKeyEndpoint = <
+export const buildKeyEndpoint = <
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
@@ -240,139 +230,6 @@ export const textKeyEndpoint = <
       ctx.status = 304;
     }
   });
-
-/** How lists are sent. */
-export type Streaming = {
-  readonly openLists: OpenLists;
-  /** When the pages of exports are read. */
-  readonly pace: BulkPace;
-  /** The connection of a client that accepts nothing for this time is closed. */
-  readonly writeTimeoutMs: number;
-};
-
-const stream = async (
-  ctx: ApiContext,
-  chunks: () => AsyncIterable<string | Buffer>,
-  { openLists, writeTimeoutMs }: Streaming,
-): Promise<void> => {
-  const close = openLists.open(callerOf(ctx));
-  try {
-    await streamText(ctx, chunks(), writeTimeoutMs);
-  } finally {
-    close();
-  }
-};
-
-/** Responds to HEAD without reading the list. */
-const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
-  ctx.status = 200;
-  ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
-};
-
-const describeExported = (
-  description: Description,
-  { columns }: ListExport,
-  headers: Readonly<Record<string, string>>,
-): Description => ({
-  ...description,
-  exportColumns: columns,
-  responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
-});
-
-/** A list that is sent whole, or as one page if the query has a limit. */
-type PagedList = {
-  /** The list from the first row of the response on. */
-  readonly rows: () => AsyncIterable<readonly ListRow[]>;
-  /** Returns the JSON before the rows, which opens the array that they are in. */
-  readonly readHead: () => Promise<string>;
-  /** Yields the JSON of the whole list, where it need not be taken apart into rows. */
-  readonly wholeJson?: () => AsyncIterable<string | Buffer>;
-};
-
-/**
- * Defines an endpoint whose response is a list: whole, or page by page with `pageParameters`, as JSON, CSV or NDJSON. It may
- * be too long to be held in memory.
- */
-export const pagedListEndpoint = <
-  Query extends z.ZodType<{ readonly limit?: number | undefined }>,
-  ResponseBody extends z.ZodType,
->(
-  definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> &
-    RowLinks & { readonly exported: ListExport },
-  {
-    streaming,
-    publicBaseUrl,
-  }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
-): Endpoint => {
-  const { exported, idField, linkParameters, handle, ...rest } = definition;
-  const description = describeExported(rest.description, exported, LINK_HEADER);
-  const chunksOf = (
-    ctx: ApiContext,
-    format: ExportFormat | null,
-    limit: number | null,
-    { rows, readHead, wholeJson }: PagedList,
-  ): AsyncIterable<string | Buffer> => {
-    if (format === null && limit === null && wholeJson) {
-      return inChunks(wholeJson());
-    }
-    const links = { idField, linkParameters, baseUrl: publicBaseUrl() };
-    const pages = limitPages(ctx, rows(), { limit, ...links });
-    return format === null
-      ? inChunks(listJson(readHead, pages))
-      : exportChunks(ctx, format, exported, pages);
-  };
-  return buildKeyEndpoint(
-    {
-      ...rest,
-      description,
-      handle: (request) => ({ list: handle(request), limit: request.query.limit ?? null }),
-    },
-    async (ctx, handleRequest) => {
-      const format = requestedFormat(ctx);
-      if (ctx.method === "HEAD") {
-        sendHead(ctx, format);
-        return;
-      }
-      const chunks = (): AsyncIterable<string | Buffer> => {
-        const { list, limit } = handleRequest();
-        return chunksOf(ctx, format, limit, list);
-      };
-      await stream(ctx, chunks, streaming);
-    },
-  );
-};
-
-/** Defines an endpoint whose response is a JSON document, or all matching rows as CSV or NDJSON. */
-export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: KeyDefinition<
-    Query,
-    z.ZodType,
-    ResponseBody,
-    {
-      readonly readBody: () => Promise<z.output<ResponseBody>>;
-      readonly readPages: () => AsyncIterable<readonly object[]>;
-    }
-  > & { readonly exported: ListExport },
-  streaming: Streaming,
-): Endpoint => {
-  const { exported, ...rest } = definition;
-  const description = describeExported(rest.description, exported, {});
-  return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
-    const { readBody, readPages } = handle();
-    const format = requestedFormat(ctx);
-    if (ctx.method === "HEAD") {
-      sendHead(ctx, format);
-    } else if (format === null) {
-      ctx.body = await readBody();
-    } else {
-      await stream(
-        ctx,
-        () => exportChunks(ctx, format, exported, streaming.pace.runEach(readPages())),
-        streaming,
-      );
-    }
-  });
-};
 
 /** Defines an endpoint that needs no key. */
 export const publicEndpoint = <ResponseBody extends z.ZodType>({

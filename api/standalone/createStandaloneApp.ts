@@ -9,7 +9,7 @@ import type { SpendingGuard } from "../../services/registrations/limits/createSp
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
-import type { Streaming } from "../http/endpoint.ts";
+import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";

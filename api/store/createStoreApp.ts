@@ -10,7 +10,7 @@ import type { TakePermit } from "../../db/rateLimits.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
-import type { Streaming } from "../http/endpoint.ts";
+import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import type { Streaming } from "../http/endpoint.ts";
+import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
 import type { ListPart } from "../../services/stores/records/readWholeLists.ts";
 import { readWholeList } from "../../services/stores/records/readWholeLists.ts";

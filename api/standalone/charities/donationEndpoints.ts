@@ -10,8 +10,10 @@ import { refundDonation } from "../../../services/charities/donations/refundDona
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
-import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../program/exports/presentRows.ts";

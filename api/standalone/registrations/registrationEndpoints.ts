@@ -23,8 +23,10 @@ import {
   refundRegistration,
 } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { keyEndpoint, pagedListEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";

@@ -5,7 +5,7 @@ import {
   STORE_DONATION_COLUMNS,
 } from "../../../program/exports/presentRows.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
-import { exportableKeyEndpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";

@@ -3,7 +3,7 @@ import { listStoreRegistrations } from "../../../db/registrations/storeRegistrat
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { exportableKeyEndpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields } from "../pagination.ts";
 import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
