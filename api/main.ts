@@ -42,6 +42,7 @@ import { createStoreAuthenticator } from "../services/stores/createStoreAuthenti
 import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createOpenLists } from "./http/lists/openLists.ts";
+import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
@@ -134,7 +135,7 @@ const startApi = async (
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
-    streaming: { openLists, pace, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
+    streaming: { openLists, pace, writeTimeoutMs: WRITE_TIMEOUT_MS },
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>

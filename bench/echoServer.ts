@@ -1,6 +1,7 @@
 import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
 import { newId } from "../services/newId.ts";
 import { createOpenLists } from "../api/http/lists/openLists.ts";
+import { WRITE_TIMEOUT_MS } from "../api/http/lists/streamText.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/middleware/authenticate.ts";
 import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
@@ -68,7 +69,7 @@ await runProgram(
         streaming: {
           pace: unhurriedPace,
           openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
-          writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000,
+          writeTimeoutMs: WRITE_TIMEOUT_MS,
         },
         guard: ECHO_GUARD,
         publicBaseUrl: () => "",

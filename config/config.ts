@@ -130,7 +130,6 @@ const settings = z.object({
   READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
   MAXIMUM_OPEN_LISTS: wholeNumber(64, 1),
   MAXIMUM_OPEN_LISTS_PER_ACCOUNT: wholeNumber(16, 1),
-  LIST_WRITE_TIMEOUT_SECONDS: wholeNumber(60, 1),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")

@@ -17,7 +17,7 @@ import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { parseQueryString } from "../http/parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
-import { streamText } from "../http/lists/streamText.ts";
+import { streamText, WRITE_TIMEOUT_MS } from "../http/lists/streamText.ts";
 import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
 
@@ -131,9 +131,6 @@ type BatchDefinition<
 
 /** Original records of replays are read this many at a time: each may have 16 KiB of metadata. */
 const PRESENTED_ITEMS = 40;
-
-/** How long a client may take to accept a part of the response. */
-const WRITE_TIMEOUT_MS = 60_000;
 
 /** Keys belong to items: one key for all of them would record only the first. */
 const rejectKeyOfBatch = (ctx: ApiContext): void => {

@@ -5,6 +5,9 @@ import { runInNewContext } from "node:vm";
 import type { ApiContext } from "../apiContext.ts";
 import { breakResponse } from "../breakResponse.ts";
 
+/** The connection of a client that accepts nothing for this time is closed. */
+export const WRITE_TIMEOUT_MS = 60_000;
+
 /** After this many bytes of responses, the garbage collector runs. */
 const BYTES_PER_COLLECTION = 8 * 1024 * 1024;
 
