@@ -47,11 +47,11 @@ test("a field that Kubernetes does not have is noticed", async (t) => {
 
 const REJECTED: readonly (readonly [values: Values, message: RegExp])[] = [
   [{ nonsense: "1" }, /additional properties 'nonsense' not allowed/u],
-  [{ "settings.NONSENSE": "1" }, /at '\/settings': additional properties 'NONSENSE'/u],
-  [{ "settings.PORT": "9000" }, /at '\/settings': additional properties 'PORT'/u],
+  [{ "settings.NONSENSE": "1" }, /at '\/settings': invalid propertyName 'NONSENSE'/u],
+  [{ "settings.PORT": "9000" }, /at '\/settings': invalid propertyName 'PORT'/u],
   [
     { "settings.STRIPE_SECRET_KEY": "sk_live_1" },
-    /at '\/settings': additional properties 'STRIPE_SECRET_KEY'/u,
+    /at '\/settings': invalid propertyName 'STRIPE_SECRET_KEY'/u,
   ],
   [{ "secrets.STRIPE_SECRET_KEY": "sk_live_1" }, /got string, want object/u],
   [{ "secrets.NONSENSE.existingSecret": "x" }, /at '\/secrets': additional properties 'NONSENSE'/u],

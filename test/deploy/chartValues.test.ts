@@ -10,17 +10,20 @@ import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
 const readText = (path: string): Promise<string> =>
   readFile(new URL(`../../${path}`, import.meta.url), "utf8");
 
-const object = z.object({ properties: z.record(z.string(), z.unknown()) });
+const names = z.object({ enum: z.array(z.string()) });
 const schema = z.object({
-  properties: z.object({ settings: object, secrets: object }),
-  definitions: z.object({ settingName: z.object({ enum: z.array(z.string()) }) }),
+  properties: z.object({
+    settings: z.object({ propertyNames: names }),
+    secrets: z.object({ properties: z.record(z.string(), z.unknown()) }),
+  }),
+  definitions: z.object({ settingName: names }),
 });
 
 test("the chart's values have every setting that is not secret and that the chart does not set itself", async (t) => {
   const { properties, definitions } = schema.parse(
     JSON.parse(await readText("deploy/helm/impact/values.schema.json")),
   );
-  const settings = Object.keys(properties.settings.properties);
+  const settings = properties.settings.propertyNames.enum;
   const template = await readText("deploy/helm/impact/templates/_environment.tpl");
   const setByChart = Array.from(
     template.matchAll(/set \$environment "(?<name>\w+)"/gu),
