@@ -144,6 +144,22 @@ export const disableEndpoint = (
   `);
 
 /**
+ * Disables all endpoints that are enabled, as if their owners had requested it.
+ * @returns how many were disabled
+ */
+export const disableAllEndpoints = async (
+  transaction: DatabaseTransactionConnection,
+  now: Date,
+): Promise<number> => {
+  const { rowCount } = await transaction.query(sql.typeAlias("void")`
+    UPDATE webhook_endpoint
+    SET disabled_at = ${timestamp(now)}, disabled_reason = 'requested'
+    WHERE disabled_at IS NULL AND deleted_at IS NULL
+  `);
+  return rowCount;
+};
+
+/**
  * Enables an endpoint that is disabled.
  * @returns null if it was enabled already
  */

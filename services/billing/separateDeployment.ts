@@ -9,6 +9,7 @@ import {
 } from "../../db/billing/deployment.ts";
 import type { Deployment } from "../../db/billing/deployment.ts";
 import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
+import { disableAllEndpoints } from "../../db/webhooks/endpoints.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { deploymentNameOf } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
@@ -40,15 +41,20 @@ const requireUnusedCopy = async (
 
 /**
  * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its usage is held:
- * what was pending is sent by the original. Its processor is forgotten, and it never bills through the original's live
- * Stripe account.
- * @returns the names in Temporal, and the hold
+ * what was pending is sent by the original. Its webhook endpoints are disabled, because they are the servers of the
+ * original's clients. Its processor is forgotten, and it never bills through the original's live Stripe account.
+ * @returns the names in Temporal, the hold, and how many endpoints were disabled
  * @throws DomainError request_invalid
  */
 export const separateDeployment = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
-): Promise<{ readonly name: string; readonly originalName: string; readonly hold: Hold }> =>
+): Promise<{
+  readonly name: string;
+  readonly originalName: string;
+  readonly hold: Hold;
+  readonly disabledEndpoints: number;
+}> =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
     await requireUnusedCopy(transaction, deployment, isKnownCopy);
@@ -60,11 +66,19 @@ export const separateDeployment = (
     const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
     await recordHold(transaction, hold);
     await recordSeparation(transaction, now);
+    const disabledEndpoints = await disableAllEndpoints(transaction, now);
     await recordAction(
       transaction,
       actor,
-      { action: "deployment.separate", details: { id, originalId: deployment.id } },
+      {
+        action: "deployment.separate",
+        details: {
+          id,
+          originalId: deployment.id,
+          disabledWebhookEndpoints: disabledEndpoints,
+        },
+      },
       now,
     );
-    return { name: deploymentNameOf({ id }), originalName, hold };
+    return { name: deploymentNameOf({ id }), originalName, hold, disabledEndpoints };
   });

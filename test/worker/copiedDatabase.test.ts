@@ -6,17 +6,26 @@ import { z } from "zod";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
+import { disableEndpoint, findEndpoint } from "../../db/webhooks/endpoints.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { LiveProcessor } from "../../domain/billing/deployment.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { ProcessorMismatchError } from "../../providers/billing/processor.ts";
 import { requireProcessor } from "../../providers/billing/requireProcessor.ts";
+import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
 import { createDeploymentName, getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { recordEvent } from "../../services/events/recordEvent.ts";
+import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
+import { refunded } from "../events/readEvents.ts";
 import { copyDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
+import { startReceiver } from "../webhooks/startReceiver.ts";
 import { seizeLease } from "./dispatcher/dispatching.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
@@ -46,6 +55,7 @@ const fork = async (
   t: ExecutionContext,
   settings: Readonly<Record<string, string>> = {},
   processor: LiveProcessor = { name: "stripe", account: LIVE },
+  fill: (db: DatabasePool) => Promise<void> = () => Promise.resolve(),
 ): Promise<{ readonly name: string; readonly original: Database; readonly copy: Database }> => {
   const url = await copyDatabase(t);
   const db = await openPool(url, 1);
@@ -54,6 +64,7 @@ const fork = async (
     await lockDeployment(transaction);
     await recordProcessor(transaction, processor, null);
   });
+  await fill(db);
   await db.end();
   const copied = await copyDatabase(t, url);
   return {
@@ -131,6 +142,58 @@ test("a separated copy has a name of its own, and never bills through the origin
   await requireProcessor(copy.db, { name: "stripe", account: { ...LIVE, isLive: false } });
   t.is(await getDeploymentName({ db: original.db, clock: systemClock }), name);
   t.like(await readDeployment(original.db), { hold: null, processor: { account: LIVE } });
+});
+
+test("a separated copy sends nothing to the original's webhook endpoints", async (t) => {
+  const receiver = await startReceiver(t);
+  const settings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+  const deps = { clock: systemClock, actor: SERVICE, settings };
+  const created: { readonly id: string; readonly accountId: string }[] = [];
+  const { original, copy } = await fork(t, {}, { name: "ledger" }, async (db) => {
+    for (const path of ["", "/gone"]) {
+      const { id: accountId } = await createTestOrganization(db);
+      const { endpoint } = await createWebhookEndpoint(
+        { db, ...deps },
+        { accountId, mode: "live" },
+        { url: `${receiver.url}${path}`, types: null, description: "" },
+      );
+      await recordEvent(db, { accountId, mode: "live" }, refunded("before"), systemClock.now());
+      created.push(endpoint);
+    }
+    await disableEndpoint(db, created[1]?.id ?? "", "gone", systemClock.now());
+  });
+  const [endpoint = { id: "", accountId: "" }, gone = endpoint] = created;
+  const deliver = ({ db }: Database) =>
+    createDeliveriesTo(
+      {
+        db,
+        clock: systemClock,
+        send: createWebhookSender(settings),
+        random: () => 0.5,
+        observeAttempt: () => undefined,
+        observeDisabled: () => undefined,
+      },
+      endpoint.id,
+    )();
+  const events = z.array(z.object({ details: z.record(z.string(), z.unknown()) }));
+
+  const run = await copy.impact("deployment", "separate", "--as", "maria");
+
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stderr, /1 webhook endpoint was disabled.*impact webhook enable/u);
+  const audited = await copy.impact("audit", "list", "--action", "deployment.separate", "--json");
+  t.like(events.parse(readJson(audited))[0]?.details, { disabled_webhook_endpoints: 1 });
+  t.like(await findEndpoint(copy.db, endpoint.id), { disabledReason: "requested" });
+  t.like(await findEndpoint(copy.db, gone.id), { disabledReason: "gone" });
+  const owner = { accountId: endpoint.accountId, mode: "live" } as const;
+  await recordEvent(copy.db, owner, refunded("after"), systemClock.now());
+  await deliver(copy);
+  t.is(receiver.received.length, 0);
+  await deliver(original);
+  t.is(receiver.received.length, 1);
+
+  const again = await copy.impact("deployment", "separate", "--is-copy", "--json");
+  t.like(readJson(again), { disabled_webhook_endpoints: 0 });
 });
 
 test("a database is separated only if it looks like a copy, or is said to be one, and is not in use", async (t) => {

@@ -1,4 +1,5 @@
 import { describeHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
+import { counted } from "../../../domain/counted.ts";
 import { separateDeployment } from "../../../services/billing/separateDeployment.ts";
 import { takeOverDeployment } from "../../../services/billing/takeOverDeployment.ts";
 import type { Context } from "../../context.ts";
@@ -41,12 +42,17 @@ export const separate = async (
   { io, connections, clock }: Context,
   { json, isCopy, ...operator }: SeparateOptions,
 ): Promise<void> => {
-  const { name, originalName, hold } = await separateDeployment(
+  const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
     { db: await connections.database(), clock, actor: actorOf(operator) },
     { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
   );
   if (json) {
-    printJson(io, { temporal_name: name, original_temporal_name: originalName, usage_held: hold });
+    printJson(io, {
+      temporal_name: name,
+      original_temporal_name: originalName,
+      usage_held: hold,
+      disabled_webhook_endpoints: disabledEndpoints,
+    });
     return;
   }
   say(
@@ -56,5 +62,9 @@ export const separate = async (
   say(
     io,
     "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage release`.",
+  );
+  say(
+    io,
+    `${counted(disabledEndpoints, "webhook endpoint was", "webhook endpoints were")} disabled, so that the original's clients receive nothing from here. To use one, change its URL with \`impact webhook update\`, and run \`impact webhook enable\`.`,
   );
 };

@@ -27,8 +27,8 @@ command or by releasing usage. Make sure that no program uses the old one. Usage
 const SEPARATE_HELP = `
 Use this for a copy that is used beside the original, such as a database for tests. The copy
 gets an id, and so workflows and task queues of its own. The first worker records its
-processor anew, which is never the original's live Stripe account. Usage is held. Run it
-before you start any program with the copy.`;
+processor anew, which is never the original's live Stripe account. Usage is held, and all webhook
+endpoints are disabled. Run it before you start any program with the copy.`;
 
 const RETRY_EVENT_HELP = `
 A worker reads the event at Stripe once more. Stripe keeps events for 30 days. An event
