@@ -85,7 +85,7 @@ export const readFeed = async (
   }
   if (isFromElsewhere) {
     throw new Error(
-      "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/backup.md#events-after-a-copy says.",
+      "The records come from another PostgreSQL server, whose transactions had higher numbers. Renumber them as docs/backup.md#events-after-a-restored-dump says.",
     );
   }
   return feed;

@@ -1,9 +1,14 @@
+import { readFile } from "node:fs/promises";
+import { Client } from "pg";
 import { sql } from "../../db/sql.ts";
+import { claimDeliveries } from "../../db/webhooks/attempts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { EventType } from "../../domain/events/events.ts";
 import { EVENT_TYPES, eventIdOf } from "../../domain/events/events.ts";
 import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
 import { recordEvent } from "../../services/events/recordEvent.ts";
+import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -51,34 +56,47 @@ test.serial(
   },
 );
 
+/** Returns the statements with which docs/backup.md lets operators renumber events. */
+const readRenumbering = async (): Promise<string> => {
+  const page = await readFile(new URL("../../docs/backup.md", import.meta.url), "utf8");
+  const [, section = ""] = page.split("\n## Events after a restored dump\n");
+  return /```sql\n(BEGIN;.*?)```/su.exec(section)?.[1] ?? "";
+};
+
 test.serial(
   "records that were copied from a server with higher transactions are an error until they are renumbered",
   async (t) => {
-    const { db, owner } = t.context;
+    const { db, owner, ownerUrl } = t.context;
     const { id: accountId } = await createTestOrganization(db);
     const account: AccountMode = { accountId, mode: "live" };
     const clock = { now: () => new Date() };
+    const settings = { allowsHttp: false, allowedNetworks: [] };
+    const { endpoint } = await createWebhookEndpoint(
+      { db, clock, actor: SERVICE, settings },
+      account,
+      { url: "https://shop.example/hook", types: null, description: "" },
+    );
     const read = () => readEvents({ db, clock }, account);
     await recordEvent(db, account, refunded("copied"), clock.now());
     await owner.query(sql.typeAlias("void")`
-    UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
-  `);
+      UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
+    `);
+    await owner.query(sql.typeAlias("void")`
+      UPDATE webhook_delivery SET transaction_id = '9000000000' WHERE endpoint_id = ${endpoint.id}
+    `);
     await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
 
-    // As docs/backup.md says.
-    await owner.transaction(async (transaction) => {
-      await transaction.query(sql.typeAlias("void")`
-      UPDATE registration SET transaction_id = '0' WHERE transaction_id >= pg_current_xact_id()
-    `);
-      await transaction.query(sql.typeAlias("void")`
-      UPDATE event SET transaction_id = '0' WHERE transaction_id >= pg_current_xact_id()
-    `);
-      await transaction.query(sql.typeAlias("void")`DELETE FROM event_day`);
-      await transaction.query(sql.typeAlias("void")`
-      INSERT INTO event_day (day, recorded_at, transaction_id)
-      VALUES ('2000-01-01', '2000-01-01', pg_current_xact_id())
-    `);
-    });
+    const client = new Client({ connectionString: ownerUrl });
+    await client.connect();
+    await client.query(await readRenumbering());
+    await client.end();
+
+    const [delivery] = await claimDeliveries(
+      db,
+      [{ endpointId: endpoint.id, places: 1 }],
+      clock.now(),
+    );
+    t.is(delivery?.transactionId, 9_000_000_000n, "its receiver may have it under this id");
     await recordEvent(db, account, refunded("new"), clock.now());
     const events = await read();
     t.is(events.length, 1);
