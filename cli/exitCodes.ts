@@ -66,11 +66,19 @@ const UNREACHABLE_CODES = new Set([
   "57P03",
 ]);
 
+/** Errors of a processor that cannot be reached, by name, so that Stripe's SDK is loaded only by commands that call it. */
+const UNREACHABLE_PROCESSOR = new Set([
+  "ProcessorUnavailableError",
+  "StripeConnectionError",
+  "StripeAPIError",
+]);
+
 export const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
   error instanceof ConnectionError ||
   error instanceof BackendTerminatedError ||
   error instanceof BackendTerminatedUnexpectedlyError ||
+  UNREACHABLE_PROCESSOR.has("type" in error ? String(error.type) : error.name) ||
   ("code" in error && UNREACHABLE_CODES.has(String(error.code)));
 
 export const exitCodeOf = (error: unknown): number => {

@@ -61,7 +61,8 @@ export type BillingProcessor = {
   readonly usageLagMs: number;
   /**
    * Returns the usage that the processor has recorded in a span of whole minutes; 0 without a customer. Throws a
-   * UsageUnreadableError if a repeated call would fail too, and any other error if it may succeed.
+   * UsageUnreadableError if a repeated call would fail too, and any other error if it may succeed: a
+   * ProcessorUnavailableError if the processor does not answer.
    */
   readonly sumUsage: (
     customer: BillingCustomer,

@@ -146,7 +146,7 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   sayUnnamedRejections(io, unnamed);
   if (problems.length > 0) {
     throw new CommandError(
-      EXIT.failed,
+      problems.every(({ isUnavailable }) => isUnavailable) ? EXIT.unreachable : EXIT.failed,
       `${countAttention(problems.length, streams.length)}: ${counted(drifting.length, "differs", "differ")} at the processor, ${problems.length - drifting.length} could not be compared.`,
     );
   }

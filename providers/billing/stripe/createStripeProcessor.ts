@@ -179,14 +179,16 @@ export const createStripeProcessor = (
           // Nothing was ever sent.
           return 0;
         }
-        const meterId = await findMeterId(meter);
-        try {
-          return await sumUsage({ stripe, meterId, customerId }, span);
-        } catch (error) {
-          throw error instanceof Stripe.errors.StripeInvalidRequestError
-            ? new UsageUnreadableError(error.message, { cause: error })
-            : error;
-        }
+        return orUnavailable(async () => {
+          const meterId = await findMeterId(meter);
+          try {
+            return await sumUsage({ stripe, meterId, customerId }, span);
+          } catch (error) {
+            throw error instanceof Stripe.errors.StripeInvalidRequestError
+              ? new UsageUnreadableError(error.message, { cause: error })
+              : error;
+          }
+        });
       }),
     findCurrentPeriod: (subscriber, meter, signal) =>
       boundTo(signal, () =>

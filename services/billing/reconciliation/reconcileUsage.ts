@@ -21,6 +21,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   LONGEST_USAGE_LAG_MS,
+  ProcessorUnavailableError,
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
@@ -61,6 +62,8 @@ export type StreamReport = ReportedStream & {
   readonly error: string | null;
   /** Whether reading the processor's sum may succeed later. */
   readonly errorIsTemporary: boolean;
+  /** Whether that is because the processor does not respond, or refuses every call. */
+  readonly isUnavailable: boolean;
 };
 
 /** Enough to see what is wrong. Each difference costs calls to the processor. */
@@ -207,6 +210,7 @@ const compareStream = async (
     differences,
     error: null,
     errorIsTemporary: false,
+    isUnavailable: false,
   });
   const initial = totals ?? (await readOurs());
   try {
@@ -234,6 +238,7 @@ const compareStream = async (
       ...report(initial, null),
       error: cause instanceof Error ? cause.message : String(cause),
       errorIsTemporary: !(cause instanceof UsageUnreadableError),
+      isUnavailable: cause instanceof ProcessorUnavailableError,
     };
   }
 };
