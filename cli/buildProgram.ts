@@ -143,10 +143,6 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
       load: async () =>
         (await import("./commands/workflow/workflowCommands.ts")).addWorkflowCommands,
     },
-    try: {
-      description: "Send requests to the API as a client does",
-      load: async () => (await import("./commands/tryCommands.ts")).addTryCommands,
-    },
   },
 };
 

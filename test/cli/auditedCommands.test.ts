@@ -57,7 +57,6 @@ const READING = [
   "workflow list",
   "workflow show",
   "verify-import",
-  "try plant",
 ];
 
 type Scenario = {

@@ -79,12 +79,7 @@ test("every command prints JSON with --json, except those that stream or print n
       : command.options.some(({ long }) => long === "--json")
         ? []
         : [words.join(" ")];
-  t.deepEqual(leavesWithout(program, []), [
-    "store export-customer",
-    "export",
-    "webhook listen",
-    "try plant",
-  ]);
+  t.deepEqual(leavesWithout(program, []), ["store export-customer", "export", "webhook listen"]);
 });
 
 test("the help lists the exit codes", async (t) => {
@@ -162,17 +157,12 @@ test(usageError, ["import", "history", "./a.csv", "a.csv", "--org", ID], /given 
 test(usageError, ["audit", "list", "--since", "0000-12-31"], /Must be a date/u);
 test(usageError, ["audit", "list", "--until", "9999-12-31T23:59:59-00:01"], /Must be a date/u);
 test(usageError, ["export", "trees", "--org", ID, "--output", ""], /path of a file/u);
+test(usageError, ["evidence", "withdraw", "0", "--reason", "wrong"], /whole number/u);
+test(usageError, ["webhook", "listen", "--forward-to", "ftp://x"], /http/u);
 test(usageError, ["deployment", "move-to-stripe"], /STRIPE_SECRET_KEY is not set\. Set it/u);
-test(usageError, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);
-test(usageError, ["try", "plant", "--key", "k", "--url", "ftp://x"], /http/u);
 
 test("without a running service every command that needs it says what to start", async (t) => {
-  for (const args of [
-    ["org", "list"],
-    ["workflow", "list"],
-    ["migrate"],
-    ["try", "plant", "--key", "k"],
-  ]) {
+  for (const args of [["org", "list"], ["workflow", "list"], ["migrate"]]) {
     const { exitCode, stdout, stderr } = await runImpact(args);
     t.is(exitCode, 4);
     t.is(stdout, "");
