@@ -74,7 +74,9 @@ test.serial(
     t.regex(fresh.of("database") ?? "", /^ok: PostgreSQL/u);
     t.regex(fresh.of("clock") ?? "", /^ok/u);
     t.regex(fresh.of("Temporal") ?? "", /^ok/u);
-    t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker polls/u);
+    for (const queue of ["background", "interactive", "webhooks"]) {
+      t.regex(fresh.of(`worker (${queue})`) ?? "", /^wrong: no worker polls/u);
+    }
     t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
     t.regex(fresh.of("failed usage") ?? "", /^ok/u);
     t.regex(fresh.of("usage senders") ?? "", /^wrong: 0 of 4 have looked for usage so far/u);

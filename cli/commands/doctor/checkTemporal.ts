@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../../db/billing/deployment.ts";
 import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
 import { usesOtherDatabase } from "../../../program/temporal/workerIdentity.ts";
-import { backgroundQueue, interactiveQueue } from "../../../workflows/taskQueues.ts";
+import { backgroundQueue, interactiveQueue, webhookQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
@@ -14,7 +14,11 @@ const POLLED_WITHIN_SECONDS = 90;
 /** Temporal's numbers of the task queue types. */
 const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
 
-const QUEUES = { background: backgroundQueue, interactive: interactiveQueue } as const;
+const QUEUES = {
+  background: backgroundQueue,
+  interactive: interactiveQueue,
+  webhooks: webhookQueue,
+} as const;
 
 /** Returns the identities of the workers that poll a task queue. */
 const listPollers = async (
@@ -39,20 +43,24 @@ const listPollers = async (
     .map(({ identity }) => identity ?? "");
 };
 
-const checkWorkers = (context: Context, queue: keyof typeof QUEUES): Promise<Finding> =>
-  checkWithDatabase(context, `worker (${queue})`, async () => {
+const checkWorkers = (
+  context: Context,
+  name: string,
+  queueOf: (deployment: string) => string,
+): Promise<Finding> =>
+  checkWithDatabase(context, name, async () => {
     const { connections, clock } = context;
     const db = await connections.database();
     const deployment = await readDeployment(db);
     if (deployment.isServerChanged) {
       return skipped("workers take no work yet: the check of the deployment says why");
     }
-    const taskQueue = QUEUES[queue](deploymentNameOf(deployment));
+    const taskQueue = queueOf(deploymentNameOf(deployment));
     const temporal = await connections.temporal();
     const nowSeconds = clock.now().getTime() / 1000;
     const mark = await readServerMark(db);
     const counts: string[] = [];
-    for (const [name, type] of Object.entries(QUEUE_TYPES)) {
+    for (const [tasks, type] of Object.entries(QUEUE_TYPES)) {
       const pollers = await listPollers(temporal, taskQueue, type, nowSeconds);
       const stranger = pollers.find((identity) => usesOtherDatabase(identity, mark));
       if (stranger !== undefined) {
@@ -62,15 +70,15 @@ const checkWorkers = (context: Context, queue: keyof typeof QUEUES): Promise<Fin
       }
       if (pollers.length === 0) {
         return wrong(
-          `no worker polls for ${name}; start one with \`npm run worker\` or \`npm start\``,
+          `no worker polls for ${tasks}; start one with \`npm run worker\` or \`npm start\``,
         );
       }
-      counts.push(`${pollers.length} for ${name}`);
+      counts.push(`${pollers.length} for ${tasks}`);
     }
     return ok(`pollers: ${counts.join(", ")}`);
   });
 
-/** Checks Temporal, its namespace and that workers poll both task queues. */
+/** Checks Temporal, its namespace and that workers poll all task queues. */
 export const checkTemporal = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("Temporal", async () => {
     const temporal = await context.connections.temporal();
@@ -79,11 +87,12 @@ export const checkTemporal = async (context: Context): Promise<readonly Finding[
     return ok(`namespace ${namespace}`);
   });
   const workers: Finding[] = [];
-  for (const queue of ["background", "interactive"] as const) {
+  for (const [queue, queueOf] of Object.entries(QUEUES)) {
+    const name = `worker (${queue})`;
     workers.push(
       reachable.status === "ok"
-        ? await checkWorkers(context, queue)
-        : { check: `worker (${queue})`, ...skipped("Temporal cannot be reached") },
+        ? await checkWorkers(context, name, queueOf)
+        : { check: name, ...skipped("Temporal cannot be reached") },
     );
   }
   return [reachable, ...workers];
