@@ -10,7 +10,7 @@ import {
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { check, ok, skipped, wrong } from "./check.ts";
+import { check, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
@@ -122,14 +122,20 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
         ? "none has succeeded yet"
         : `the last success was at ${formatTime(lastSuccessAt)}`;
     const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
-    const problems = [
+    const wrongs = [
       ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
       ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
+    ];
+    // Usage of a deleted customer stays in the span for weeks, and no command makes it readable.
+    const problems = [
+      ...wrongs,
       ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
     ];
-    return problems.length === 0
-      ? ok(detail)
-      : wrong(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
+    if (problems.length === 0) {
+      return ok(detail);
+    }
+    const report = wrongs.length === 0 ? warning : wrong;
+    return report(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
   });
 
 /** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */

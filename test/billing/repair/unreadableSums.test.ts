@@ -1,0 +1,67 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { holdUsage } from "../../../services/billing/holdUsage.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
+
+const LAG_SECONDS = 16 * 60;
+const RESTORED_AT = new Date(NOON * 1000).toISOString();
+
+/** Creates a deployment with a minute that is delivered and another that is pending. */
+const setUp = async (t: ExecutionContext) => {
+  const scene = await setUpRestore(t);
+  const { double, original, register, drain, pass } = scene;
+  await register(original, 3);
+  pass(60);
+  await drain(original);
+  await register(original, 2);
+  pass(LAG_SECONDS);
+  return {
+    ...scene,
+    whileStripeIsDown: (...args: readonly string[]): Promise<Run> =>
+      runImpact(args, {
+        env: {
+          DATABASE_URL: original.url,
+          STRIPE_SECRET_KEY: double.secretKey,
+          STRIPE_API_BASE: "http://127.0.0.1:1",
+        },
+        clock: original.deps.clock,
+      }),
+  };
+};
+
+test("commands that read Stripe exit with 4 while it is down", async (t) => {
+  const { original, pass, whileStripeIsDown } = await setUp(t);
+
+  const compared = await whileStripeIsDown("usage", "reconcile");
+  t.is(compared.exitCode, 4, compared.stderr);
+  t.regex(compared.stderr, /1 of 1 stream.*0 differ at the processor, 1 could not be compared/u);
+  for (const args of [
+    ["usage", "settle", "--restored-at", RESTORED_AT, "--dry-run"],
+    ["deployment", "move-to-stripe", "--dry-run"],
+  ]) {
+    const run = await whileStripeIsDown(...args);
+    t.is(run.exitCode, 4, run.stderr);
+  }
+  await holdUsage(original.deps, { reason: "restore", by: "maria" });
+  pass(LAG_SECONDS);
+  const settled = await whileStripeIsDown("usage", "reconcile", "--after-restore");
+  t.is(settled.exitCode, 4, settled.stderr);
+});
+
+test("a customer that Stripe does not report is a warning of doctor, and fails the comparison", async (t) => {
+  const { original, control, customerId, impact } = await setUp(t);
+  control.deleteCustomer({ customerId });
+
+  const compared = await impact(original, "usage", "reconcile");
+  t.is(compared.exitCode, 1);
+  t.regex(compared.stderr, /0 differ at the processor, 1 could not be compared/u);
+  const findings = z
+    .array(z.object({ check: z.string(), status: z.string(), detail: z.string() }))
+    .parse(readJson(await impact(original, "doctor", "--json")));
+  const finding = findings.find(({ check }) => check === "reconciliation");
+  t.is(finding?.status, "warning");
+  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
+});
