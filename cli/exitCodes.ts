@@ -6,7 +6,7 @@ import {
 } from "slonik";
 import { ConfigError } from "../config/config.ts";
 import type { ErrorCode } from "../domain/errors.ts";
-import { DomainError } from "../domain/errors.ts";
+import { DomainError, UnavailableError } from "../domain/errors.ts";
 import { StartupError } from "../program/startupError.ts";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
@@ -75,6 +75,7 @@ const UNREACHABLE_PROCESSOR = new Set([
 
 export const isUnreachable = (error: Error): boolean =>
   error instanceof StartupError ||
+  error instanceof UnavailableError ||
   error instanceof ConnectionError ||
   error instanceof BackendTerminatedError ||
   error instanceof BackendTerminatedUnexpectedlyError ||

@@ -7,7 +7,10 @@ import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { ProcessorUnavailableError } from "../../providers/billing/processor.ts";
+import {
+  ProcessorMismatchError,
+  ProcessorUnavailableError,
+} from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
@@ -15,12 +18,16 @@ const MIRROR_MAXIMUM_AGE_MS = 60 * 60 * 1000;
 
 const TIMEOUT_MS = 8000;
 
+const unavailable = (cause: unknown): UnavailableError =>
+  new UnavailableError("the payment processor is temporarily unavailable, try again", { cause });
+
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
  * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
  * the subscription has ended: Stripe has invoiced its usage. A billing cycle is never guessed.
- * @throws UnavailableError if the period is Stripe's and Stripe cannot be reached
- * @throws Error if Stripe is not configured, or returns a period that is not current
+ * @throws UnavailableError if the period is Stripe's, and Stripe cannot be reached, is not configured, or is not what the
+ * deployment bills through
+ * @throws Error if Stripe returns a period that is not current
  */
 export const resolveBillingCycle = async (
   {
@@ -50,18 +57,18 @@ export const resolveBillingCycle = async (
   }
   const stripe = billing.findProcessor(processor, mode);
   if (!stripe) {
-    throw new Error(
-      `The billing period of account ${accountId} is at Stripe, and Stripe is not configured.`,
+    throw unavailable(
+      new Error(
+        `The billing period of account ${accountId} is at Stripe, and Stripe is not configured.`,
+      ),
     );
   }
   const period = await stripe
     .findCurrentPeriod(subscription, meter, AbortSignal.timeout(TIMEOUT_MS))
     .catch((error: unknown) => {
-      throw error instanceof ProcessorUnavailableError
-        ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
-            cause: error,
-          })
-        : error;
+      const isUnavailable =
+        error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError;
+      throw isUnavailable ? unavailable(error) : error;
     });
   if (period === null) {
     return { processor, cycle: null };

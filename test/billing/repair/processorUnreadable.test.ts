@@ -1,6 +1,10 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { UnavailableError } from "../../../domain/errors.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import { holdUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
@@ -13,13 +17,14 @@ const RESTORED_AT = new Date(NOON * 1000).toISOString();
 const setUp = async (t: ExecutionContext) => {
   const scene = await setUpRestore(t);
   const { double, original, register, drain, pass } = scene;
-  await register(original, 3);
+  const registrationId = await register(original, 3);
   pass(60);
   await drain(original);
   await register(original, 2);
   pass(LAG_SECONDS);
   return {
     ...scene,
+    registrationId,
     whileStripeIsDown: (...args: readonly string[]): Promise<Run> =>
       runImpact(args, {
         env: {
@@ -33,7 +38,7 @@ const setUp = async (t: ExecutionContext) => {
 };
 
 test("commands that read Stripe exit with 4 while it is down", async (t) => {
-  const { original, pass, whileStripeIsDown } = await setUp(t);
+  const { original, stream, registrationId, pass, whileStripeIsDown } = await setUp(t);
 
   const compared = await whileStripeIsDown("usage", "reconcile");
   t.is(compared.exitCode, 4, compared.stderr);
@@ -41,6 +46,8 @@ test("commands that read Stripe exit with 4 while it is down", async (t) => {
   for (const args of [
     ["usage", "settle", "--restored-at", RESTORED_AT, "--dry-run"],
     ["deployment", "move-to-stripe", "--dry-run"],
+    ["refund", "registration", registrationId, "--reason", "wrong order"],
+    ["statement", "--org", stream.accountId, "--period", "current"],
   ]) {
     const run = await whileStripeIsDown(...args);
     t.is(run.exitCode, 4, run.stderr);
@@ -64,4 +71,19 @@ test("a customer that Stripe does not report is a warning of doctor, and fails t
   const finding = findings.find(({ check }) => check === "reconciliation");
   t.is(finding?.status, "warning");
   t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
+});
+
+test("a refund is unavailable while the deployment bills through another Stripe account", async (t) => {
+  const { double, original, registrationId, refund } = await setUp(t);
+  await original.db.query(sql.typeAlias("void")`
+    UPDATE deployment SET stripe_account_id = 'acct_other'
+  `);
+  const stripe = connectStripe({ secretKey: double.secretKey, apiBase: double.url });
+  const deps = { ...original.deps, billing: createBilling({ db: original.db, stripe }) };
+
+  const error = await t.throwsAsync(refund({ ...original, deps }, registrationId, 1), {
+    instanceOf: UnavailableError,
+  });
+
+  t.regex(String(error?.cause), /bills through the Stripe account acct_other/u);
 });
