@@ -215,3 +215,26 @@ test("progress is shown on a terminal only", async (t) => {
   t.true(shown.stderr.endsWith("Exported 1 row.\n"));
   t.is((await runImpact(["export", "trees", "--org", id], { env })).stderr, "Exported 1 row.\n");
 });
+
+test("what a terminal would obey is escaped on a terminal only", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const attribution = "\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil";
+  const escaped = String.raw`\u001B]52;c;aGk=\u0007 \u009B2J \u202Eevil`;
+  await createRegistrationWriter({ db, clock: systemClock }).register(
+    registrationOf(id, { attribution }),
+  );
+  const run = async (format: string, isTerminal: boolean) => {
+    const args = ["export", "trees", "--org", id, "--format", format];
+    return (await runImpact(args, { env, isTerminal })).stdout;
+  };
+
+  const csv = await run("csv", true);
+  t.true(csv.includes(escaped), csv);
+  t.regex(csv, /^[^\p{Cc}\p{Bidi_Control}]+\r\n[^\p{Cc}\p{Bidi_Control}]+\r\n$/u);
+  const ndjson = await run("ndjson", true);
+  t.regex(ndjson, /^[^\p{Cc}\p{Bidi_Control}]+\n$/u);
+  t.deepEqual(JSON.parse(ndjson), JSON.parse(await run("ndjson", false)));
+  t.true((await run("csv", false)).includes(attribution));
+});

@@ -42,7 +42,7 @@ export const runImpact = async (
   const exitCode = await runCli(args, {
     io: {
       stdin: Readable.from([Buffer.from(stdin)]),
-      stdout: stdout.stream,
+      stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
       stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
     },
     connections: createConnections(() =>

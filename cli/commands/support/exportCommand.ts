@@ -45,6 +45,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { escapeUnsafeInLines } from "../../output/printable.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { unwritableFileError } from "../../output/unwritableFileError.ts";
@@ -58,6 +59,7 @@ bottles, donations and usage (billing statuses); a store has trees, bottles, don
 and balance (its ledger). The files of a store contain personal data of its customers,
 so the audit log records each export of them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
+On a terminal, control characters are escaped; in files and pipes they are not.
 An --output file appears when it is complete.
 
 Examples:
@@ -190,6 +192,15 @@ async function* formatPages(
   }
 }
 
+/** Escapes what a terminal would obey. Each piece is of whole rows, so none ends within a character or a line's end. */
+async function* escapeForTerminal(
+  pieces: AsyncIterable<string | Buffer>,
+): AsyncGenerator<string, void, void> {
+  for await (const piece of pieces) {
+    yield piece.toString().split("\r\n").map(escapeUnsafeInLines).join("\r\n");
+  }
+}
+
 const writeToStdout = async ({ stdout }: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
   for await (const chunk of chunks) {
     if (!stdout.write(chunk)) {
@@ -290,12 +301,12 @@ const exportList = async (
   };
   const progress = createProgressBar(io);
   let exported = 0;
-  const chunks = inChunks(
-    formatPages(await readRows(), format, (rows) => {
-      exported = rows;
-      progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
-    }),
-  );
+  const pieces = formatPages(await readRows(), format, (rows) => {
+    exported = rows;
+    progress.update(null, `${counted(rows, "row")}${yieldingNote(pace)}`);
+  });
+  const isShown = output === undefined && io.stdout.isTTY === true;
+  const chunks = inChunks(isShown ? escapeForTerminal(pieces) : pieces);
   try {
     await (output === undefined ? writeToStdout(io, chunks) : writeToFile(io, output, chunks));
   } finally {
