@@ -21,13 +21,6 @@ const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accoun
 /** A constant: PostgreSQL uses the partial index of late deliveries only if it is one. */
 const LATE_NOTE = sql.literalValue(DELIVERED_LATE);
 
-const keepsFacts = sql.fragment`
-  EXISTS (SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id OFFSET 0)
-`;
-
-/** Its facts were not released by a retry of their usage. */
-const held = sql.fragment`meter_event.state = 'held' AND ${keepsFacts}`;
-
 /**
  * Whether an event has a refund of usage whose event is in one of the states. The offsets make these look-ups, event by
  * event, whatever the statistics are.
@@ -60,7 +53,7 @@ const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   failed: sql.fragment`meter_event.state IN (${FAILED})`,
   waived: sql.fragment`meter_event.state = 'waived'`,
   late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${LATE_NOTE}`,
-  held,
+  held: sql.fragment`meter_event.state = 'held'`,
   uncredited,
 };
 
@@ -198,7 +191,7 @@ export const isRefundOfClosedUsage = (
       AND NOT ${refundsUsageIn(FAILED)}
   `);
 
-/** Returns whether an event has facts to report. Refunds of waived usage are only held again. */
+/** Returns whether a retry of an event reports its facts. Refunds of waived usage are only held again. */
 export const hasReportableFacts = (
   db: CommonQueryMethods,
   meterEventId: bigint,
@@ -206,7 +199,7 @@ export const hasReportableFacts = (
   db.exists(sql.typeAlias("void")`
     SELECT
     FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event
-    WHERE ${keepsFacts} AND NOT ${refundsWaivedUsage}
+    WHERE NOT ${refundsWaivedUsage}
   `);
 
 /** Lists those of the meter events whose billing period has ended. Only live usage at Stripe has periods. */

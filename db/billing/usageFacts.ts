@@ -59,7 +59,8 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
 
 /**
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
- * their workflows again: those may have ended, because a held refund is settled. Must run under the stream's lock.
+ * their workflows again: those may have ended, because a held refund is settled. Their events keep the units of their other
+ * refunds; an event without any is superseded. Must run under the stream's lock.
  * @param includingWaived whether a waiver of the usage is reversed: refunds without an attempt that were waived as well are
  * released, too, unless a document replaces them. Those that a comparison after a restore has blocked are among them, although
  * the lost history may have sent them.
@@ -70,35 +71,51 @@ export const releaseHeldRefunds = async (
   includingWaived = false,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    WITH released AS (
+    WITH held AS MATERIALIZED (
+      SELECT fact.id, fact.refund_id, fact.meter_event_id
+      FROM usage_fact AS failed
+      -- The offsets and arrays make these look-ups, fact by fact, also where the statistics know of no refunds.
+      CROSS JOIN LATERAL (
+        SELECT id, refund_id, meter_event_id
+        FROM usage_fact AS refunded
+        WHERE ${shareRegistrations("refunded", "failed")} AND refunded.refund_id IS NOT NULL
+        OFFSET 0
+      ) AS fact
+      WHERE failed.meter_event_id = ${failedEventId}
+        AND failed.refund_id IS NULL
+        AND (
+          SELECT
+            state = 'held'
+            OR (${includingWaived} AND state = 'waived' AND attempts = 0 AND settlement_reference IS NULL)
+          FROM meter_event
+          WHERE meter_event.id = fact.meter_event_id
+        )
+    ),
+    released AS (
       UPDATE usage_fact
       SET meter_event_id = NULL
-      -- An array and the OFFSET make these look-ups, fact by fact, also where the statistics know of no refunds.
-      WHERE id = ANY(ARRAY(
-        SELECT held.id
-        FROM usage_fact AS failed
-        CROSS JOIN LATERAL (
-          SELECT id, meter_event_id
-          FROM usage_fact AS refunded
-          WHERE ${shareRegistrations("refunded", "failed")} AND refunded.refund_id IS NOT NULL
-          OFFSET 0
-        ) AS held
-        WHERE failed.meter_event_id = ${failedEventId}
-          AND failed.refund_id IS NULL
-          AND (
-            SELECT
-              state = 'held'
-              OR (${includingWaived} AND state = 'waived' AND attempts = 0 AND settlement_reference IS NULL)
-            FROM meter_event
-            WHERE meter_event.id = held.meter_event_id
-          )
-      ))
-      RETURNING refund_id
+      WHERE id = ANY(ARRAY(SELECT id FROM held))
+    ),
+    reduced AS (
+      UPDATE meter_event
+      SET
+        state = CASE WHEN rest.quantity IS NULL THEN 'superseded' ELSE state END,
+        quantity = coalesce(rest.quantity, meter_event.quantity),
+        already_reported = coalesce(rest.already_reported, meter_event.already_reported)
+      FROM (SELECT DISTINCT meter_event_id AS id FROM held) AS event
+      CROSS JOIN LATERAL (
+        SELECT
+          sum(quantity - coalesce(already_reported, 0))::bigint AS quantity,
+          sum(coalesce(already_reported, 0))::bigint AS already_reported
+        FROM (SELECT * FROM usage_fact WHERE meter_event_id = event.id OFFSET 0) AS fact
+        WHERE fact.id NOT IN (SELECT id FROM held)
+      ) AS rest
+      WHERE meter_event.id = event.id AND meter_event.id = ANY(ARRAY(SELECT meter_event_id FROM held))
     )
     UPDATE refund
     SET dispatched_at = NULL
-    FROM released
-    WHERE refund.id = released.refund_id
+    FROM held
+    WHERE refund.id = held.refund_id
   `);
 };
 

