@@ -265,8 +265,8 @@ export const noteBeforeError = (note: string | null): FragmentSqlToken =>
   sql.fragment`nullif(concat_ws('; before: ', ${note}::text, last_error), '')`;
 
 /**
- * Moves a settled event to the state that a later decision leads to: an operator's, or the processor's. Must run under the
- * stream's lock.
+ * Moves a settled event to the state that a later decision leads to: an operator's, or the processor's. The outcome of one
+ * that is blocked stays unknown, whatever its next state is. Must run under the stream's lock.
  */
 export const moveSettledEvent = async (
   transaction: DatabaseTransactionConnection,
@@ -288,6 +288,7 @@ export const moveSettledEvent = async (
     SET
       state = ${settlement.state},
       quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
+      outcome_unknown = outcome_unknown OR ${settlement.state === "blocked"},
       last_error = ${noteBeforeError(settlement.note)},
       settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}

@@ -117,7 +117,7 @@ CREATE TABLE meter_event (
   retry_at timestamptz,
   -- Whether the stream has a sender of its own, which attempts it instead of the shard's sender.
   has_own_sender boolean NOT NULL DEFAULT false,
-  -- Whether an attempt may have been accepted although no response arrived.
+  -- Whether an attempt may have been accepted although no response arrived, or the database has lost its record.
   outcome_unknown boolean NOT NULL DEFAULT false,
   -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the
   -- processor's sums decide once they show everything that was sent before this time.

@@ -32,7 +32,7 @@ export type MeterEventState = (typeof METER_EVENT_STATES)[number];
 /** What decisions about a stored event depend on. */
 export type StoredState = {
   readonly state: MeterEventState;
-  /** Whether an attempt may have been accepted although no response arrived. */
+  /** Whether an attempt may have been accepted although no response arrived, or the database has lost its record. */
   readonly outcomeUnknown: boolean;
 };
 

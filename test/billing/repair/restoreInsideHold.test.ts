@@ -3,13 +3,11 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -298,93 +296,4 @@ test("an attempt that goes on after its lease has ended bills nothing to the led
   t.is((await drain()).kind, "done");
   t.deepEqual(await listLedgerUnits(), [3n]);
   t.like(late, { kind: "delayed", cause: "retry", outcomeUnknown: false });
-});
-
-/** A restored database that lacks the retry of 6 units which Stripe had refused later. The comparison has ended its hold. */
-const setUpRefused = async (t: ExecutionContext) => {
-  const scene = await setUpRestore(t);
-  const { register, drain, pass, control, fork, impact, original } = scene;
-  type Opened = typeof original;
-  const identifierRow = z.object({ identifier: z.string() });
-  const identifiersIn = ({ db }: Opened): Promise<readonly string[]> =>
-    db.anyFirst(sql.type(identifierRow)`SELECT identifier FROM meter_event ORDER BY id`);
-  await register(original, 6);
-  pass(5);
-  control.addFault({ kind: "reject_later" });
-  await drain(original);
-  const id = await original.db.oneFirst(
-    sql.type(z.object({ id: z.bigint() }))`SELECT id FROM meter_event`,
-  );
-  const { continued, restored } = await fork(original);
-  /** Applies the report of all events, as a worker does repeatedly. */
-  const report = async (opened: Opened): Promise<void> => {
-    const { deps } = opened;
-    const now = deps.clock.now();
-    const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
-    await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
-    const identifiers = await identifiersIn(opened);
-    const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
-    await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
-      windowStart: now,
-      windowEnd: now,
-      rejections: [{ code: "archived_meter", errors: samples.length, samples }],
-    });
-  };
-  const retry = async (opened: Opened): Promise<unknown> =>
-    readJson(await impact(opened, "usage", "retry", String(id), "--json"));
-  await report(continued);
-  t.like(await retry(continued), [{ result: "waiting" }]);
-  await drain(continued);
-  t.deepEqual(scene.billedByMinute(), { 0: 6 });
-  // Stripe has forgotten the idempotency keys and identifiers.
-  pass(3 * DAY);
-  await guardUsage(restored.deps);
-  pass(LAG_SECONDS);
-  t.is((await impact(restored, ...AFTER_RESTORE)).exitCode, 0);
-  return {
-    ...scene,
-    restored,
-    identifiersIn,
-    report: () => report(restored),
-    retry: () => retry(restored),
-    states: () =>
-      restored.db.anyFirst(
-        sql.type(z.object({ state: z.string() }))`SELECT state FROM meter_event ORDER BY id`,
-      ),
-  };
-};
-
-test("usage that Stripe refused later, and that a lost history has retried, is not billed twice after the comparison", async (t) => {
-  const { restored, report, retry, drain, billedByMinute } = await setUpRefused(t);
-
-  await report();
-
-  t.like(await retry(), [{ result: "delivered" }]);
-  await drain(restored);
-  t.deepEqual(billedByMinute(), { 0: 6 });
-});
-
-test("a report that waits for one event does not undo the retry of another that it names", async (t) => {
-  const scene = await setUpRefused(t);
-  const { restored, report, retry, drain, control, pass, states } = scene;
-  await scene.register(restored, 2);
-  pass(5);
-  // Accepted and refused later, but the response is lost.
-  control.addFault({ kind: "drop", applied: true });
-  await drain(restored);
-  const [, identifier = ""] = await scene.identifiersIn(restored);
-  control.rejectAccepted({ identifier });
-  await t.throwsAsync(report(), { message: /still being sent/u });
-  t.deepEqual(await states(), ["blocked", "sending"]);
-  t.like(await retry(), [{ result: "delivered" }]);
-
-  await t.throwsAsync(report(), { message: /still being sent/u });
-
-  t.deepEqual(await states(), ["delivered", "sending"]);
-  // Stripe recognizes the identifier, so the other event counts as delivered.
-  pass(LAG_SECONDS);
-  t.is((await drain(restored)).kind, "done");
-  await report();
-  t.deepEqual(await states(), ["delivered", "blocked"]);
-  t.deepEqual(scene.billedByMinute(), { 0: 6 });
 });

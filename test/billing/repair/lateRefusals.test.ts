@@ -1,0 +1,114 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { sql } from "../../../db/sql.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { setUpRestore } from "./restoreSetup.ts";
+
+const DAY = 24 * 60 * 60;
+const LAG_SECONDS = 16 * 60;
+
+/** A restored database that lacks the retry of 6 units which Stripe had refused later. The comparison has ended its hold. */
+const setUpRefused = async (t: ExecutionContext) => {
+  const scene = await setUpRestore(t);
+  const { register, drain, pass, control, fork, impact, original } = scene;
+  type Opened = typeof original;
+  const identifierRow = z.object({ identifier: z.string() });
+  const identifiersIn = ({ db }: Opened): Promise<readonly string[]> =>
+    db.anyFirst(sql.type(identifierRow)`SELECT identifier FROM meter_event ORDER BY id`);
+  await register(original, 6);
+  pass(5);
+  control.addFault({ kind: "reject_later" });
+  await drain(original);
+  const id = await original.db.oneFirst(
+    sql.type(z.object({ id: z.bigint() }))`SELECT id FROM meter_event`,
+  );
+  const { continued, restored } = await fork(original);
+  /** Applies the report of all events, as a worker does repeatedly. */
+  const report = async (opened: Opened): Promise<void> => {
+    const { deps } = opened;
+    const now = deps.clock.now();
+    const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
+    await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
+    const identifiers = await identifiersIn(opened);
+    const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
+    await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
+      windowStart: now,
+      windowEnd: now,
+      rejections: [{ code: "archived_meter", errors: samples.length, samples }],
+    });
+  };
+  const retry = async (opened: Opened): Promise<unknown> =>
+    readJson(await impact(opened, "usage", "retry", String(id), "--json"));
+  await report(continued);
+  t.like(await retry(continued), [{ result: "waiting" }]);
+  await drain(continued);
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
+  // Stripe has forgotten the idempotency keys and identifiers.
+  pass(3 * DAY);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  t.is((await impact(restored, "usage", "reconcile", "--after-restore")).exitCode, 0);
+  return {
+    ...scene,
+    restored,
+    identifiersIn,
+    report: () => report(restored),
+    waive: async () => {
+      await impact(restored, "usage", "waive", String(id), "--reason", "too old");
+      // The sums of what was sent before it lag.
+      pass(LAG_SECONDS);
+    },
+    retry: () => retry(restored),
+    states: () =>
+      restored.db.anyFirst(
+        sql.type(z.object({ state: z.string() }))`SELECT state FROM meter_event ORDER BY id`,
+      ),
+  };
+};
+
+for (const [when, isWaived] of [
+  ["after the comparison", false],
+  ["after a waiver", true],
+] as const) {
+  test(`usage that Stripe refused later, and that a lost history has retried, is not billed twice ${when}`, async (t) => {
+    const { restored, report, waive, retry, drain, billedByMinute } = await setUpRefused(t);
+
+    await report();
+    if (isWaived) {
+      await waive();
+    }
+
+    t.like(await retry(), [{ result: "delivered" }]);
+    await drain(restored);
+    t.deepEqual(billedByMinute(), { 0: 6 });
+  });
+}
+
+test("a report that waits for one event does not undo the retry of another that it names", async (t) => {
+  const scene = await setUpRefused(t);
+  const { restored, report, retry, drain, control, pass, states } = scene;
+  await scene.register(restored, 2);
+  pass(5);
+  // Accepted and refused later, but the response is lost.
+  control.addFault({ kind: "drop", applied: true });
+  await drain(restored);
+  const [, identifier = ""] = await scene.identifiersIn(restored);
+  control.rejectAccepted({ identifier });
+  await t.throwsAsync(report(), { message: /still being sent/u });
+  t.deepEqual(await states(), ["blocked", "sending"]);
+  t.like(await retry(), [{ result: "delivered" }]);
+
+  await t.throwsAsync(report(), { message: /still being sent/u });
+
+  t.deepEqual(await states(), ["delivered", "sending"]);
+  // Stripe recognizes the identifier, so the other event counts as delivered.
+  pass(LAG_SECONDS);
+  t.is((await drain(restored)).kind, "done");
+  await report();
+  t.deepEqual(await states(), ["delivered", "blocked"]);
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
+});
