@@ -116,7 +116,8 @@ export const settleProcessorEvent = async (
 };
 
 /**
- * Deletes events that were processed or discarded before a time, with the rejections that they reported.
+ * Deletes events that were processed or discarded before a time, with the rejections that they reported. An event that
+ * reported unnamed rejections stays: the usage that was sent meanwhile is never folded.
  * @returns the number of deleted events, at most `limit`
  */
 export const deleteProcessedEvents = async (
@@ -128,7 +129,11 @@ export const deleteProcessedEvents = async (
     WITH old AS MATERIALIZED (
       SELECT id
       FROM processor_event
-      WHERE state IN ('processed', 'discarded') AND settled_at < ${timestamp(before)}
+      WHERE state IN ('processed', 'discarded')
+        AND settled_at < ${timestamp(before)}
+        AND NOT EXISTS (
+          SELECT FROM usage_rejection WHERE processor_event_id = processor_event.id AND errors > named
+        )
       ORDER BY settled_at
       LIMIT ${limit}
     ),

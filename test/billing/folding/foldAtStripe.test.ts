@@ -12,6 +12,7 @@ import {
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
+import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { foldUsage } from "../../../services/billing/foldUsage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
@@ -197,8 +198,20 @@ test.serial(
     };
     await report("evt_named", [rejected?.identifier ?? ""], 1);
     await report("evt_unnamed", [], 1);
+    await db.query(sql.typeAlias("void")`
+      UPDATE processor_event SET state = 'processed', settled_at = received_at
+    `);
+    const retention = { processorEventDays: 90, reconciliationDays: 400 };
+    const later = { now: () => new Date((scene.second + 91 * DAY) * 1000) };
+    await deleteOldBillingRecords({ db, clock: later, retention }, "processorEvents", signal);
     const [folded] = await scene.fold();
     t.like(folded, { facts: 1, units: 3n, kept: 2 });
+    t.deepEqual(
+      await db.anyFirst(
+        sql.type(z.strictObject({ id: z.string() }))`SELECT id FROM processor_event`,
+      ),
+      ["evt_unnamed"],
+    );
     await db.query(sql.typeAlias("void")`DELETE FROM usage_rejection WHERE errors > named`);
     const [next] = await scene.fold();
     t.like(next, { facts: 1, units: 5n, kept: 1 });

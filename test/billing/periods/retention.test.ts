@@ -80,7 +80,7 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
     SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
   `);
 
-test("processed events and reconciliations are deleted after their retention, and nothing else", async (t) => {
+test("processed events without unnamed rejections, and reconciliations, are deleted after their retention, and nothing else", async (t) => {
   const { db } = t.context;
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
@@ -88,9 +88,11 @@ test("processed events and reconciliations are deleted after their retention, an
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
   const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), rejections: [] };
-  const rejection = { code: "archived_meter", errors: 2, named: 1, leftEventIds: [] };
+  const rejection = { code: "archived_meter", errors: 2, named: 2, leftEventIds: [] };
   await saveUsageRejection(db, "evt_old", window, rejection);
   await saveUsageRejection(db, "evt_recent", window, rejection);
+  await storeEvent(db, "evt_unnamed", { settledAt: daysAgo(500), state: "processed" });
+  await saveUsageRejection(db, "evt_unnamed", window, { ...rejection, named: 1 });
   const { id: accountId } = await createTestOrganization(db);
   // More differences than fit into one batch.
   await storeReconciliation(db, { accountId, startedAt: daysAgo(401), minutes: 2500 });
@@ -111,7 +113,12 @@ test("processed events and reconciliations are deleted after their retention, an
   t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 2502);
   t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 0);
   t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 0);
-  t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
+  t.deepEqual(await idsOf(db, "processor_event"), [
+    "evt_failed",
+    "evt_pending",
+    "evt_recent",
+    "evt_unnamed",
+  ]);
   t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
   t.is((await idsOf(db, "reconciliation_difference")).length, 2);
 });
