@@ -179,10 +179,7 @@ export const countUncreditedMeterEvents = (db: CommonQueryMethods): Promise<numb
  * Returns whether an event that is not closed itself has refunds of usage that was settled by hand or waived, and none of
  * failed usage: a retry of that would not send the refund of it if the event were closed.
  */
-export const isRefundOfClosedUsage = (
-  db: CommonQueryMethods,
-  meterEventId: bigint,
-): Promise<boolean> =>
+export const isWaivableRefund = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
     SELECT
     FROM (SELECT * FROM meter_event WHERE meter_event.id = ${meterEventId} OFFSET 0) AS meter_event

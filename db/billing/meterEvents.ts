@@ -278,6 +278,8 @@ export const moveSettledEvent = async (
     >;
     /** The reason, put before the last error. */
     readonly note: string | null;
+    /** With what an operator settled it by hand. Without one, an earlier document stays. */
+    readonly document?: HandSettlement;
     /** Replaces the quantity, unless it is null: the part that the processor has. */
     readonly acceptedQuantity: number | null;
     readonly settledAt: Date;
@@ -289,6 +291,8 @@ export const moveSettledEvent = async (
       state = ${settlement.state},
       quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
       outcome_unknown = outcome_unknown OR ${settlement.state === "blocked"},
+      settlement_kind = coalesce(${settlement.document?.kind ?? null}, settlement_kind),
+      settlement_reference = coalesce(${settlement.document?.reference ?? null}, settlement_reference),
       last_error = ${noteBeforeError(settlement.note)},
       settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}
@@ -345,28 +349,5 @@ export const redateBlockedEvents = async (
     UPDATE meter_event
     SET settled_at = ${timestamp(to)}
     WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
-  `);
-};
-
-/** Records how an operator settled an event by hand. Must run under the stream's lock. */
-export const recordHandSettlement = async (
-  transaction: DatabaseTransactionConnection,
-  id: bigint,
-  settlement: HandSettlement & {
-    readonly state: Extract<MeterEventState, "delivered" | "waived">;
-    /** The operator and the reason, put before the last error. */
-    readonly note: string;
-    readonly settledAt: Date;
-  },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      state = ${settlement.state},
-      settlement_kind = ${settlement.kind},
-      settlement_reference = ${settlement.reference},
-      last_error = concat_ws('; before: ', ${settlement.note}::text, last_error),
-      settled_at = ${timestamp(settlement.settledAt)}
-    WHERE id = ${id}
   `);
 };

@@ -8,18 +8,17 @@ import type { MeterEventState } from "./meterEvents.ts";
  * processor that refused usage after it had accepted it may have received refunds of it in between, or they were offset
  * against other usage in a void event. Without the usage they would reduce other usage.
  * @param refunds `refundedUnits`: the units of refunds of the event's usage that the processor has or may get, or that were
- * offset; `isRefundOfClosedUsage`: whether the event has refunds of usage that was settled by hand
- * or waived, and none of failed usage
+ * offset; `isWaivableRefund`: whether the event has refunds of closed usage, and none of failed usage
  * @throws DomainError request_invalid
  */
 export const requireWaivable = (
   { id, state }: { readonly id: bigint; readonly state: MeterEventState },
   {
     refundedUnits,
-    isRefundOfClosedUsage,
-  }: { readonly refundedUnits: number; readonly isRefundOfClosedUsage: boolean },
+    isWaivableRefund,
+  }: { readonly refundedUnits: number; readonly isWaivableRefund: boolean },
 ): void => {
-  if (state === "held" && !isRefundOfClosedUsage) {
+  if (state === "held" && !isWaivableRefund) {
     throw new DomainError(
       "request_invalid",
       `meter event ${id} is a refund that a retry of its usage sends; retry, settle or waive that usage first`,

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { recordHandSettlement } from "../../../db/billing/meterEvents.ts";
+import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
@@ -25,9 +25,10 @@ export const settleUsage = (
     const state = decideHandSettlement(event, settlement);
     if (state !== "settled") {
       const now = clock.now();
-      await recordHandSettlement(transaction, meterEventId, {
-        ...settlement,
+      await moveSettledEvent(transaction, meterEventId, {
         state,
+        acceptedQuantity: null,
+        document: settlement,
         note: `settled: ${reason}`,
         settledAt: now,
       });

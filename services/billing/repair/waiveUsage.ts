@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { isRefundOfClosedUsage } from "../../../db/billing/meterEventReports.ts";
+import { isWaivableRefund } from "../../../db/billing/meterEventReports.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { sumSentRefunds } from "../../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
@@ -13,8 +13,8 @@ import { lockMeterEvent } from "./getMeterEvent.ts";
  * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
  * it. Later refunds of it are held, because the processor has nothing to take back; they are closed in the same way.
  * @param reason recorded in the event's last error
- * @throws DomainError record_not_found if there is no such event; request_invalid if it has neither failed nor is a refund of closed usage only, or the processor
- * has refunds of it
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed and is no waivable
+ * refund, or the processor has refunds of it
  */
 export const waiveUsage = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -25,7 +25,7 @@ export const waiveUsage = (
     const event = await lockMeterEvent(transaction, meterEventId);
     requireWaivable(event, {
       refundedUnits: await sumSentRefunds(transaction, meterEventId),
-      isRefundOfClosedUsage: await isRefundOfClosedUsage(transaction, meterEventId),
+      isWaivableRefund: await isWaivableRefund(transaction, meterEventId),
     });
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
