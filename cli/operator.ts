@@ -9,6 +9,9 @@ export type OperatorOptions = {
   readonly reason?: string | undefined;
 };
 
+/** The options of a command that is refused without a reason. */
+export type ReasonedOptions = OperatorOptions & { readonly reason: string };
+
 export const operatorOption = (): Option =>
   new Option(
     "--as <name>",

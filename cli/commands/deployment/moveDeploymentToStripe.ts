@@ -5,12 +5,11 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-export type MoveOptions = {
+export type MoveOptions = OperatorOptions & {
   readonly dryRun?: true;
-  readonly as?: string;
-  readonly reason?: string;
   readonly json?: true;
 };
 

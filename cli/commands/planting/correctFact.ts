@@ -7,13 +7,12 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { operatorName } from "../../operator.ts";
+import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { readReport } from "./readReport.ts";
 import { wakeOrder } from "./wakeOrder.ts";
 
-type CorrectOptions = {
-  readonly reason: string;
-  readonly as?: string;
+type CorrectOptions = ReasonedOptions & {
   readonly dryRun?: true;
   readonly json?: true;
 };

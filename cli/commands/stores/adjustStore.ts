@@ -2,13 +2,12 @@ import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
-export type AdjustOptions = OperatorOptions & {
+export type AdjustOptions = ReasonedOptions & {
   readonly amount: number;
-  readonly reason: string;
   readonly json?: true;
 };
 

@@ -25,6 +25,7 @@ import { say } from "../../io.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { actorOf, operatorOption } from "../../operator.ts";
+import type { ReasonedOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
@@ -39,12 +40,11 @@ Select the registrations with --attribution, with --since and --until, or with b
 them with --dry-run, then pass --yes. Each is refunded by itself, so an interrupted run
 can be repeated.`;
 
-type RefundOptions = RecordOwnerOptions & {
-  readonly reason: string;
-  readonly as?: string;
-  readonly dryRun?: true;
-  readonly json?: true;
-};
+type RefundOptions = RecordOwnerOptions &
+  ReasonedOptions & {
+    readonly dryRun?: true;
+    readonly json?: true;
+  };
 
 const openDependencies = async (
   { connections, clock }: Context,

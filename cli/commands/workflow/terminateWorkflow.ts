@@ -4,14 +4,13 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
+import type { ReasonedOptions } from "../../operator.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson } from "../../output/print.ts";
 import { formatStatus } from "./presentWorkflow.ts";
 import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
-export type TerminateOptions = {
-  readonly reason: string;
-  readonly as?: string;
+export type TerminateOptions = ReasonedOptions & {
   readonly run?: string;
   readonly json?: true;
 };

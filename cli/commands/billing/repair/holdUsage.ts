@@ -2,13 +2,10 @@ import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
 import { actorOf, operatorName } from "../../../operator.ts";
+import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson, printText } from "../../../output/print.ts";
 
-export type HoldOptions = {
-  readonly reason: string;
-  readonly as?: string;
-  readonly json?: true;
-};
+export type HoldOptions = ReasonedOptions & { readonly json?: true };
 
 export const holdAllUsage = async (
   { io, connections, clock }: Context,

@@ -4,12 +4,12 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf, operatorName } from "../../../operator.ts";
+import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 import type { ReconcileOptions } from "../reconcile.ts";
 
-export type AfterRestoreOptions = {
-  readonly as?: string;
+export type AfterRestoreOptions = Pick<OperatorOptions, "as"> & {
   readonly since?: Date;
   readonly dryRun?: true;
   readonly json?: true;

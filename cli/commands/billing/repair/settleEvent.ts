@@ -3,15 +3,12 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
+import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
-export type SettleOptions = DocumentOptions & {
-  readonly reason: string;
-  readonly as?: string;
-  readonly json?: true;
-};
+export type SettleOptions = DocumentOptions & ReasonedOptions & { readonly json?: true };
 
 export const settleEvent = async (
   { io, connections, clock }: Context,

@@ -9,21 +9,21 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { operatorName } from "../../../operator.ts";
+import type { OperatorOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
-export type SettleFailoverOptions = DocumentOptions & {
-  readonly restoredAt: Date;
-  readonly org?: string;
-  readonly includeLostRefunds?: true;
-  readonly reason?: string;
-  readonly as?: string;
-  readonly dryRun?: true;
-  readonly json?: true;
-};
+export type SettleFailoverOptions = DocumentOptions &
+  OperatorOptions & {
+    readonly restoredAt: Date;
+    readonly org?: string;
+    readonly includeLostRefunds?: true;
+    readonly dryRun?: true;
+    readonly json?: true;
+  };
 
 /** At least one call to the processor for each customer and meter. */
 const TIMEOUT_MS = 60 * 60 * 1000;
