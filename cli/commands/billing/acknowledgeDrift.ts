@@ -2,17 +2,15 @@ import { z } from "zod";
 import { parserOf } from "../../arguments.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
+import { describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
+import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
+import { requireSuccess } from "./repair/reportResults.ts";
 
-export type AcknowledgeOptions = {
-  readonly reason: string;
-  readonly as?: string;
-  readonly json?: true;
-};
+export type AcknowledgeOptions = ReasonedOptions & { readonly json?: true };
 
 export const parseDifferenceId = parserOf(
   z
@@ -34,7 +32,7 @@ export const acknowledge = async (
   const operator = operatorName(as);
   const acknowledged: object[] = [];
   const rows: (readonly (string | number | Date)[])[] = [];
-  const errors: unknown[] = [];
+  const outcomes: { readonly exitCode: number }[] = [];
   for (const id of ids) {
     try {
       const { customer, mode, meter, minute, units, processor } = await acknowledgeDrift(deps, id, {
@@ -53,9 +51,10 @@ export const acknowledge = async (
         reason,
         acknowledged_by: operator,
       });
+      outcomes.push({ exitCode: EXIT.ok });
     } catch (error) {
       say(io, `Difference ${id}: ${describeError(error)}`);
-      errors.push(error);
+      outcomes.push({ exitCode: exitCodeOf(error) });
     }
   }
   if (json) {
@@ -69,10 +68,5 @@ export const acknowledge = async (
       `Acknowledged by ${operator}. A difference is reported again only if it changes. To update the metrics now, run: impact usage reconcile`,
     );
   }
-  if (errors.length > 0) {
-    throw new CommandError(
-      errors.every((error) => exitCodeOf(error) === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${errors.length} of ${ids.length} could not be acknowledged.`,
-    );
-  }
+  requireSuccess(outcomes, "acknowledged");
 };

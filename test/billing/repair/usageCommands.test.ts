@@ -338,6 +338,7 @@ test.serial(
     const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
     const note = ["--reason", "credit note 17", "--as", "ada"];
     const acknowledged = await scene.impact("usage", "acknowledge-drift", id, ...note);
+    const partly = await scene.impact("usage", "acknowledge-drift", id, "999999", ...note);
     const again = await scene.impactLater("usage", "reconcile");
     const cleared = await scene.impact("usage", "reconcile", "--last", "--json");
     const unknown = await scene.impact("usage", "acknowledge-drift", "999999", ...note);
@@ -355,6 +356,7 @@ test.serial(
     t.regex(again.stdout, / 9 +0 +-9 +-9 +0 +0\n/u);
     t.regex(again.stderr, /: 0 differ at the processor/u);
     t.like(readJson(cleared), { result: "succeeded", drifting: 0, drift_units: 0 });
+    t.is(partly.exitCode, 1);
     t.is(unknown.exitCode, 3);
   },
 );

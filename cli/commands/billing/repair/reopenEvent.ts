@@ -1,33 +1,33 @@
-import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEventReports.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
+import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
+import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
-export type ReopenOptions = {
-  readonly reason: string;
-  readonly as?: string;
+export type ReopenOptions = ReasonedOptions & {
   readonly dryRun?: true;
   readonly json?: true;
 };
 
 /** @throws DomainError if the processor's sums do not show that it lost exactly this event */
 export const reopenEvent = async (
-  { io, connections, clock }: Context,
+  context: Context,
   meterEventId: bigint,
-  { reason, as, dryRun, json }: ReopenOptions,
+  { dryRun, json, ...operator }: ReopenOptions,
 ): Promise<void> => {
+  const { io, connections, clock } = context;
   const deps = {
     db: await connections.database(),
     clock,
     billing: await connections.billing(),
-    actor: actorOf({ as, reason }),
+    actor: actorOf(operator),
   };
   const isDryRun = dryRun === true;
   const { quantity } = await reopenUsage(deps, meterEventId, {
-    reason,
+    reason: operator.reason,
     isDryRun,
   });
   if (json) {
@@ -37,16 +37,7 @@ export const reopenEvent = async (
       quantity,
     });
   }
-  const ended = await listMeterEventIdsOfEndedPeriods(deps.db, [meterEventId], {
-    now: clock.now(),
-    graceMs: 0,
-  });
-  if (ended.length > 0) {
-    say(
-      io,
-      `The billing period of event ${meterEventId} has ended: its usage may not be on any invoice.`,
-    );
-  }
+  await warnOfEndedPeriods(context, [meterEventId]);
   say(
     io,
     isDryRun

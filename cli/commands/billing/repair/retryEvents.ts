@@ -1,8 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import {
-  listFailedMeterEventIds,
-  listMeterEventIdsOfEndedPeriods,
-} from "../../../../db/billing/meterEventReports.ts";
+import { listFailedMeterEventIds } from "../../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../../db/registrations/registrations.ts";
 import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
 import { counted } from "../../../../domain/counted.ts";
@@ -12,12 +9,14 @@ import { getOrganization } from "../../../../services/accounts/getOrganization.t
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
 import { parseId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
-import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
+import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
-import { printJson, printTable } from "../../../output/print.ts";
+import type { Result } from "./reportResults.ts";
+import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";
+import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 /** A meter event, or a registration whose failed meter events are meant. */
 export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
@@ -27,13 +26,6 @@ export type RetryOptions = OperatorOptions & {
   readonly all?: true;
   readonly assume?: AssumedOutcome;
   readonly json?: true;
-};
-
-type Result = {
-  readonly id: string;
-  readonly result: "waiting" | "delivered" | "failed";
-  readonly reason: string | null;
-  readonly exitCode: number;
 };
 
 const METER_EVENT_ID = /^\d{1,18}$/u;
@@ -84,25 +76,18 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
     : recordNotFound("registration", id.registrationId);
 };
 
-const failure = (id: string, error: unknown): Result => ({
-  id,
-  result: "failed",
-  reason: describeError(error),
-  exitCode: exitCodeOf(error),
-});
-
 const collectEvents = async (
   context: Context,
   ids: readonly RetryId[],
   { org }: RetryOptions,
-): Promise<{ readonly events: ReadonlySet<bigint>; readonly failures: readonly Result[] }> => {
+): Promise<{ readonly events: readonly bigint[]; readonly failures: readonly Result[] }> => {
   const db = await context.connections.database();
   if (ids.length === 0) {
     if (org !== undefined) {
       await getOrganization(db, org);
     }
     const failed = await listFailedMeterEventIds(db, org === undefined ? null : { accountId: org });
-    return { events: new Set(failed), failures: [] };
+    return { events: failed, failures: [] };
   }
   const events = new Set<bigint>();
   const failures: Result[] = [];
@@ -114,52 +99,11 @@ const collectEvents = async (
         events.add(event);
       }
     } catch (error) {
-      failures.push(failure("registrationId" in id ? id.registrationId : "", error));
+      failures.push(failureOf("registrationId" in id ? id.registrationId : "", error));
     }
   }
   bar.clear();
-  return { events, failures };
-};
-
-/** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
-const warnOfEndedPeriods = async (
-  { io, connections, clock }: Context,
-  events: ReadonlySet<bigint>,
-): Promise<void> => {
-  const db = await connections.database();
-  for (const id of await listMeterEventIdsOfEndedPeriods(db, [...events], {
-    now: clock.now(),
-    graceMs: 0,
-  })) {
-    say(io, `The billing period of event ${id} has ended: its usage may not be on any invoice.`);
-  }
-};
-
-/** Retries each event separately: one that cannot be retried does not stop the others. */
-const retryAll = async (
-  { io, connections, clock }: Context,
-  events: ReadonlySet<bigint>,
-  { assume, as, reason: why }: RetryOptions,
-): Promise<readonly Result[]> => {
-  const deps = {
-    db: await connections.database(),
-    clock,
-    billing: await connections.billing(),
-    actor: actorOf({ as, reason: why }),
-  };
-  const bar = createProgressBar(io);
-  const results: Result[] = [];
-  for (const event of events) {
-    bar.update(results.length / events.size, `${results.length} of ${events.size} retried`);
-    try {
-      const result = await retryUsage(deps, event, assume ?? null);
-      results.push({ id: String(event), result, reason: null, exitCode: EXIT.ok });
-    } catch (error) {
-      results.push(failure(String(event), error));
-    }
-  }
-  bar.clear();
-  return results;
+  return { events: [...events], failures };
 };
 
 export const retryEvents = async (
@@ -168,35 +112,26 @@ export const retryEvents = async (
   options: RetryOptions,
 ): Promise<void> => {
   requireOneSelection(ids, options);
-  const { io } = context;
+  const { io, connections, clock } = context;
   const { events, failures } = await collectEvents(context, ids, options);
+  const deps = {
+    db: await connections.database(),
+    clock,
+    billing: await connections.billing(),
+    actor: actorOf(options),
+  };
   await warnOfEndedPeriods(context, events);
-  const results = [...failures, ...(await retryAll(context, events, options))];
-  if (options.json) {
-    printJson(
-      io,
-      results.map(({ id, result, reason }) => ({ id, result, reason })),
-    );
-  } else if (results.length > 0) {
-    printTable(
-      io,
-      ["id", "result", "reason"],
-      results.map(({ id, result, reason }) => [id, result, reason]),
-    );
-  }
-  const count = (wanted: Result["result"]): number =>
-    results.filter(({ result }) => result === wanted).length;
+  const retried = await runForEach(io, events, "retried", (id) =>
+    retryUsage(deps, id, options.assume ?? null),
+  );
+  const results = [...failures, ...retried];
+  printResults(io, results, options.json === true);
   if (results.length === 0) {
     say(io, "No usage has failed; there is nothing to retry.");
   }
-  if (count("waiting") > 0) {
-    say(io, `The worker will send the usage of ${counted(count("waiting"), "meter event")} again.`);
+  const waiting = results.filter(({ result }) => result === "waiting").length;
+  if (waiting > 0) {
+    say(io, `The worker will send the usage of ${counted(waiting, "meter event")} again.`);
   }
-  const failed = results.filter(({ result }) => result === "failed");
-  if (failed.length > 0) {
-    throw new CommandError(
-      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
-      `${failed.length} of ${results.length} could not be retried.`,
-    );
-  }
+  requireSuccess(results, "retried");
 };

@@ -1,0 +1,73 @@
+import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
+import type { Io } from "../../../io.ts";
+import { createProgressBar } from "../../../output/createProgressBar.ts";
+import { printJson, printTable } from "../../../output/print.ts";
+
+/** What a command has done with one of the records that it was given. */
+export type Result = {
+  readonly id: string;
+  readonly result: string;
+  readonly reason: string | null;
+  readonly exitCode: number;
+};
+
+export const failureOf = (id: string, error: unknown): Result => ({
+  id,
+  result: "failed",
+  reason: describeError(error),
+  exitCode: exitCodeOf(error),
+});
+
+/**
+ * Runs a command for each meter event separately: one that fails does not stop the others.
+ * @param verb the past participle of what the command does
+ * @param run returns the result of one event
+ */
+export const runForEach = async (
+  io: Io,
+  ids: readonly bigint[],
+  verb: string,
+  run: (id: bigint) => Promise<string>,
+): Promise<readonly Result[]> => {
+  const bar = createProgressBar(io);
+  const results: Result[] = [];
+  for (const id of ids) {
+    bar.update(results.length / ids.length, `${results.length} of ${ids.length} ${verb}`);
+    try {
+      results.push({ id: String(id), result: await run(id), reason: null, exitCode: EXIT.ok });
+    } catch (error) {
+      results.push(failureOf(String(id), error));
+    }
+  }
+  bar.clear();
+  return results;
+};
+
+export const printResults = (io: Io, results: readonly Result[], json: boolean): void => {
+  if (json) {
+    printJson(
+      io,
+      results.map(({ id, result, reason }) => ({ id, result, reason })),
+    );
+  } else if (results.length > 0) {
+    printTable(
+      io,
+      ["id", "result", "reason"],
+      results.map(({ id, result, reason }) => [id, result, reason]),
+    );
+  }
+};
+
+/** @throws CommandError if something has failed. Its exit code is "not found" only if nothing was found. */
+export const requireSuccess = (
+  results: readonly Pick<Result, "exitCode">[],
+  verb: string,
+): void => {
+  const failed = results.filter(({ exitCode }) => exitCode !== EXIT.ok);
+  if (failed.length > 0) {
+    throw new CommandError(
+      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      `${failed.length} of ${results.length} could not be ${verb}.`,
+    );
+  }
+};
