@@ -3,6 +3,7 @@ import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { setUpShards } from "../billing/sending/shardSetup.ts";
+import { listedEvent, setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -140,6 +141,51 @@ test.serial("usage send-now lists the oldest fifty streams, and counts all", asy
   t.regex(run.stderr, /Only the oldest 50 streams are listed/u);
   t.regex(run.stderr, /send the usage of 51 streams within seconds; 0 of them/u);
 });
+
+test.serial(
+  "usage retry, reopen and send-now say that nothing is sent while usage is held",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const { id, double, impact, impactLater } = scene;
+    await setCustomer(scene);
+    const listIds = async (state: string): Promise<readonly string[]> => {
+      const run = await impact("usage", "list", "--state", state, "--org", id, "--json");
+      return z
+        .array(listedEvent)
+        .parse(readJson(run))
+        .map(({ meter_event_id: eventId }) => String(eventId));
+    };
+    double.control.addFault({ kind: "reject_later" });
+    await scene.register(6);
+    await scene.drain();
+    const [lost = ""] = await listIds("sent");
+    double.control.addFault({
+      kind: "respond",
+      status: 400,
+      body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+    });
+    await scene.register(3);
+    await scene.drain();
+    const [failed = ""] = await listIds("failed");
+    t.is((await impact("usage", "hold", "--reason", "upgrade", "--as", "ada")).exitCode, 0);
+
+    const runs = [
+      await impact("usage", "retry", failed),
+      await impactLater("usage", "reopen", lost, "--reason", "lost"),
+      await impact("usage", "send-now", "--org", id),
+      await impact("usage", "send-now", "--org", id, "--json"),
+    ];
+
+    for (const { exitCode, stderr } of runs) {
+      t.is(exitCode, 0, stderr);
+      t.regex(stderr, /Nothing is sent: usage is held by ada: upgrade\. .*`impact usage release`/u);
+      t.notRegex(stderr, /workers? (?:will )?send|within seconds/iu);
+    }
+    t.is((await impact("usage", "release")).exitCode, 0);
+    await scene.drain();
+    t.is(scene.billed(), 9);
+  },
+);
 
 test.serial("usage send-now without pending usage says so", async (t) => {
   const { db, databaseUrl } = t.context;

@@ -1,17 +1,15 @@
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
-import { readDeployment } from "../../../db/billing/deployment.ts";
-import { describeHold, findHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
-import { say } from "../../io.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
+import { sayIfHeld } from "./sayIfHeld.ts";
 import { sayUnnamedRejections } from "./unnamedRejections.ts";
 import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
 
@@ -71,10 +69,7 @@ export const listUsage = async (
       [...unsealed.map(unsealedCells), ...events.map(eventRow)].slice(0, limit),
     );
   }
-  const hold = findHold(await readDeployment(db));
-  if (hold) {
-    say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
-  }
+  await sayIfHeld(io, db);
   sayIfMore(io, unsealed.length + events.length, limit);
   if (state === undefined || state === "failed") {
     const { start } = defaultSpan(clock.now());

@@ -5,6 +5,7 @@ import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
+import { sayIfHeld } from "../sayIfHeld.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 export type ReopenOptions = ReasonedOptions & {
@@ -38,10 +39,15 @@ export const reopenEvent = async (
     });
   }
   await warnOfEndedPeriods(context, [meterEventId]);
-  say(
-    io,
-    isDryRun
-      ? `The processor has lost event ${meterEventId}. Without --dry-run, its ${counted(quantity, "unit is", "units are")} sent again.`
-      : `Reopened event ${meterEventId}. The worker will send its ${counted(quantity, "unit")} again.`,
-  );
+  if (isDryRun) {
+    say(
+      io,
+      `The processor has lost event ${meterEventId}. Without --dry-run, its ${counted(quantity, "unit is", "units are")} sent again.`,
+    );
+    return;
+  }
+  say(io, `Reopened event ${meterEventId}.`);
+  if (!(await sayIfHeld(io, deps.db))) {
+    say(io, `The worker will send its ${counted(quantity, "unit")} again.`);
+  }
 };

@@ -14,6 +14,7 @@ import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
+import { sayIfHeld } from "../sayIfHeld.ts";
 import type { Result } from "./reportResults.ts";
 import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
@@ -130,7 +131,7 @@ export const retryEvents = async (
     say(io, "No usage has failed; there is nothing to retry.");
   }
   const waiting = results.filter(({ result }) => result === "waiting").length;
-  if (waiting > 0) {
+  if (waiting > 0 && !(await sayIfHeld(io, deps.db))) {
     say(io, `The worker will send the usage of ${counted(waiting, "meter event")} again.`);
   }
   requireSuccess(results, "retried");

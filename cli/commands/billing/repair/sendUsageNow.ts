@@ -7,6 +7,7 @@ import { actorOf } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
+import { sayIfHeld } from "../sayIfHeld.ts";
 
 export type SendNowOptions = OperatorOptions & { readonly org?: string; readonly json?: true };
 
@@ -21,6 +22,7 @@ export const sendUsageNow = async (
   // An undecided copy of the database must not send usage.
   await connections.decidedDeploymentName();
   const { streams, delayedKeys } = await send({ db, clock, actor: actorOf(operator) }, org ?? null);
+  const isHeld = await sayIfHeld(io, db);
   if (json) {
     printJson(
       io,
@@ -56,8 +58,10 @@ export const sendUsageNow = async (
   if (streams.length > LISTED_STREAMS) {
     say(io, `Only the oldest ${LISTED_STREAMS} streams are listed. See all with --json.`);
   }
-  say(
-    io,
-    `Workers send the usage of ${counted(streams.length, "stream")} within seconds; ${delayedKeys.size} of them waited for another attempt.`,
-  );
+  if (!isHeld) {
+    say(
+      io,
+      `Workers send the usage of ${counted(streams.length, "stream")} within seconds; ${delayedKeys.size} of them waited for another attempt.`,
+    );
+  }
 };
