@@ -11,9 +11,11 @@ const IMPORTED_ID_CHARACTERS = 64;
 /** The id that a record has in the system that it is imported from. */
 export const importedId = () => text(IMPORTED_ID_CHARACTERS).min(1, "must not be empty");
 
+const IMPORTED_ID = importedId();
+
 /** Returns whether a text can be the id of a record. */
 export const isRecordId = (given: string): boolean =>
-  isUuid(given) || importedId().safeParse(given).success;
+  isUuid(given) || IMPORTED_ID.safeParse(given).success;
 
 /** Returns the id of a record as clients see it. */
 export const shownIdOf = ({

@@ -131,11 +131,13 @@ export const lockDonation = (
     FOR UPDATE
   `);
 
+const METADATA = metadata();
+
 /** Returns the normalized JSON of a text unless it is a string or not valid in metadata. */
 const asJsonValue = (text: string): string | null => {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value !== "string" && metadata().safeParse({ value }).success
+    return typeof value !== "string" && METADATA.safeParse({ value }).success
       ? JSON.stringify(value)
       : null;
   } catch {

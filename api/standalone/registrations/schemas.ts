@@ -107,12 +107,14 @@ const parseJson = (json: string): { readonly value: unknown } | null => {
 /** Each pair is compared with every registration that a list reads. */
 const MAXIMUM_METADATA_PAIRS = 20;
 
+const METADATA = metadata();
+
 const metadataParameter = z
   .string()
   .meta({ examples: ['{"campaign":"spring"}'] })
   .transform((json, context): Metadata => {
     const parsed = parseJson(json);
-    const checked = parsed && metadata().safeParse(parsed.value);
+    const checked = parsed && METADATA.safeParse(parsed.value);
     if (checked?.success === true) {
       if (Object.keys(checked.data).length <= MAXIMUM_METADATA_PAIRS) {
         return checked.data;

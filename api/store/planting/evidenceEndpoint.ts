@@ -85,8 +85,10 @@ const valueOf = (given: Readonly<Record<string, string | undefined>>): string | 
   return value;
 };
 
+const DATE = date();
+
 const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => {
-  if (date().safeParse(given).success) {
+  if (DATE.safeParse(given).success) {
     const nextDay = startOfNextDay(given);
     return nextDay === undefined
       ? { time: "infinity", isInclusive: true }

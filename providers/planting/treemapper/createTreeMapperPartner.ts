@@ -4,6 +4,7 @@ import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact
 import { claimChanges } from "../../../domain/planting/creditOrder.ts";
 import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
 import type { Claims, PlantingPartner } from "../partner.ts";
+import { inTurns } from "./inTurns.ts";
 import { centerOf, countLeftOut, readProject, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
@@ -12,6 +13,10 @@ import type {
   TreeMapperAccess,
   TreeMapperRecords,
 } from "./readTreeMapper.ts";
+
+// Created once: a project may have tens of thousands of records.
+const NAME = nameOf();
+const LINK = link();
 
 const MEDIA = 20;
 
@@ -32,11 +37,38 @@ const countryOf = (code: string | null | undefined): string =>
     : "Unknown";
 
 /** Names are entered by hand, and may be blank or too long. */
-const isName = (text: string | undefined): text is string => nameOf().safeParse(text).success;
+const isName = (text: string | undefined): text is string => NAME.safeParse(text).success;
 
 /** Image fields may hold file names. Paths are rejected too, because they would refer to this service. */
 const isImage = (text: string | null | undefined): text is string =>
-  /^https?:/u.test(text ?? "") && link().safeParse(text).success;
+  /^https?:/u.test(text ?? "") && LINK.safeParse(text).success;
+
+type Site = TreeMapperRecords["sites"][number];
+type Center = NonNullable<ReturnType<typeof centerOf>>;
+
+/** What facts say of a site; `center` is null while TreeMapper does not know its location. */
+type SiteDetails = {
+  readonly center: Center | null;
+  readonly details: Omit<ReportedSite, keyof Center>;
+};
+
+/** Describes a site; the project as a whole if a planting is at none. */
+const describeSite = (project: Project, site: Site | undefined): SiteDetails => {
+  const projectName = isName(project.name) ? project.name : project.uid;
+  return {
+    center: centerOf(site?.location),
+    details: {
+      reference: site?.uid ?? project.uid,
+      name: isName(site?.name) ? site.name : projectName,
+      subsite_name: "",
+      organization_name: projectName,
+      region: projectName,
+      country: countryOf(project.country),
+      forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
+      main_image: isImage(site?.image) ? site.image : "",
+    },
+  };
+};
 
 /** Trees of a planting, with their site. */
 type Located = {
@@ -45,36 +77,6 @@ type Located = {
   readonly planting: Intervention;
   readonly trees: number;
   readonly site: ReportedSite;
-};
-
-/** Returns a planting with its site; null while TreeMapper does not know its location. */
-const locate = (
-  project: Project,
-  site: TreeMapperRecords["sites"][number] | undefined,
-  planting: Intervention,
-  position: number,
-): Located | null => {
-  const center = centerOf(site?.location) ?? centerOf(planting.geometry);
-  if (!center) {
-    return null;
-  }
-  const projectName = isName(project.name) ? project.name : project.uid;
-  return {
-    position,
-    planting,
-    trees: treesOf(planting),
-    site: {
-      reference: site?.uid ?? project.uid,
-      name: isName(site?.name) ? site.name : projectName,
-      subsite_name: "",
-      organization_name: projectName,
-      region: projectName,
-      country: countryOf(project.country),
-      forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-      ...center,
-      main_image: isImage(site?.image) ? site.image : "",
-    },
-  };
 };
 
 /** An order may be credited with more records than a call can have arguments. */
@@ -109,14 +111,20 @@ const downloadRecords = async (
   onUnusable: (unusable: UnusableRecords) => void,
 ): Promise<Records> => {
   const { project, sites, plantings, ...unreadable } = await readTreeMapper(access, signal);
-  const siteOf = new Map(sites.map((site) => [site.uid, site]));
+  const whole = describeSite(project, undefined);
+  const siteOf = new Map(sites.map((site) => [site.uid, describeSite(project, site)]));
   const records = new Map<string, Located>();
   const nowhere: Intervention[] = [];
-  for (const [position, planting] of plantings.entries()) {
-    const site = siteOf.get(planting.plantProjectSite ?? "");
-    const located = locate(project, site, planting, position);
-    if (located) {
-      records.set(planting.id, located);
+  for await (const planting of inTurns(plantings)) {
+    const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
+    const location = center ?? centerOf(planting.geometry);
+    if (location) {
+      records.set(planting.id, {
+        position: records.size,
+        planting,
+        trees: treesOf(planting),
+        site: { ...details, ...location },
+      });
     } else {
       nowhere.push(planting);
     }
@@ -248,11 +256,16 @@ const mediaOf = ({ planting }: Located): PlantingFactOf<"planted">["media"] =>
       : [];
   });
 
-const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"planted"> => ({
-  stage: "planted",
-  occurred_at: at.toISOString(),
-  media: credited.flatMap(mediaOf).slice(0, MEDIA),
-});
+const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"planted"> => {
+  const media: PlantingFactOf<"planted">["media"] = [];
+  for (const located of credited) {
+    if (media.length >= MEDIA) {
+      break;
+    }
+    media.push(...mediaOf(located));
+  }
+  return { stage: "planted", occurred_at: at.toISOString(), media: media.slice(0, MEDIA) };
+};
 
 /**
  * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so an order is credited

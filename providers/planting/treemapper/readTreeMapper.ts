@@ -2,6 +2,7 @@ import { geoCentroid } from "d3-geo";
 import { z } from "zod";
 import { name } from "../../../domain/planting/fact.ts";
 import { boundBody } from "../../boundBody.ts";
+import { inTurns } from "./inTurns.ts";
 
 /*
  * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
@@ -173,18 +174,26 @@ export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
  * Returns the records that can be read. Any other counts as absent until it is corrected, because it would stop all orders.
  * @throws ZodError if none can be read, because the API must have changed
  */
-const splitReadable = <Schema extends z.ZodType>(
+const splitReadable = async <Schema extends z.ZodType>(
   records: readonly unknown[],
   schema: Schema,
-): { readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut } => {
-  const results = records.map((record) => ({ record, ...schema.safeParse(record) }));
-  const readable = results.flatMap(({ data }) => (data === undefined ? [] : [data]));
-  const unreadable = results.filter(({ data }) => data === undefined);
-  const [first] = unreadable;
-  if (first?.error && readable.length === 0) {
-    throw first.error;
+): Promise<{ readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut }> => {
+  const readable: z.output<Schema>[] = [];
+  const unreadable: unknown[] = [];
+  let firstError: z.ZodError | undefined;
+  for await (const record of inTurns(records)) {
+    const { data, error } = schema.safeParse(record);
+    if (data === undefined) {
+      unreadable.push(record);
+      firstError ??= error;
+    } else {
+      readable.push(data);
+    }
   }
-  return { readable, unreadable: countLeftOut(unreadable.map(({ record }) => record)) };
+  if (firstError && readable.length === 0) {
+    throw firstError;
+  }
+  return { readable, unreadable: countLeftOut(unreadable) };
 };
 
 const typedRecord = z.object({ type: z.string() });
@@ -209,14 +218,14 @@ export const readTreeMapper = async (
     read(access, "interventions", z.array(z.unknown()), signal),
   ]);
   // Other interventions (fire breaks, removals) have other fields and plant nothing.
-  const planted = splitReadable(interventions.filter(isPlanting), intervention);
+  const planted = await splitReadable(interventions.filter(isPlanting), intervention);
   // A list that changes while TreeMapper reads it may have a record twice.
   const plantings = [...new Map(planted.readable.map((each) => [each.id, each])).values()]
     .filter((each) => treesOf(each) > 0)
     .toSorted(
       (left, right) => left.interventionStartDate.getTime() - right.interventionStartDate.getTime(),
     );
-  const sites = splitReadable(listedSites, site);
+  const sites = await splitReadable(listedSites, site);
   return {
     project: own,
     sites: sites.readable,

@@ -131,9 +131,14 @@ export const startTreeMapperPlanting = async (
     return (await setup.orders()).at(-1)?.id ?? 0;
   };
   const place = (orderId: number) => placePlantingOrder(deps, orderId, NEVER);
+  const partner = deps.planting.findPartner("treemapper");
+  if (!partner) {
+    throw new Error("The partner TreeMapper is not configured.");
+  }
   return {
     ...server,
     setup,
+    partner,
     /** The observed records that no order can use, by download. */
     unusable,
     create,
