@@ -1,7 +1,7 @@
 /** Trees of a partner's planting record, which the partner identifies by its reference. */
 export type RecordedTrees = { readonly reference: string; readonly trees: number };
 
-const treesIn = (claims: readonly RecordedTrees[]): number =>
+export const treesIn = (claims: readonly { readonly trees: number }[]): number =>
   claims.reduce((sum, { trees }) => sum + trees, 0);
 
 const byReference = (records: readonly RecordedTrees[]): ReadonlyMap<string, number> =>

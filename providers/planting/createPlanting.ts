@@ -1,7 +1,7 @@
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
-import type { UnusableRecords } from "./treemapper/createTreeMapperPartner.ts";
+import type { UnusableRecords } from "./treemapper/downloadRecords.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";

@@ -1,15 +1,22 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { listClaims, listCreditedTrees } from "../../../db/planting/claims.ts";
+import { findPlantingOrder } from "../../../db/planting/orders.ts";
+import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { planting, startTreeMapperPlanting } from "./startTreeMapperPlanting.ts";
 
 const test = testWithDatabase();
 
-const onePlanted = (_: unknown, index: number) => planting(`record-${index}`, "2026-07-05", [1]);
+const NEVER = new AbortController().signal;
+
+/** Records of one tree each. */
+const recordsOf = (name: string, count: number) =>
+  Array.from({ length: count }, (_, index) => planting(`${name}-${index}`, "2026-07-05", [1]));
 
 test.serial("other work gets its turn after every 500 records that are read", async (t) => {
   const { state, setup, partner, order } = await startTreeMapperPlanting(t);
   await order(1);
-  state.interventions = Array.from({ length: 5000 }, onePlanted);
+  state.interventions = recordsOf("read", 5000);
   let turns = 0;
   let counter = setImmediate(function count() {
     turns += 1;
@@ -30,7 +37,7 @@ test.serial("other work gets its turn after every 500 records that are read", as
       { ...placed, reached: [] },
       {
         now: new Date("2026-07-10T10:00:00.000Z"),
-        signal: new AbortController().signal,
+        signal: NEVER,
         claims: {
           listOwn: () => Promise.resolve([]),
           claimTrees: () => Promise.resolve([]),
@@ -44,4 +51,59 @@ test.serial("other work gets its turn after every 500 records that are read", as
   }
   // The records are parsed, and then located.
   t.true((turnsOfReading[0] ?? 0) >= 2 * 9, turnsOfReading.join(", "));
+});
+
+test.serial("a poll considers only the records that its order may need", async (t) => {
+  const { db } = t.context;
+  const { state, setup, partner, order, pollNow } = await startTreeMapperPlanting(t);
+  const ids = [await order(1), await order(3)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = recordsOf("considered", 5000);
+  t.true((await pollNow(ids[0] ?? 0)).isFinished);
+  const placed = await findPlantingOrder(db, ids[1] ?? 0);
+  t.assert(placed);
+  const considered: number[] = [];
+
+  const { facts } = placed
+    ? await partner.fetchUpdates(
+        { ...placed, reached: [] },
+        {
+          now: setup.clock.now(),
+          signal: NEVER,
+          claims: {
+            listOwn: () => listClaims(db, placed.id),
+            listCredited: (references) => {
+              considered.push(references.length);
+              return listCreditedTrees(db, "treemapper", references);
+            },
+            claimTrees: (records, inTurn) => {
+              considered.push(records.length);
+              return claimTrees({ db }, placed, records, inTurn);
+            },
+          },
+        },
+      )
+    : { facts: [] };
+
+  t.is(facts.length, 2);
+  t.deepEqual(considered, [6]);
+});
+
+test.serial("an order gets its trees although other processes have taken older ones", async (t) => {
+  const [here, elsewhere] = [await startTreeMapperPlanting(t), await startTreeMapperPlanting(t)];
+  const [first, last] = [await here.order(1), await here.order(2)];
+  const between = await elsewhere.order(50);
+  for (const { state, setup } of [here, elsewhere]) {
+    setup.clock.set("2026-07-10T10:00:00.000Z");
+    state.interventions = recordsOf("taken", 100);
+  }
+  t.true((await here.poll(first)).isFinished);
+  t.true((await elsewhere.poll(between)).isFinished);
+
+  t.true((await here.pollNow(last)).isFinished);
+
+  t.deepEqual(await listClaims(t.context.db, last), [
+    { reference: "taken-51", trees: 1 },
+    { reference: "taken-52", trees: 1 },
+  ]);
 });

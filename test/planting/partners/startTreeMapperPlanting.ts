@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { startServer } from "../../../program/server/startServer.ts";
 import { createPlanting } from "../../../providers/planting/createPlanting.ts";
-import type { UnusableRecords } from "../../../providers/planting/treemapper/createTreeMapperPartner.ts";
+import type { UnusableRecords } from "../../../providers/planting/treemapper/downloadRecords.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
