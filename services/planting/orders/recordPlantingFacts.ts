@@ -7,7 +7,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder, TimelineShape } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { recordMilestone } from "./recordMilestone.ts";
+import { recordMilestones } from "./recordMilestones.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { changeTimeline, recordFact, storeProgress } from "./settleFacts.ts";
 
@@ -51,7 +51,7 @@ export const recordPlantingFacts = (
     }
     if (order !== before) {
       await storeProgress(transaction, before, order);
-      await recordMilestone(transaction, before, order, now);
+      await recordMilestones(transaction, before, order, now);
     }
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };

@@ -23,7 +23,7 @@ import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.t
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
-import { recordMilestone } from "./recordMilestone.ts";
+import { recordMilestones } from "./recordMilestones.ts";
 import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type Dependencies = {
@@ -138,7 +138,7 @@ const correctOrder = async (
     });
     if (order !== before) {
       await storeProgress(transaction, before, order);
-      await recordMilestone(transaction, before, order, now);
+      await recordMilestones(transaction, before, order, now);
       await reopenPlantingOrder(transaction, orderId);
       if (before.plantedAt !== null || order.plantedAt !== null) {
         // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days.

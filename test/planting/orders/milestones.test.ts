@@ -1,0 +1,94 @@
+import type { ExecutionContext } from "ava";
+import { listFacts } from "../../../db/planting/facts.ts";
+import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+  simulateVerified,
+} from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
+import { readEvents } from "../../events/readEvents.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+
+const test = testWithDatabase();
+
+/** Creates an order that is placed. */
+const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db, { partner: "manual" });
+  await setup.register(10);
+  await setup.createOrders();
+  await setup.place();
+  const [order] = await setup.orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  const now = setup.clock.now();
+  const owner = { accountId: setup.organization.id, mode: "live" } as const;
+  return {
+    allocated: simulateAllocated(order, now),
+    planted: simulatePlanted(order, now),
+    verified: simulateVerified(order, now),
+    report: (...facts: readonly PlantingFact[]) =>
+      recordPlantingFacts(setup.deps, order.id, facts, "callback"),
+    withdraw: async (stage: PlantingFact["stage"], ...facts: readonly PlantingFact[]) => {
+      const accepted = await listFacts(db, order.id, ["accepted"]);
+      await withdrawPlantingFact(
+        {
+          ...setup.deps,
+          actor: { kind: "operator", name: "ana", reason: null },
+          wakeOrder: () => Promise.resolve(),
+        },
+        accepted.find((fact) => fact.stage === stage)?.id ?? 0,
+        {
+          reason: "wrong",
+          replacement: facts.length > 0 ? { order: order.publicId, facts: [...facts] } : null,
+          isDryRun: false,
+        },
+      );
+    },
+    milestones: async () =>
+      (await readEvents(setup.deps, owner, { types: ["evidence.milestone_reached"] })).map(
+        ({ data }) => ("milestone" in data ? data.milestone : null),
+      ),
+  };
+};
+
+test.serial(
+  "each milestone that an order reaches by one report is an event, in their order",
+  async (t) => {
+    const { allocated, planted, verified, report, milestones } = await placeOrder(t);
+    await report(verified, planted, allocated);
+    t.deepEqual(await milestones(), [
+      "funds_distributed",
+      "allocated",
+      "planted",
+      "planted_and_verified",
+    ]);
+  },
+);
+
+test.serial("facts that waited for a reported one are events with it", async (t) => {
+  const { allocated, planted, report, milestones } = await placeOrder(t);
+  await report(planted);
+  t.deepEqual(await milestones(), ["funds_distributed"]);
+  await report(allocated);
+  t.deepEqual(await milestones(), ["funds_distributed", "allocated", "planted"]);
+});
+
+test.serial("a replaced fact is no second event, and one that is reached again is", async (t) => {
+  const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
+  await report(allocated, planted);
+  const media = planted.media.slice(1);
+  await withdraw("planted", { ...planted, media });
+  const once = ["funds_distributed", "allocated", "planted"];
+  t.deepEqual(await milestones(), once);
+
+  await withdraw("allocated");
+  const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
+  await report({ ...allocated, allocations });
+  t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
+});
