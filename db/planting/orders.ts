@@ -65,6 +65,11 @@ const columns = sql.fragment`
   planting_order.verified_at AS "verifiedAt"
 `;
 
+/** The condition of the index registration_unordered. */
+const isUnordered = sql.fragment`
+  kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
+`;
+
 const waitingAccountRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
@@ -86,7 +91,7 @@ export const listAccountsWithUnorderedTrees = (
       (
         SELECT account_id, mode, 1 AS place
         FROM registration
-        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
+        WHERE ${isUnordered}
         ${after ? sql.fragment`AND (account_id, mode) > (${after.accountId}::uuid, ${after.mode})` : sql.fragment``}
         ORDER BY account_id, mode
         LIMIT 1
@@ -97,7 +102,7 @@ export const listAccountsWithUnorderedTrees = (
       CROSS JOIN LATERAL (
         SELECT account_id, mode
         FROM registration
-        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
+        WHERE ${isUnordered}
           AND (registration.account_id, registration.mode) > (owner.account_id, owner.mode)
         ORDER BY account_id, mode
         LIMIT 1
@@ -140,10 +145,7 @@ export const insertPlantingOrder = (
       FROM registration
       WHERE account_id = ${order.accountId}
         AND mode = ${order.mode}
-        AND kind = 'tree'
-        AND planting_order_id IS NULL
-        AND refunded_count < count
-        AND NOT is_ordered_elsewhere
+        AND ${isUnordered}
       ORDER BY id
       LIMIT ${limit}
       FOR UPDATE SKIP LOCKED
