@@ -86,35 +86,49 @@ export const upsertSite = async (
     WHERE partner = ${partner} AND reference = ${site.reference}
   `);
 
-const factContentRow = z.strictObject({ id: safeInteger, content: plantingFact });
+const namedSiteRow = z.strictObject({
+  reference: z.string(),
+  id: safeInteger,
+  content: plantingFact,
+});
 
-/** Returns the accepted fact of a partner that has named a site last. Reads facts until it finds one. */
-const findLatestFactOfSite = (
+/** Millions of facts would take longer than a statement may. */
+const RECENT_FACTS = 10_000;
+
+/** Lists sites of a partner with the accepted fact that has named each last, among the latest facts of all orders. */
+const listLatestFactsOfSites = (
   transaction: DatabaseTransactionConnection,
   partner: string,
-  reference: string,
-): Promise<z.output<typeof factContentRow> | null> => {
-  const named = { planting_site: { reference } };
-  return transaction.maybeOne(sql.type(factContentRow)`
-    SELECT planting_fact.id, planting_fact.content
-    FROM planting_fact
-    JOIN planting_order ON planting_order.id = planting_fact.order_id
-    WHERE planting_order.partner = ${partner}
-      AND planting_fact.state = 'accepted'
-      AND (
-        planting_fact.content @> ${sql.jsonb(named)}
-        OR planting_fact.content @> ${sql.jsonb({ allocations: [named] })}
-      )
-    ORDER BY planting_fact.id DESC
-    LIMIT 1
+  references: readonly string[],
+): Promise<readonly z.output<typeof namedSiteRow>[]> =>
+  transaction.any(sql.type(namedSiteRow)`
+    SELECT DISTINCT ON (named.reference) named.reference, recent.id, recent.content
+    FROM (
+      SELECT id, order_id, state, content
+      FROM planting_fact
+      ORDER BY id DESC
+      LIMIT ${RECENT_FACTS}
+    ) AS recent
+    CROSS JOIN LATERAL (
+      SELECT part -> 'planting_site' ->> 'reference' AS reference
+      FROM jsonb_array_elements(coalesce(content -> 'allocations', jsonb_build_array(content))) AS part
+      WHERE part -> 'planting_site' ->> 'reference' = ANY(${sql.array(references, "text")})
+    ) AS named
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM planting_order
+      WHERE planting_order.id = recent.order_id AND planting_order.partner = ${partner}
+      LIMIT 1
+    ) AS planting_order
+    WHERE recent.state = 'accepted'
+    ORDER BY named.reference, recent.id DESC
   `);
-};
 
 const referenceRow = z.strictObject({ reference: z.string() });
 
 /**
  * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
- * is. A site that no fact in effect names keeps its details until the next one.
+ * is. A site that none of the latest facts names keeps its details until the next one.
  */
 export const restoreSites = async (
   transaction: DatabaseTransactionConnection,
@@ -129,10 +143,12 @@ export const restoreSites = async (
       AND planting_fact.state <> 'accepted'
     RETURNING planting_site.reference
   `);
-  for (const reference of references) {
-    const fact = await findLatestFactOfSite(transaction, partner, reference);
-    const site = fact && sitesOf(fact.content).findLast((named) => named.reference === reference);
-    if (fact && site) {
+  if (references.length === 0) {
+    return;
+  }
+  for (const fact of await listLatestFactsOfSites(transaction, partner, references)) {
+    const site = sitesOf(fact.content).findLast(({ reference }) => reference === fact.reference);
+    if (site) {
       await upsertSite(transaction, partner, site, fact.id);
     }
   }

@@ -1,7 +1,9 @@
 import type { ExecutionContext } from "ava";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { listFacts } from "../../../db/planting/facts.ts";
-import { sql } from "../../../db/sql.ts";
+import { openPool } from "../../../db/pool.ts";
+import { sql, timestamp } from "../../../db/sql.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import {
@@ -14,15 +16,19 @@ import {
   reinstatePlantingFact,
   withdrawPlantingFact,
 } from "../../../services/planting/orders/withdrawPlantingFact.ts";
-import { testWithDatabase } from "../../support/database.ts";
+import { copyDatabase, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
 /** Places orders with the manual partner, and reports facts of them. */
-const placeOrders = async (t: ExecutionContext<DatabaseContext>, count: number) => {
-  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
+const placeOrders = async (
+  t: ExecutionContext<DatabaseContext>,
+  count: number,
+  db: DatabasePool = t.context.db,
+) => {
+  const setup = await setUpPlanting(db, { partner: "manual" });
   for (let number = 0; number < count; number += 1) {
     await setup.register(10);
   }
@@ -83,16 +89,21 @@ test.serial("photos of a verification belong to the site that was verified", asy
 });
 
 /** Corrects facts of orders that name one site, and reads under which name the site is shown. */
-const nameSite = async (t: ExecutionContext<DatabaseContext>, reference: string) => {
-  const { setup, orders, report } = await placeOrders(t, 3);
+const nameSite = async (
+  t: ExecutionContext<DatabaseContext>,
+  reference: string,
+  db: DatabasePool = t.context.db,
+) => {
+  const { setup, orders, report } = await placeOrders(t, 3, db);
   const deps = {
     ...setup.deps,
     actor: { kind: "operator", name: "ann", reason: null } as const,
     wakeOrder: () => Promise.resolve(),
   };
   const factOf = async ({ id }: PlantingOrder, stage: PlantingFact["stage"]): Promise<number> =>
-    (await listFacts(t.context.db, id)).find((fact) => fact.stage === stage)?.id ?? 0;
+    (await listFacts(db, id)).find((fact) => fact.stage === stage)?.id ?? 0;
   return {
+    setup,
     orders,
     report: {
       allocated: (order: PlantingOrder, name: string) => {
@@ -123,7 +134,7 @@ const nameSite = async (t: ExecutionContext<DatabaseContext>, reference: string)
     reinstate: async (order: PlantingOrder, stage: PlantingFact["stage"]) =>
       reinstatePlantingFact(deps, await factOf(order, stage), { isDryRun: false }),
     name: () =>
-      t.context.db.oneFirst(sql.type(z.strictObject({ name: z.string() }))`
+      db.oneFirst(sql.type(z.strictObject({ name: z.string() }))`
         SELECT name
         FROM planting_site
         WHERE partner = 'manual' AND reference = ${reference}
@@ -172,4 +183,60 @@ test.serial("a withdrawn fact leaves its site with the latest details of another
   t.is(await name(), "Second Bay", "no fact in effect has other details");
   await report.allocated(third, "Third Bay");
   t.is(await name(), "Third Bay");
+});
+
+/** Inserts facts of orders of their own, and updates the statistics. */
+const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, count: number) => {
+  await db.query(sql.typeAlias("void")`
+    WITH placed AS (
+      INSERT INTO planting_order
+        (public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at)
+      SELECT 'others-' || number, ${accountId}, 'live', 'manual', '', '', 'sessions', 1, ${timestamp(AT)}
+      FROM generate_series(1, ${count}) AS number
+      RETURNING id
+    )
+    INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
+    SELECT
+      id, 'planted_and_verified', 'accepted', 'operator', ${timestamp(AT)},
+      '{"stage": "planted_and_verified", "planting_site": {"reference": "others"}}', sha256(id::text::bytea),
+      ${timestamp(AT)}
+    FROM placed
+  `);
+  await db.query(sql.typeAlias("void")`ANALYZE planting_order, planting_fact`);
+};
+
+/** Counts the rows and pages of orders and facts that work reads, on the only connection of a pool. */
+const countReads = async (db: CommonQueryMethods, work: () => Promise<unknown>) => {
+  const read = async () => {
+    await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
+    return db.one(sql.type(z.strictObject({ rows: z.int(), pages: z.int() }))`
+      SELECT
+        sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer AS rows,
+        sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::integer AS pages
+      FROM pg_stat_user_tables JOIN pg_statio_user_tables USING (relid)
+      WHERE pg_stat_user_tables.relname IN ('planting_order', 'planting_fact')
+    `);
+  };
+  const before = await read();
+  await work();
+  const after = await read();
+  return { rows: after.rows - before.rows, pages: after.pages - before.pages };
+};
+
+test.serial("withdrawing the only fact of a site reads ten thousand facts of others", async (t) => {
+  const db = await openPool(await copyDatabase(t), 1);
+  t.teardown(() => db.end());
+  const { setup, orders, report, withdraw, name } = await nameSite(t, "alone", db);
+  const [order] = orders;
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  await report.allocated(order, "Lone Bay");
+  await insertFactsOfOthers(db, setup.organization.id, 50_000);
+
+  const { rows, pages } = await countReads(db, () => withdraw(order, "allocated"));
+
+  t.true(rows < 10_500, `${rows} rows`);
+  t.true(pages < 12_000, `${pages} pages`);
+  t.is(await name(), "Lone Bay");
 });
