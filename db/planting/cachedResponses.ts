@@ -50,7 +50,7 @@ export const storeCachedResponse = (
   response: CachedResponse & {
     readonly key: string;
     readonly baseUrl: string;
-    readonly revision: number;
+    readonly revision: bigint;
     readonly expiresAt: Date;
   },
 ): Promise<CachedResponse> =>

@@ -36,7 +36,7 @@ const treeRow = z
     timeline: timelineColumn.nullable(),
     stage: orderStageColumn.nullable(),
     isFinished: z.boolean(),
-    revision: safeInteger,
+    revision: z.bigint(),
     region: z.string().nullable(),
     cachedBody: z.string().nullable(),
     cachedAt: z.date().nullable(),

@@ -24,7 +24,7 @@ export const cacheEvidence = (
   response: {
     readonly key: string;
     readonly baseUrl: string;
-    readonly revision: number;
+    readonly revision: bigint;
     readonly body: string;
   },
   seconds = EVIDENCE_CACHE_SECONDS,

@@ -100,7 +100,7 @@ export const readEvidenceSummary = async (
     const isLasting = summary.plantedTrees > 0;
     const response = await cacheEvidence(
       { db: transaction, clock },
-      { key, baseUrl, revision: 0, body: render(summary, baseUrl) },
+      { key, baseUrl, revision: 0n, body: render(summary, baseUrl) },
       isLasting ? EVIDENCE_CACHE_SECONDS : UNPLANTED_CACHE_SECONDS,
     );
     return { ...response, isLasting, isSimulated };

@@ -156,3 +156,13 @@ test.serial("expired responses are deleted, except those that are being stored a
     ["expired/7", "valid/1", "valid/2", "valid/3"],
   );
 });
+
+test.serial("evidence of the largest registration is shown after its refund", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const id = await setup.register(Number.MAX_SAFE_INTEGER);
+  await createAndPlace(setup);
+  await setup.refund(id, Number.MAX_SAFE_INTEGER);
+  const first = await read(`/evidence/tree/${id}`);
+  t.is(first.status, 200);
+  t.like(await read(`/evidence/tree/${id}`), { status: 200, text: first.text });
+});
