@@ -129,7 +129,7 @@ test("old addresses of a dashboard redirect to it", async (t) => {
     t.is((await fetch(`${url}/dashboard/${slug}${suffix}`)).status, 200);
   }
   // What existed only on the old server leads to the dashboard.
-  for (const rest of ["/", "/evidence", "/badge.png", "/embed/card.html?size=2"]) {
+  for (const rest of ["/", "/evidence", "/preview.png", "/badge.png", "/embed/card.html?size=2"]) {
     const response = await get(`${slug}${rest}`);
     t.is(response.status, 301, rest);
     t.is(response.headers.get("Location"), dashboard);

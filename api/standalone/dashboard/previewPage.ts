@@ -6,7 +6,6 @@ import { createRasterizer } from "../../../services/dashboard/pictures/createRas
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
-import { HttpError } from "../../http/httpError.ts";
 import { OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
 import { drawPreview } from "./views/preview.ts";
@@ -48,14 +47,16 @@ export const previewPage = ({
   });
   return {
     path: "/dashboard/:slug/preview.png",
-    run: async (ctx) => {
+    run: async (ctx, next) => {
       const slug = pathParameter(ctx, "slug");
       // Only pictures of pages that exist are drawn, so made-up slugs cost no drawing.
       const picture =
         pictures.get(slug) ??
         ((await lookUpSlug(slug)) === slug ? await pictures.fetch(slug) : undefined);
       if (picture === undefined) {
-        throw new HttpError("path_not_found", "failed to find dashboard");
+        // An imported slug leads to its dashboard.
+        await next();
+        return;
       }
       send(ctx, picture, CACHE_CONTROL);
     },
