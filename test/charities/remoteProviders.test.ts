@@ -112,6 +112,8 @@ const charityOf = (nonprofitId: string, ein: string): Charity => ({
 
 const twice = (fault: Fault): readonly Fault[] => [fault, fault];
 
+const query = { name: "tree", ein: null, page: 1, pageSize: 20 };
+
 for (const name of REMOTE) {
   test(`${name}: a charity is found by EIN and by id, and its details are stored for a day`, async (t) => {
     const { provider, double, clock } = await stage(t, name);
@@ -182,6 +184,15 @@ for (const name of REMOTE) {
     2,
   );
 
+  test(`${name}: the error of a failed search does not name what was searched for`, async (t) => {
+    const { provider, double } = await stage(t, name);
+    double.faults.push(...twice({ status: 500 }));
+    const error = await t.throwsAsync(provider.search({ ...query, name: "sought" }, never), {
+      instanceOf: CharityProviderError,
+    });
+    t.is(error.message, `${name}: search: status 500`);
+  });
+
   test(`${name}: a silent provider times out twice`, async (t) => {
     let attempt = new AbortController();
     const { provider, double } = await stage(t, name, () => {
@@ -206,8 +217,6 @@ for (const name of REMOTE) {
     t.is(double.calls.length, 1);
   });
 }
-
-const query = { name: "tree", ein: null, page: 1, pageSize: 20 };
 
 test("everyorg: a search pages through at most fifty hits and reports that there may be more", async (t) => {
   const { provider, double } = await stage(t, "everyorg");

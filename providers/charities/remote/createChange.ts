@@ -50,7 +50,7 @@ export const createChange = ({
       limit: String(limit),
     }).toString();
     const found = await fetchJson(
-      { provider: "change", url, startTimeout, schema: searchResponse },
+      { provider: "change", call: "search", url, startTimeout, schema: searchResponse },
       signal,
     );
     return found?.nonprofits ?? [];
@@ -71,6 +71,7 @@ export const createChange = ({
       const charity = await fetchJson(
         {
           provider: "change",
+          call: "details",
           url: new URL(`${apiBase}/nonprofits/${id}`),
           headers: { authorization },
           startTimeout,

@@ -72,6 +72,7 @@ export const createEveryOrg = (
     const found = await fetchJson(
       {
         provider: "everyorg",
+        call: "details",
         url: urlOf(`/nonprofit/${identifier}`),
         startTimeout,
         schema: detailsResponse,
@@ -114,6 +115,7 @@ export const createEveryOrg = (
       const found = await fetchJson(
         {
           provider: "everyorg",
+          call: "search",
           url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
           startTimeout,
           schema: searchResponse,

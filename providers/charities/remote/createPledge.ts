@@ -57,7 +57,7 @@ export const createPledge = ({
       per_page: String(perPage),
     }).toString();
     const found = await fetchJson(
-      { provider: "pledge", url, headers, startTimeout, schema: searchResponse },
+      { provider: "pledge", call: "search", url, headers, startTimeout, schema: searchResponse },
       signal,
     );
     return { total: found?.total_count ?? 0, results: (found?.results ?? []).slice(0, perPage) };
@@ -85,6 +85,7 @@ export const createPledge = ({
       const charity = await fetchJson(
         {
           provider: "pledge",
+          call: "details",
           url: new URL(`${apiBase}/organizations/${id}`),
           headers,
           startTimeout,

@@ -14,6 +14,8 @@ const MAXIMUM_BYTES = 4 * 1024 * 1024;
 export type JsonRequest<Schema extends z.ZodType> = {
   /** The provider's name in error messages. */
   readonly provider: string;
+  /** The call's name in error messages, which are logged: URLs may hold a key or what a client searches for. */
+  readonly call: "details" | "search";
   readonly url: URL;
   readonly headers?: Readonly<Record<string, string>>;
   readonly startTimeout: StartTimeout;
@@ -40,14 +42,13 @@ const retryDelayOf = (response: Response): number | null => {
 };
 
 const attemptOnce = async <Schema extends z.ZodType>(
-  { provider, url, headers = {}, startTimeout, schema }: JsonRequest<Schema>,
+  { provider, call, url, headers = {}, startTimeout, schema }: JsonRequest<Schema>,
   signal: AbortSignal,
 ): Promise<Attempt<z.output<Schema>>> => {
   const failure = (problem: string, retryAfterMs: number | null, cause?: unknown) =>
     ({
       kind: "failure",
-      // The path only: the query may hold a key.
-      error: new CharityProviderError(`${provider}: ${url.pathname}: ${problem}`, { cause }),
+      error: new CharityProviderError(`${provider}: ${call}: ${problem}`, { cause }),
       retryAfterMs,
     }) as const;
   let text: string;
