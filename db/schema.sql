@@ -1126,6 +1126,8 @@ CREATE INDEX idempotent_response_personal ON public.idempotent_response USING bt
 
 CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
 
+CREATE INDEX impact_total_live_trees ON public.impact_total USING btree (account_id) WHERE ((mode = 'live'::text) AND (kind = 'tree'::text) AND (period = 'all'::text));
+
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 
 CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, meter, second) WHERE (customer_id IS NOT NULL);

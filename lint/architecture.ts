@@ -165,7 +165,7 @@ const EXCEPTIONS: readonly {
     reason: "a separated copy sends nothing to the original's clients",
   },
   {
-    file: "services/planting/evidence/readEvidenceSummary.ts",
+    file: "services/planting/evidence/createSummaryReader.ts",
     imports: ["db/registrations/"],
     reason: "the summary counts registered trees",
   },

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { EvidenceSummary } from "../../services/planting/evidence/readEvidenceSummary.ts";
+import type { EvidenceSummary } from "../../services/planting/evidence/createSummaryReader.ts";
 import { absoluteUrl } from "./absoluteUrl.ts";
 
 const wholeNumber = z.int().min(0);

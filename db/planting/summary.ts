@@ -38,16 +38,23 @@ export const readSummary = (
 ): Promise<SummaryRow> =>
   db.one(sql.type(summaryRow)`
     WITH
+      -- The table has rows of every account, so it is read once.
+      tally AS MATERIALIZED (
+        SELECT site_id, factor_id, sum(planted) AS planted
+        FROM planting_tally
+        WHERE mode = 'live'
+        GROUP BY 1, 2
+        HAVING sum(planted) > 0
+      ),
       planted_part AS (
         SELECT
-          planting_tally.factor_id AS "factorId",
+          tally.factor_id AS "factorId",
           planting_site.partner = 'simulated' AS "isSimulated",
-          least(sum(planting_tally.planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
-        FROM planting_tally
-        JOIN planting_site ON planting_site.id = planting_tally.site_id
-        WHERE planting_tally.mode = 'live' AND (${countsSimulated} OR planting_site.partner <> 'simulated')
+          least(sum(tally.planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
+        FROM tally
+        JOIN planting_site ON planting_site.id = tally.site_id
+        WHERE ${countsSimulated} OR planting_site.partner <> 'simulated'
         GROUP BY 1, 2
-        HAVING sum(planting_tally.planted) > 0
       ),
       planted_region AS (
         SELECT
@@ -74,11 +81,8 @@ export const readSummary = (
           ORDER BY id DESC
           LIMIT ${mediaPerSite}
         ) AS latest ON true
-        WHERE (${countsSimulated} OR planting_site.partner <> 'simulated') AND EXISTS (
-          SELECT FROM planting_tally
-          WHERE planting_tally.site_id = planting_site.id AND planting_tally.mode = 'live'
-            AND planting_tally.planted > 0
-        )
+        WHERE (${countsSimulated} OR planting_site.partner <> 'simulated')
+          AND planting_site.id IN (SELECT site_id FROM tally)
         GROUP BY planting_site.country, planting_site.region
       )
     SELECT

@@ -2,7 +2,7 @@ import { mustBeOneOf } from "../../../domain/fields.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
-import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import type { TreeEvidenceResponse } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import {
   readTreeEvidence,
@@ -29,8 +29,9 @@ import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
-const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
-  textKeyEndpoint({
+const summaryEndpoint = (deps: EvidenceDependencies): Endpoint => {
+  const readSummary = createSummaryReader(deps, renderEvidenceSummary);
+  return textKeyEndpoint({
     method: "get",
     path: "/evidence",
     description: {
@@ -46,7 +47,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
     schemas: { response: evidenceSummary },
     examples: { response: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
-      const response = await readEvidenceSummary(deps, renderEvidenceSummary);
+      const response = await readSummary();
       setCacheHeaders(ctx, response, {
         isLasting: response.isLasting,
         now: deps.clock.now(),
@@ -54,6 +55,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       return response.body;
     },
   });
+};
 
 const treeQuery = queryObject({
   evidence_stage: evidenceStage().meta({

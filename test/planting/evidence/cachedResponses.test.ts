@@ -3,7 +3,7 @@ import { z } from "zod";
 import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
 import { sql } from "../../../db/sql.ts";
-import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import { clearExpiredResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -40,13 +40,14 @@ test.serial("a cached response is rendered again for another public base URL", a
       id,
     } as const;
     const { body } = await readTreeEvidence(deps, request, renderTreeEvidence);
-    const summary = await readEvidenceSummary(deps, renderEvidenceSummary);
+    const readSummary = createSummaryReader(deps, renderEvidenceSummary);
+    const summary = await readSummary();
     for (const text of [body, summary.body]) {
       const origins = text.match(/https:\/\/[a-z]+\.example/gu) ?? [];
       t.deepEqual([...new Set(origins)], [base]);
     }
     t.is((await readTreeEvidence(deps, request, renderTreeEvidence)).body, body);
-    t.deepEqual(await readEvidenceSummary(deps, renderEvidenceSummary), summary);
+    t.deepEqual(await readSummary(), summary);
   }
 });
 

@@ -11,7 +11,7 @@ import {
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
-import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
@@ -342,7 +342,7 @@ test.serial(
       const owner = { accountId: organization.id, mode: "live" } as const;
       await readTreeEvidence(deps, { ...owner, id: first }, renderTreeEvidence);
       await readTreeEvidence(deps, { ...owner, id: second }, renderTreeEvidence);
-      await readEvidenceSummary(deps, renderEvidenceSummary);
+      await createSummaryReader(deps, renderEvidenceSummary)();
     };
     const all = ["summary/simulated", ...[`tree/${first}`, `tree/${second}`].toSorted()];
     await readAll();

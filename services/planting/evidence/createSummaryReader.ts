@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import { runForAccount } from "../../../db/connections/connectionShares.ts";
 import {
   findCachedResponse,
   lockSummary,
@@ -76,33 +77,51 @@ const findSummary = async (
   return { body, storedAt, isLasting: cachedMs > UNPLANTED_CACHE_SECONDS * 1000 };
 };
 
-/** Returns the rendered summary: the same text from every process for ten seconds, and for 30 days once trees are planted. */
-export const readEvidenceSummary = async (
+/** The calculation belongs to no account. It takes turns with the slow reads of accounts. */
+const CALCULATION = { accountId: "summary", kind: "summary", isSlowRead: true };
+
+/**
+ * Creates a function that returns the rendered summary: the same text from every process for ten seconds, and for 30 days
+ * once trees are planted. Requests that arrive while the process calculates it wait for the same calculation, so they
+ * use one connection.
+ */
+export const createSummaryReader = (
   deps: EvidenceDependencies,
   render: EvidenceRenderer<EvidenceSummary>,
-): Promise<SummaryResponse> => {
+): (() => Promise<SummaryResponse>) => {
   const { db, clock, planting } = deps;
-  const baseUrl = deps.publicBaseUrl();
-  const now = clock.now();
-  const isSimulated = planting.countsSimulated();
-  const key = summaryKey(isSimulated);
-  const cached = await findSummary(db, key, baseUrl, now);
-  if (cached) {
-    return { ...cached, isSimulated };
-  }
-  return db.transaction(async (transaction) => {
-    await lockSummary(transaction);
-    const stored = await findSummary(transaction, key, baseUrl, now);
-    if (stored) {
-      return { ...stored, isSimulated };
+
+  const calculate = (key: string, baseUrl: string, isSimulated: boolean) =>
+    db.transaction(async (transaction) => {
+      await lockSummary(transaction);
+      const stored = await findSummary(transaction, key, baseUrl, clock.now());
+      if (stored) {
+        return stored;
+      }
+      const summary = await summarize(transaction, isSimulated);
+      const isLasting = summary.plantedTrees > 0;
+      const response = await cacheEvidence(
+        { db: transaction, clock },
+        { key, baseUrl, revision: 0n, body: render(summary, baseUrl) },
+        isLasting ? EVIDENCE_CACHE_SECONDS : UNPLANTED_CACHE_SECONDS,
+      );
+      return { ...response, isLasting };
+    });
+
+  let calculation: ReturnType<typeof calculate> | null = null;
+  return async () => {
+    const baseUrl = deps.publicBaseUrl();
+    const isSimulated = planting.countsSimulated();
+    const key = summaryKey(isSimulated);
+    const cached = await findSummary(db, key, baseUrl, clock.now());
+    if (cached) {
+      return { ...cached, isSimulated };
     }
-    const summary = await summarize(transaction, isSimulated);
-    const isLasting = summary.plantedTrees > 0;
-    const response = await cacheEvidence(
-      { db: transaction, clock },
-      { key, baseUrl, revision: 0n, body: render(summary, baseUrl) },
-      isLasting ? EVIDENCE_CACHE_SECONDS : UNPLANTED_CACHE_SECONDS,
+    calculation ??= runForAccount(CALCULATION, () =>
+      calculate(key, baseUrl, isSimulated).finally(() => {
+        calculation = null;
+      }),
     );
-    return { ...response, isLasting, isSimulated };
-  });
+    return { ...(await calculation), isSimulated };
+  };
 };
