@@ -11,18 +11,46 @@ const takesBack = sql.fragment`
   (SELECT refund.registration_id FROM refund WHERE refund.id = usage_fact.refund_id) = registration.id
 `;
 
-/** Whether an event of the registration's second that is in one of the states takes back units of the registration. */
-const isInEvent = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`EXISTS (
-  SELECT
+/** The events of the registration's second that are in one of the states and take back units of it, as the tail of a SELECT. */
+const eventsOfRefunds = (states: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   FROM meter_event
   CROSS JOIN LATERAL (
     SELECT FROM usage_fact WHERE usage_fact.meter_event_id = meter_event.id AND ${takesBack} LIMIT 1
   ) AS fact
   WHERE ${isOfSecond("meter_event")} AND ${afterLookup(sql.fragment`meter_event.state IN (${states})`)}
+`;
+
+const isInEvent = (states: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`EXISTS (SELECT ${eventsOfRefunds(states)})`;
+
+/** Whether a refund of the registration takes back usage that is in no event yet. */
+const isUnsealed = sql.fragment`EXISTS (
+  SELECT
+  FROM usage_fact
+  WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
 )`;
 
 /** How many refunds of a registration are looked up one by one. */
 const FEW_REFUNDS = sql.fragment`100`;
+
+/** Whether a registration of the query has few refunds, as a table. */
+export const countedRefunds = sql.fragment`
+  (
+    SELECT count(*) <= ${FEW_REFUNDS} AS are_few
+    FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
+  )
+`;
+
+/**
+ * Selects the states of usage that the refunds of a registration with many take back: `state`, `last_error` and `processor`.
+ * Without usage that is unfinished, failed or waived, whatever the others are, the usage has been corrected.
+ */
+export const usageOfManyRefunds = sql.fragment`
+  SELECT 'unsealed', NULL, NULL WHERE NOT refunds.are_few AND ${isUnsealed}
+  UNION ALL
+  SELECT meter_event.state, NULL, meter_event.processor
+  ${eventsOfRefunds(sql.fragment`${UNFINISHED}, ${FAILED}, 'waived'`)} AND NOT refunds.are_few
+`;
 
 /**
  * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
@@ -39,18 +67,11 @@ export const findRefundProgress = (
     SELECT
       CASE
         WHEN refunds.are_few THEN coalesce(few.pending, false)
-        ELSE EXISTS (
-          SELECT
-          FROM usage_fact
-          WHERE ${isOfSecond("usage_fact")} AND usage_fact.meter_event_id IS NULL AND ${takesBack}
-        ) OR ${isInEvent(UNFINISHED)}
+        ELSE ${isUnsealed} OR ${isInEvent(UNFINISHED)}
       END AS pending,
       CASE WHEN refunds.are_few THEN coalesce(few.failed, false) ELSE ${isInEvent(FAILED)} END AS failed
     FROM registration
-    CROSS JOIN LATERAL (
-      SELECT count(*) <= ${FEW_REFUNDS} AS are_few
-      FROM (SELECT FROM refund WHERE registration_id = registration.id LIMIT ${FEW_REFUNDS} + 1) AS refund
-    ) AS refunds
+    CROSS JOIN LATERAL ${countedRefunds} AS refunds
     CROSS JOIN LATERAL (
       SELECT
         bool_or(usage_fact.meter_event_id IS NULL OR meter_event.state IN (${UNFINISHED})) AS pending,

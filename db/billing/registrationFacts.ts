@@ -41,17 +41,23 @@ export const factsOfRefund = sql.fragment`
   (SELECT * FROM usage_fact WHERE usage_fact.refund_id = refund.id OFFSET 0)
 `;
 
-/** The usage facts of a registration of the query and of its refunds, as a table. */
-export const factsOfRegistration = sql.fragment`
+/** The usage facts of a registration of the query and of the refunds for which a condition holds, as a table. */
+const factsWithRefunds = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
     SELECT usage_fact.* FROM usage_fact WHERE ${countsRegistration}
     UNION ALL
     SELECT usage_fact.*
     FROM refund
     CROSS JOIN LATERAL ${factsOfRefund} AS usage_fact
-    WHERE refund.registration_id = registration.id
+    WHERE refund.registration_id = registration.id AND ${condition}
   )
 `;
+
+/** The usage facts of a registration of the query and of its refunds, as a table. */
+export const factsOfRegistration = factsWithRefunds(sql.fragment`true`);
+
+/** The same, but only those of the registration if it has too many refunds to look up each: `refunds` is `countedRefunds`. */
+export const factsOfFewRefunds = factsWithRefunds(sql.fragment`refunds.are_few`);
 
 /** Whether a registration of the query has usage, folded or not. */
 export const hasUsage = sql.fragment`(

@@ -5,7 +5,8 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
-import { factsOfRegistration } from "../billing/registrationFacts.ts";
+import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.ts";
+import { factsOfFewRefunds } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -15,7 +16,10 @@ const usageRow = z.strictObject({
   ...coreRow,
   position: z.string(),
   isPrepaid: z.boolean(),
-  /** The different states of the meter events of its usage facts; `unsealed` for facts without one. */
+  /**
+   * The different states of the meter events of its usage facts; `unsealed` for facts without one. Those of many refunds are
+   * listed only if they are unfinished, failed or waived.
+   */
   states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
@@ -40,6 +44,7 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
     FROM registration
     ${clauses}
   ) AS registration
+  CROSS JOIN LATERAL ${countedRefunds} AS refunds
   CROSS JOIN LATERAL (
     SELECT
       coalesce(array_agg(DISTINCT state), '{}') AS states,
@@ -47,8 +52,10 @@ const usageOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
       min(processor) AS processor
     FROM (
       SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
-      FROM ${factsOfRegistration} AS usage_fact
+      FROM ${factsOfFewRefunds} AS usage_fact
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      UNION ALL
+      ${usageOfManyRefunds}
       UNION ALL
       SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
     ) AS fact

@@ -83,6 +83,8 @@ test.serial("records are found by their keys in tables without statistics", asyn
 
 /** Their facts have 40 pages. */
 const REFUNDS = 3000;
+/** Of 63 to 66, planning reads 46 in its first execution. Without the search by refund, it was more than 178. */
+const MAXIMUM_USAGE_PAGES = 80;
 
 test.serial(
   "the usage of a refunded registration is found by its refunds where statistics know of none",
@@ -124,6 +126,6 @@ test.serial(
     const pages = await countPages(async (single) => {
       t.deepEqual((await findRegistrationUsage(single, owner, id))?.states, ["unsealed"]);
     });
-    t.true(pages > 0 && pages <= MAXIMUM_PAGES, `${pages} pages`);
+    t.true(pages > 0 && pages <= MAXIMUM_USAGE_PAGES, `${pages} pages`);
   },
 );

@@ -4,8 +4,11 @@ import { z } from "zod";
 import { openPool } from "../../db/pool.ts";
 import { listWaitingRefunds } from "../../db/registrations/refunds.ts";
 import { sql } from "../../db/sql.ts";
+import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
 import { checkRefund } from "../../services/registrations/checkRefund.ts";
 import type { RefundState } from "../../services/registrations/checkRefund.ts";
+import { readUsageReport } from "../../services/registrations/readUsageReports.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -30,8 +33,9 @@ const insertRefunded = async (
 ): Promise<string> => {
   const time = createdAt.toISOString();
   const registrationId = await db.oneFirst(sql.type(idRow)`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution, usage_batch)
-    VALUES (gen_random_uuid(), ${accountId}, 'live', 'tree', ${refunds}, ${time}, '', 7)
+    INSERT INTO registration
+      (id, account_id, mode, kind, count, refunded_count, created_at, attribution, usage_batch)
+    VALUES (gen_random_uuid(), ${accountId}, 'live', 'tree', ${refunds}, ${refunds}, ${time}, '', 7)
     RETURNING id
   `);
   await db.query(sql.typeAlias("void")`
@@ -43,7 +47,10 @@ const insertRefunded = async (
   return registrationId;
 };
 
-/** Inserts the usage of the refunds: all in a delivered event but the newest's, which is in an event of this state or in none. */
+/**
+ * Inserts the usage of a registration and its refunds: all in a delivered event but the newest refund's, which is in an event
+ * of this state or in none.
+ */
 const insertUsage = async (
   db: DatabasePool,
   registrationId: string,
@@ -67,9 +74,13 @@ const insertUsage = async (
         1 + (row_number() OVER (ORDER BY refund.created_at DESC) = 1)::integer AS sequence
       FROM refund
       WHERE registration_id = ${registrationId}
+      UNION ALL
+      SELECT NULL, 1
     )
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
-    SELECT account_id, mode, kind, usage_batch, given.id, -1, extract(epoch FROM created_at), event.id
+    SELECT
+      account_id, mode, kind, usage_batch, given.id, CASE WHEN given.id IS NULL THEN count ELSE -1 END,
+      extract(epoch FROM created_at), event.id
     FROM given
     JOIN registration ON registration.id = ${registrationId}
     LEFT JOIN event ON event.sequence = given.sequence
@@ -124,24 +135,28 @@ const openConnections = async (t: ExecutionContext<DatabaseContext>) => {
 };
 
 test.serial(
-  "the state of a registration's refunds is found without reading all of them",
+  "the state of a registration's refunds, and of its usage, is found without reading all of them",
   async (t) => {
     const { filler, single } = await openConnections(t);
     const { id: accountId } = await createTestOrganization(filler);
     const given = [
-      ["delivered", "settled"],
-      ["held", "settled"],
-      ["waived", "settled"],
-      ["blocked", "failed"],
-      ["sealed", "pending"],
-      [null, "pending"],
+      ["delivered", "settled", "corrected"],
+      ["held", "settled", "corrected"],
+      ["waived", "settled", "waived"],
+      ["blocked", "failed", "failed"],
+      ["sealed", "pending", "pending"],
+      [null, "pending", "pending"],
     ] as const;
-    const registered: { readonly id: string; readonly state: RefundState }[] = [];
-    for (const [index, [eventState, state]] of given.entries()) {
+    const registered: {
+      readonly id: string;
+      readonly state: RefundState;
+      readonly usage: UsageReportState;
+    }[] = [];
+    for (const [index, [eventState, state, usage]] of given.entries()) {
       const createdAt = new Date(Date.UTC(2026, 10, 1, 0, 0, index));
       const id = await insertRefunded(filler, accountId, REFUNDS, createdAt);
       await insertUsage(filler, id, eventState);
-      registered.push({ id, state });
+      registered.push({ id, state, usage });
     }
     // As in any database, most registrations with a refund have only one.
     const others = { second: Date.UTC(2026, 8, 1) / 1000, state: "delivered" };
@@ -149,11 +164,18 @@ test.serial(
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
     const countPages = await createPageCounter(filler, single, TABLES);
 
-    for (const { id, state } of registered) {
+    const owner = { accountId, mode: "live" } as const;
+    const billing = createBilling({ db: single, stripe: null });
+    for (const { id, state, usage } of registered) {
       const pages = await countPages(async (db) => {
         t.is(await checkRefund({ db }, id), state);
       });
       t.true(pages < MAXIMUM_PAGES, `${state}: ${pages} pages`);
+      const usagePages = await countPages(async (db) => {
+        const report = await readUsageReport({ db, billing }, owner, id, ["tree"]);
+        t.is(report.state, usage);
+      });
+      t.true(usagePages < MAXIMUM_PAGES, `usage that is ${usage}: ${usagePages} pages`);
     }
   },
 );
