@@ -21,3 +21,29 @@ export const deleteInBatches = async (
     total += deleted;
   }
 };
+
+/**
+ * Repeats a deletion that has an order until it finds nothing more. Each batch begins where the last one ended. Otherwise it
+ * would read again what stays, and what was deleted, as long as a vacuum or an open snapshot keeps the index entries.
+ * @param deleteBatch deletes up to `limit` rows from a place on; null for the first batch
+ * @returns the number of deleted rows
+ */
+export const deleteInOrder = <Place>(
+  deleteBatch: (
+    limit: number,
+    from: Place | null,
+  ) => Promise<{ readonly deleted: number; readonly last: Place | null }>,
+  signal: AbortSignal,
+  batchSize = BATCH_SIZE,
+): Promise<number> => {
+  let from: Place | null = null;
+  return deleteInBatches(
+    async (limit) => {
+      const { deleted, last } = await deleteBatch(limit, from);
+      from = last;
+      return deleted;
+    },
+    signal,
+    batchSize,
+  );
+};

@@ -23,11 +23,14 @@ const lockedRow = z.strictObject({
 });
 export type OldDonation = Readonly<z.output<typeof lockedRow>>;
 
-/** Locks an account's oldest test donations before a time, without those that another transaction has locked. */
+/**
+ * Locks an account's oldest test donations before a time, without those that another transaction has locked.
+ * @param from where an earlier batch ended; null for the first
+ */
 export const lockOldTestDonations = (
   transaction: DatabaseTransactionConnection,
   accountId: string,
-  before: Date,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
   limit: number,
 ): Promise<readonly OldDonation[]> =>
   transaction.any(sql.type(lockedRow)`
@@ -37,7 +40,8 @@ export const lockOldTestDonations = (
       amount_cents AS "amountCents",
       refunded_at IS NOT NULL AS refunded
     FROM donation
-    WHERE account_id = ${accountId} AND mode = 'test' AND created_at < ${timestamp(before)}
+    WHERE account_id = ${accountId} AND mode = 'test'
+      AND created_at >= coalesce(${timestamp(from)}, '-infinity') AND created_at < ${timestamp(before)}
     ORDER BY created_at, id
     LIMIT ${limit}
     FOR UPDATE SKIP LOCKED

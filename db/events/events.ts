@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
-import { safeInteger } from "../columns.ts";
+import { deletedRow } from "../deletedRow.ts";
+import type { Deleted } from "../deletedRow.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 /** An event to insert. A webhook has other data: `webhookData`. */
@@ -63,8 +63,6 @@ export const insertEvents = async (
   `);
 };
 
-const deletedRow = z.strictObject({ deleted: safeInteger, last: z.date().nullable() });
-
 /**
  * Deletes events that are older than a time and of transactions before a given one, oldest first. The newest of them of
  * each account, mode and type stays, because it shows whether a reader has missed any.
@@ -79,7 +77,7 @@ export const deleteEventsBefore = (
     transactionId,
   }: { readonly from: Date | null; readonly time: Date; readonly transactionId: bigint },
   limit: number,
-): Promise<Readonly<z.output<typeof deletedRow>>> => {
+): Promise<Deleted> => {
   const boundary = sql.fragment`${String(transactionId)}::xid8`;
   return db.one(sql.type(deletedRow)`
     WITH deleted AS (

@@ -1,5 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { deletedRow } from "../deletedRow.ts";
+import type { Deleted } from "../deletedRow.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
@@ -99,25 +101,27 @@ export const deleteCachedResponses = async (
 };
 
 /**
- * Deletes expired responses.
- * @returns the number of deleted responses; 0 if there are none
+ * Deletes expired responses, in the order in which they expired.
+ * @param from where an earlier batch ended; null for the first
  */
-export const deleteExpiredResponses = async (
+export const deleteExpiredResponses = (
   db: CommonQueryMethods,
-  now: Date,
+  { from, now }: { readonly from: Date | null; readonly now: Date },
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM cached_response
-    WHERE key IN (
-      SELECT key
-      FROM cached_response
-      WHERE expires_at <= ${timestamp(now)}
-      ORDER BY expires_at
-      LIMIT ${limit}
-      -- One that is being stored anew is no longer expired.
-      FOR UPDATE SKIP LOCKED
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM cached_response
+      WHERE key IN (
+        SELECT key
+        FROM cached_response
+        WHERE expires_at >= coalesce(${timestamp(from)}, '-infinity') AND expires_at <= ${timestamp(now)}
+        ORDER BY expires_at
+        LIMIT ${limit}
+        -- One that is being stored anew is no longer expired.
+        FOR UPDATE SKIP LOCKED
+      )
+      RETURNING expires_at
     )
+    SELECT count(*) AS deleted, max(expires_at) AS last FROM deleted
   `);
-  return rowCount;
-};

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import type { WebhookMessage } from "../../domain/events/webhookPayloads.ts";
+import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { waitingEndpoints } from "./pendingEndpoints.ts";
 
@@ -69,36 +70,57 @@ export const insertDelivery = (
   `);
 };
 
+const lastRow = z.strictObject({ deleted: safeInteger, endpointId: z.uuid(), createdAt: z.date() });
+
+/** The last delivery that a batch deleted, in the order of endpoints and times. */
+export type DeliveryPlace = Pick<z.output<typeof lastRow>, "endpointId" | "createdAt">;
+
 /**
- * Deletes deliveries that were created before a time, and those of deleted endpoints, with their attempts.
- * @returns how many were deleted
+ * Deletes deliveries that were created before a time, and those of deleted endpoints, with their attempts: endpoint by
+ * endpoint, oldest first.
+ * @param from where an earlier batch ended; null for the first
+ * @returns how many were deleted, and the last one
  */
 export const deleteDeliveriesBefore = async (
   transaction: DatabaseTransactionConnection,
-  time: Date,
+  { from, time }: { readonly from: DeliveryPlace | null; readonly time: Date },
   limit: number,
-): Promise<number> => {
+): Promise<{ readonly deleted: number; readonly last: DeliveryPlace | null }> => {
   // A bitmap scan would read what earlier batches have deleted again and again. An index scan marks it as dead.
   await transaction.query(sql.typeAlias("void")`
     SELECT FROM set_config('enable_bitmapscan', 'off', true)
   `);
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    DELETE FROM webhook_delivery
-    WHERE ctid = ANY(ARRAY(
-      SELECT old.ctid
-      FROM webhook_endpoint
-      CROSS JOIN LATERAL (
-        SELECT candidate.ctid
-        FROM webhook_delivery AS candidate
-        WHERE candidate.endpoint_id = webhook_endpoint.id
-          AND candidate.created_at <= CASE
-            WHEN webhook_endpoint.deleted_at IS NULL THEN ${timestamp(time)} ELSE 'infinity'
-          END
-        ORDER BY candidate.created_at
+  const last = await transaction.maybeOne(sql.type(lastRow)`
+    WITH deleted AS (
+      DELETE FROM webhook_delivery
+      WHERE ctid = ANY(ARRAY(
+        SELECT old.ctid
+        FROM webhook_endpoint
+        CROSS JOIN LATERAL (
+          SELECT candidate.ctid
+          FROM webhook_delivery AS candidate
+          WHERE candidate.endpoint_id = webhook_endpoint.id
+            AND candidate.created_at >= CASE
+              WHEN webhook_endpoint.id = ${from?.endpointId ?? null}
+                THEN ${timestamp(from?.createdAt ?? null)}
+              ELSE '-infinity'
+            END
+            AND candidate.created_at <= CASE
+              WHEN webhook_endpoint.deleted_at IS NULL THEN ${timestamp(time)} ELSE 'infinity'
+            END
+          ORDER BY candidate.created_at
+          LIMIT ${limit}
+        ) AS old
+        ${from === null ? sql.fragment`` : sql.fragment`WHERE webhook_endpoint.id >= ${from.endpointId}`}
+        ORDER BY webhook_endpoint.id
         LIMIT ${limit}
-      ) AS old
-      LIMIT ${limit}
-    ))
+      ))
+      RETURNING endpoint_id, created_at
+    )
+    SELECT count(*) OVER () AS deleted, endpoint_id AS "endpointId", created_at AS "createdAt"
+    FROM deleted
+    ORDER BY endpoint_id DESC, created_at DESC
+    LIMIT 1
   `);
-  return rowCount;
+  return { deleted: last?.deleted ?? 0, last };
 };

@@ -3,7 +3,7 @@ import { deleteProcessedEvents } from "../../db/billing/processorEvents/processo
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { deleteInBatches } from "../deleteInBatches.ts";
+import { deleteInBatches, deleteInOrder } from "../deleteInBatches.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -16,11 +16,22 @@ export type BillingRetention = {
   readonly reconciliationDays: number;
 };
 
-const BATCHES = {
-  processorEvents: deleteProcessedEvents,
-  reconciliations: deleteOldReconciliations,
-  traceContexts: deleteOldTraceContexts,
-} as const;
+type Deletion = (db: DatabasePool, before: Date, signal: AbortSignal) => Promise<number>;
+
+const DELETIONS = {
+  processorEvents: (db, before, signal) =>
+    deleteInOrder<Date>(
+      (limit, from) => deleteProcessedEvents(db, { from, before }, limit),
+      signal,
+    ),
+  reconciliations: (db, before, signal) =>
+    deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal),
+  traceContexts: (db, before, signal) =>
+    deleteInOrder<Date>(
+      (limit, from) => deleteOldTraceContexts(db, { from, before }, limit),
+      signal,
+    ),
+} as const satisfies Readonly<Record<string, Deletion>>;
 
 /**
  * Deletes processed events of the processor or results of reconciliations that are older than their retention, or what
@@ -33,7 +44,7 @@ export const deleteOldBillingRecords = (
     clock,
     retention,
   }: { readonly db: DatabasePool; readonly clock: Clock; readonly retention: BillingRetention },
-  records: keyof typeof BATCHES,
+  records: keyof typeof DELETIONS,
   signal: AbortSignal,
 ): Promise<number> => {
   const days = {
@@ -42,5 +53,5 @@ export const deleteOldBillingRecords = (
     traceContexts: TRACE_CONTEXT_DAYS,
   }[records];
   const before = new Date(clock.now().getTime() - days * DAY_MS);
-  return deleteInBatches((limit) => BATCHES[records](db, before, limit), signal);
+  return DELETIONS[records](db, before, signal);
 };

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { deleteEventDays, findEventBoundary, insertEventDay } from "../../db/events/eventDays.ts";
 import { deleteEventsBefore } from "../../db/events/events.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { deleteInBatches } from "../deleteInBatches.ts";
+import { deleteInOrder } from "../deleteInBatches.ts";
 import { keptSince } from "./readFeed.ts";
 
 /**
@@ -17,12 +17,10 @@ export const deleteOldEvents = async (
   await insertEventDay(db, now);
   const time = keptSince(now);
   const transactionId = await findEventBoundary(db, time);
-  let from: Date | null = null;
-  const total = await deleteInBatches(async (limit) => {
-    const { deleted, last } = await deleteEventsBefore(db, { from, time, transactionId }, limit);
-    from = last;
-    return deleted;
-  }, signal);
+  const total = await deleteInOrder<Date>(
+    (limit, from) => deleteEventsBefore(db, { from, time, transactionId }, limit),
+    signal,
+  );
   await deleteEventDays(db, time);
   return total;
 };

@@ -1,8 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
+import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { deleteInBatches } from "../deleteInBatches.ts";
+import { deleteInOrder } from "../deleteInBatches.ts";
 import { keptSince } from "../events/readFeed.ts";
 
 /** Longer than any transaction that records an event for the endpoint. */
@@ -18,9 +19,10 @@ export const deleteOldDeliveries = async (
   signal: AbortSignal,
 ): Promise<number> => {
   const now = clock.now();
-  const deleted = await deleteInBatches(
-    (limit) =>
-      db.transaction((transaction) => deleteDeliveriesBefore(transaction, keptSince(now), limit)),
+  const time = keptSince(now);
+  const deleted = await deleteInOrder<DeliveryPlace>(
+    (limit, from) =>
+      db.transaction((transaction) => deleteDeliveriesBefore(transaction, { from, time }, limit)),
     signal,
   );
   await deleteEndpointsBefore(db, new Date(now.getTime() - DELETED_ENDPOINT_MS));

@@ -1,10 +1,19 @@
 import { Client } from "pg";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { listOldestUnsealedFacts } from "../../db/billing/sending/unsealedFacts.ts";
+import { deleteDonations, lockOldTestDonations } from "../../db/charities/oldTestDonations.ts";
+import { deleteExpiredResponses } from "../../db/planting/cachedResponses.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
+import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
+import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
+import { deleteInOrder } from "../../services/deleteInBatches.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -12,67 +21,188 @@ const test = testWithDatabase();
 const ACCOUNTS = 200;
 const SECONDS = 100;
 
-test("sealing reads no facts that were sealed before while a snapshot is open, unless it looks for earlier seconds", async (t) => {
-  const { databaseUrl, ownerUrl, owner } = t.context;
-  const filler = await openPool(ownerUrl, 1);
-  const reader = await openPool(databaseUrl, 1);
-  const snapshot = new Client({ connectionString: databaseUrl });
-  await snapshot.connect();
-  try {
-    await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
-    const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+test.serial(
+  "sealing reads no facts that were sealed before while a snapshot is open, unless it looks for earlier seconds",
+  async (t) => {
+    const { databaseUrl, ownerUrl, owner } = t.context;
+    const filler = await openPool(ownerUrl, 1);
+    const reader = await openPool(databaseUrl, 1);
+    const snapshot = new Client({ connectionString: databaseUrl });
+    await snapshot.connect();
+    try {
+      await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
+      const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
       INSERT INTO account (id, type, name, created_at)
       SELECT gen_random_uuid(), 'organization', number::text, now()
       FROM generate_series(1, ${ACCOUNTS}::integer) AS number
       RETURNING id
     `);
-    await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    await snapshot.query("SELECT FROM account");
+      await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+      await snapshot.query("SELECT FROM account");
 
-    await filler.query(sql.typeAlias("void")`
+      await filler.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, second
       FROM generate_series(1, ${SECONDS}::integer) AS second
       CROSS JOIN account
     `);
-    await filler.query(sql.typeAlias("void")`
+      await filler.query(sql.typeAlias("void")`
       INSERT INTO meter_event
         (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
       SELECT account_id, mode, meter, second, 1, quantity, id, 'ledger', 'delivered', now(), now()
       FROM usage_fact
     `);
-    await filler.query(sql.typeAlias("void")`
+      await filler.query(sql.typeAlias("void")`
       UPDATE usage_fact
       SET meter_event_id = meter_event.id
       FROM meter_event
       WHERE meter_event.identifier = usage_fact.id::text
     `);
-    await filler.query(sql.typeAlias("void")`
+      await filler.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, ${SECONDS + 1}::integer
       FROM account
     `);
-    const [accountId = ""] = accountIds;
-    const count = await createPageCounter(filler, reader, ["usage_fact"]);
-    const seal = (firstSecond: number) =>
-      count((db) =>
-        db.transaction(async (transaction) => {
-          const stream = { accountId, mode: "live", meter: "tree", firstSecond } as const;
-          const [parts] = await listOldestUnsealedFacts(
-            transaction,
-            [{ ...stream, current: { processor: "ledger", customerId: null } }],
-            { lastSecond: SECONDS + 1, facts: 1 },
-          );
-          t.is(parts?.length, 1);
-        }),
-      );
-    // Planning reads some pages the first time.
-    await seal(SECONDS + 1);
-    const pages = await seal(SECONDS + 1);
-    t.true(pages < 20, `${pages} pages`);
-    t.true((await seal(0)) > SECONDS);
-  } finally {
-    await snapshot.end();
-    await Promise.all([filler.end(), reader.end()]);
-  }
-});
+      const [accountId = ""] = accountIds;
+      const count = await createPageCounter(filler, reader, ["usage_fact"]);
+      const seal = (firstSecond: number) =>
+        count((db) =>
+          db.transaction(async (transaction) => {
+            const stream = { accountId, mode: "live", meter: "tree", firstSecond } as const;
+            const [parts] = await listOldestUnsealedFacts(
+              transaction,
+              [{ ...stream, current: { processor: "ledger", customerId: null } }],
+              { lastSecond: SECONDS + 1, facts: 1 },
+            );
+            t.is(parts?.length, 1);
+          }),
+        );
+      // Planning reads some pages the first time.
+      await seal(SECONDS + 1);
+      const pages = await seal(SECONDS + 1);
+      t.true(pages < 20, `${pages} pages`);
+      t.true((await seal(0)) > SECONDS);
+    } finally {
+      await snapshot.end();
+      await Promise.all([filler.end(), reader.end()]);
+    }
+  },
+);
+
+const OLD = new Date("2026-10-01T00:00:00Z");
+const BATCHES = 10;
+const BATCH_ROWS = 100;
+
+/** Inserts old rows of one account in a random order, so that those of a batch are in different pages. */
+const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<void> => {
+  const times = sql.fragment`
+    FROM (
+      SELECT number, ${OLD.toISOString()}::timestamptz - number * interval '1 minute' AS time
+      FROM generate_series(1, ${BATCHES * BATCH_ROWS}::integer) AS number
+      ORDER BY random()
+    ) AS given
+  `;
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
+    VALUES (${accountId}, ${accountId}, 'live', 'https://example.com', '', now())
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
+    SELECT ${accountId}, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time ${times}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO trace_context (record_id, traceparent, recorded_at)
+    SELECT gen_random_uuid(), 'parent', time ${times}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
+    SELECT number::text, 'customer.subscription.updated', time, time, time, 'processed', time ${times}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO cached_response (key, base_url, revision, body, stored_at, expires_at)
+    SELECT number::text, '', 1, '', time, time ${times}
+  `);
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO donation
+      (id, account_id, mode, created_at, amount_cents, nonprofit_id, charity_provider, charity_name)
+    SELECT gen_random_uuid(), ${accountId}, 'test', time, 100, 'charity', 'catalogue', 'Charity' ${times}
+  `);
+};
+
+/** The tables that long runs change in batches. */
+const BATCH_TABLES = [
+  "webhook_endpoint",
+  "webhook_delivery",
+  "trace_context",
+  "processor_event",
+  "cached_response",
+  "donation",
+];
+
+test.serial(
+  "while a snapshot is open, a batch reads nothing of what earlier ones have done",
+  async (t) => {
+    const filler = await openPool(t.context.ownerUrl, 1);
+    const db = await openPool(t.context.databaseUrl, 1);
+    const snapshot = new Client({ connectionString: t.context.databaseUrl });
+    await snapshot.connect();
+    t.teardown(async () => {
+      await snapshot.end();
+      await Promise.all([filler.end(), db.end()]);
+    });
+    await stopAutovacuum(filler, BATCH_TABLES);
+    const { id: accountId } = await createTestOrganization(filler);
+    await insertOldRows(filler, accountId);
+    await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    await snapshot.query("SELECT FROM account");
+    const before = new Date(OLD.getTime() + 1);
+    const countPages = await createPageCounter(filler, db, BATCH_TABLES);
+    const countBatches = async <Place>(
+      name: string,
+      deleteBatch: Parameters<typeof deleteInOrder<Place>>[0],
+    ) => {
+      const pages: number[] = [];
+      const counted: typeof deleteBatch = async (limit, from) => {
+        const batch = deleteBatch(limit, from);
+        pages.push(await countPages(() => batch));
+        return batch;
+      };
+      const deleted = await deleteInOrder(counted, new AbortController().signal, BATCH_ROWS);
+      t.is(deleted, BATCHES * BATCH_ROWS, name);
+      const [first = 0] = pages;
+      const last = pages[BATCHES - 1] ?? 0;
+      t.true(last <= 1.5 * first, `${name}: ${pages.join(", ")} pages`);
+    };
+
+    await countBatches<DeliveryPlace>("deliveries", (limit, from) =>
+      db.transaction((transaction) =>
+        deleteDeliveriesBefore(transaction, { from, time: OLD }, limit),
+      ),
+    );
+    await countBatches<Date>("contexts of traces", (limit, from) =>
+      deleteOldTraceContexts(db, { from, before }, limit),
+    );
+    await countBatches<Date>("events of the processor", (limit, from) =>
+      deleteProcessedEvents(db, { from, before }, limit),
+    );
+    await countBatches<Date>("expired responses", (limit, from) =>
+      deleteExpiredResponses(db, { from, now: OLD }, limit),
+    );
+    await countBatches<Date>("test donations", (limit, from) =>
+      db.transaction(async (transaction) => {
+        const donations = await lockOldTestDonations(
+          transaction,
+          accountId,
+          { from, before },
+          limit,
+        );
+        await deleteDonations(
+          transaction,
+          donations.map(({ id }) => id),
+        );
+        return { deleted: donations.length, last: donations.at(-1)?.createdAt ?? null };
+      }),
+    );
+  },
+);

@@ -9,6 +9,8 @@ import type {
   ProcessorEventState,
 } from "../../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../../columns.ts";
+import { deletedRow } from "../../deletedRow.ts";
+import type { Deleted } from "../../deletedRow.ts";
 import { afterLookup, sql, timestamp } from "../../sql.ts";
 
 /**
@@ -116,20 +118,21 @@ export const settleProcessorEvent = async (
 };
 
 /**
- * Deletes events that were processed or discarded before a time, with the rejections that they reported. An event that
- * reported unnamed rejections stays: the usage that was sent meanwhile is never folded.
- * @returns the number of deleted events, at most `limit`
+ * Deletes events that were processed or discarded before a time, oldest first, with the rejections that they reported. An
+ * event that reported unnamed rejections stays: the usage that was sent meanwhile is never folded.
+ * @param from where an earlier batch ended; null for the first
  */
-export const deleteProcessedEvents = async (
+export const deleteProcessedEvents = (
   db: CommonQueryMethods,
-  before: Date,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
     WITH old AS MATERIALIZED (
       SELECT id
       FROM processor_event
       WHERE state IN ('processed', 'discarded')
+        AND settled_at >= coalesce(${timestamp(from)}, '-infinity')
         AND settled_at < ${timestamp(before)}
         AND NOT EXISTS (
           SELECT FROM usage_rejection WHERE processor_event_id = processor_event.id AND errors > named
@@ -140,12 +143,14 @@ export const deleteProcessedEvents = async (
     rejection AS (
       DELETE FROM usage_rejection
       WHERE processor_event_id IN (SELECT id FROM old)
+    ),
+    deleted AS (
+      DELETE FROM processor_event
+      WHERE id IN (SELECT id FROM old)
+      RETURNING settled_at
     )
-    DELETE FROM processor_event
-    WHERE id IN (SELECT id FROM old)
+    SELECT count(*) AS deleted, max(settled_at) AS last FROM deleted
   `);
-  return rowCount;
-};
 
 const listedRow = z.strictObject({
   id: z.string(),

@@ -1,6 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { TraceParent } from "../../../domain/tracing.ts";
+import { deletedRow } from "../../deletedRow.ts";
+import type { Deleted } from "../../deletedRow.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { countedRegistrations } from "../registrationFacts.ts";
 
@@ -43,17 +45,26 @@ export const listTraceParents = (
     LIMIT ${limit}
   `);
 
-/** Deletes the oldest rows that were recorded before a time, up to `limit`, and returns their number. */
-export const deleteOldTraceContexts = async (
+/**
+ * Deletes the oldest rows that were recorded before a time.
+ * @param from where an earlier batch ended; null for the first
+ */
+export const deleteOldTraceContexts = (
   db: CommonQueryMethods,
-  before: Date,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM trace_context
-    WHERE ctid = ANY(ARRAY(
-      SELECT ctid FROM trace_context WHERE recorded_at < ${timestamp(before)} ORDER BY recorded_at LIMIT ${limit}
-    ))
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM trace_context
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM trace_context
+        WHERE recorded_at >= coalesce(${timestamp(from)}, '-infinity') AND recorded_at < ${timestamp(before)}
+        ORDER BY recorded_at
+        LIMIT ${limit}
+      ))
+      RETURNING recorded_at
+    )
+    SELECT count(*) AS deleted, max(recorded_at) AS last FROM deleted
   `);
-  return rowCount;
-};

@@ -1,24 +1,25 @@
 import type { DatabasePool } from "slonik";
+import type { Deleted } from "../../../db/deletedRow.ts";
 import { changeDonationTotals } from "../../../db/charities/donationTotals.ts";
 import {
   deleteDonations,
   listTestDonors,
   lockOldTestDonations,
 } from "../../../db/charities/oldTestDonations.ts";
-import { deleteInBatches } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../deleteInBatches.ts";
 
 /** Short transactions, because the account's test donations wait for the totals. */
 const BATCH_DONATIONS = 50;
 
-/** Deletes a batch of an account's donations and returns their number. */
+/** Deletes a batch of an account's donations. Returns their number and the time of the last one. */
 const deleteBatch = (
   db: DatabasePool,
   accountId: string,
-  before: Date,
+  span: { readonly from: Date | null; readonly before: Date },
   limit: number,
-): Promise<number> =>
+): Promise<Deleted> =>
   db.transaction(async (transaction) => {
-    const donations = await lockOldTestDonations(transaction, accountId, before, limit);
+    const donations = await lockOldTestDonations(transaction, accountId, span, limit);
     // All at once, because a change of several months locks the all-time total last.
     await changeDonationTotals(
       transaction,
@@ -30,7 +31,7 @@ const deleteBatch = (
       transaction,
       donations.map(({ id }) => id),
     );
-    return donations.length;
+    return { deleted: donations.length, last: donations.at(-1)?.createdAt ?? null };
   });
 
 /**
@@ -45,8 +46,8 @@ export const deleteOldTestDonations = async (
 ): Promise<number> => {
   let total = 0;
   for (const accountId of await listTestDonors(db)) {
-    total += await deleteInBatches(
-      (limit) => deleteBatch(db, accountId, before, limit),
+    total += await deleteInOrder<Date>(
+      (limit, from) => deleteBatch(db, accountId, { from, before }, limit),
       signal,
       BATCH_DONATIONS,
     );

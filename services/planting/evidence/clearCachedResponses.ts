@@ -8,7 +8,7 @@ import {
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { deleteInBatches } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../deleteInBatches.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =
@@ -53,4 +53,7 @@ export const clearExpiredResponses = (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
   signal: AbortSignal,
 ): Promise<number> =>
-  deleteInBatches((limit) => deleteExpiredResponses(db, clock.now(), limit), signal);
+  deleteInOrder<Date>(
+    (limit, from) => deleteExpiredResponses(db, { from, now: clock.now() }, limit),
+    signal,
+  );
