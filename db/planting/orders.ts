@@ -128,16 +128,22 @@ export type NewPlantingOrder = Pick<
   | "createdAt"
 >;
 
-const insertedRow = z.strictObject({ id: z.int(), registrations: z.int() });
+const insertedRow = z.strictObject({
+  id: z.int(),
+  registrations: z.int(),
+  lastRegistrationId: z.uuid(),
+});
 
 /**
  * Inserts an order of an account's oldest trees that are in no order. Registrations that are being refunded are skipped.
+ * @param after the last registration of the account's last order, so that those of earlier orders are not read again; null
+ *   for the first order of a run
  * @returns null if there are no such trees
  */
 export const insertPlantingOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewPlantingOrder,
-  limit: number,
+  { after, limit }: { readonly after: string | null; readonly limit: number },
 ): Promise<z.output<typeof insertedRow> | null> =>
   transaction.maybeOne(sql.type(insertedRow)`
     WITH chosen AS MATERIALIZED (
@@ -146,6 +152,7 @@ export const insertPlantingOrder = (
       WHERE account_id = ${order.accountId}
         AND mode = ${order.mode}
         AND ${isUnordered}
+        ${after === null ? sql.fragment`` : sql.fragment`AND id > ${after}`}
       ORDER BY id
       LIMIT ${limit}
       FOR UPDATE SKIP LOCKED
@@ -175,7 +182,10 @@ export const insertPlantingOrder = (
       FROM next_order
       RETURNING id
     )
-    SELECT inserted.id, (SELECT count(*) FROM ordered)::integer AS registrations
+    SELECT
+      inserted.id,
+      (SELECT count(*) FROM ordered)::integer AS registrations,
+      (SELECT id FROM chosen ORDER BY id DESC LIMIT 1) AS "lastRegistrationId"
     FROM inserted
   `);
 

@@ -229,7 +229,9 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the last usage": (single) =>
       listRegistrationUsage(single, trees, { from: null, until: null, after: null, limit: 5 }),
     "the oldest tree in no order": (single) =>
-      single.transaction((transaction) => insertPlantingOrder(transaction, order, 1)),
+      single.transaction((transaction) =>
+        insertPlantingOrder(transaction, order, { after: null, limit: 1 }),
+      ),
     "a customer's registrations": (single) =>
       listPersonalRegistrations(single, unknown.id, customer, 20),
     "a customer's donations": (single) => listPersonalDonations(single, unknown.id, customer, 20),

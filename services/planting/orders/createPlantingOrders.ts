@@ -15,6 +15,11 @@ const ACCOUNTS_PER_PAGE = 200;
 /** The workflows of the created orders start after a run. What remains then is for the next run. */
 const MAXIMUM_RUN_MS = 30 * 60 * 1000;
 
+type Account = AccountMode & { readonly name: string };
+
+/** An account's next order has trees after a registration, the last one of its order before. */
+type Turn = { readonly account: Account; readonly after: string | null };
+
 /**
  * Creates planting orders of all accounts' registered trees that are in no order and not refunded. Accounts with more
  * trees than an order may have take turns. No tree is ever in two orders; the next call continues after a crash, and after
@@ -30,7 +35,7 @@ export const createPlantingOrders = async (
   signal: AbortSignal,
   registrationsPerOrder = REGISTRATIONS_PER_ORDER,
 ): Promise<number> => {
-  const createOrder = ({ accountId, mode, name }: AccountMode & { readonly name: string }) => {
+  const createOrder = ({ account: { accountId, mode, name }, after }: Turn) => {
     const partner = planting.partnerFor(mode);
     return db.transaction((transaction) =>
       insertPlantingOrder(
@@ -45,29 +50,35 @@ export const createPlantingOrders = async (
           timeline: partner.timeline,
           createdAt: clock.now(),
         },
-        registrationsPerOrder,
+        { after, limit: registrationsPerOrder },
       ),
     );
   };
-  const endMs = clock.now().getTime() + MAXIMUM_RUN_MS;
   let orders = 0;
-  let after: AccountMode | null = null;
-  let isMore = false;
-  for (;;) {
-    const accounts = await listAccountsWithUnorderedTrees(db, after, ACCOUNTS_PER_PAGE);
-    for (const account of accounts) {
+  /** Creates an order for each account. Returns the next turns of those that may have more trees. */
+  const takeTurns = async (turns: readonly Turn[]): Promise<readonly Turn[]> => {
+    const next: Turn[] = [];
+    for (const turn of turns) {
       signal.throwIfAborted();
-      const created = await createOrder(account);
+      const created = await createOrder(turn);
       orders += created ? 1 : 0;
-      isMore ||= created?.registrations === registrationsPerOrder;
-    }
-    after = accounts.at(-1) ?? null;
-    if (accounts.length < ACCOUNTS_PER_PAGE) {
-      if (!isMore || clock.now().getTime() >= endMs) {
-        return orders;
+      if (created?.registrations === registrationsPerOrder) {
+        next.push({ account: turn.account, after: created.lastRegistrationId });
       }
-      after = null;
-      isMore = false;
     }
+    return next;
+  };
+
+  const endMs = clock.now().getTime() + MAXIMUM_RUN_MS;
+  const more: Turn[] = [];
+  let page: readonly Account[] = [];
+  do {
+    page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, ACCOUNTS_PER_PAGE);
+    more.push(...(await takeTurns(page.map((account) => ({ account, after: null })))));
+  } while (page.length === ACCOUNTS_PER_PAGE);
+  let turns: readonly Turn[] = more;
+  while (turns.length > 0 && clock.now().getTime() < endMs) {
+    turns = await takeTurns(turns);
   }
+  return orders;
 };
