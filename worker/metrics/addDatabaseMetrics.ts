@@ -39,8 +39,8 @@ type GaugeOf<State> = {
 type DatabaseGauges = { readonly refresh: () => Promise<void> };
 
 /**
- * The pace of queries whose costs grow with the number of accounts, streams, endpoints or problems. Each worker makes them for each Prometheus server, so they
- * may take a hundredth of a worker's time.
+ * The pace of queries whose costs grow with the number of accounts, streams, endpoints, stores or problems. Each worker makes
+ * them for each Prometheus server, so they may take a hundredth of a worker's time.
  */
 const createCostlyPace = (): ScanPace => createScanPace(0.01, { maximumIntervalMs: 60_000 });
 
@@ -118,6 +118,7 @@ export const addDatabaseMetrics = (
   const readFailed = withPace(() => countFailedMeterEvents(db), createPace());
   const readLate = withPace(() => countLateMeterEvents(db), createPace());
   const readUncredited = withPace(() => countUncreditedMeterEvents(db), createPace());
+  const readLowBalances = withPace(() => countLowBalances(db), createPace());
   const readWebhooks = withPace(() => readWebhookState(db, clock.now()), createPace());
   const gauges = [
     createGauges(registry, readWaiting, [
@@ -251,7 +252,7 @@ export const addDatabaseMetrics = (
         set: (gauge, seconds) => gauge.set(seconds),
       },
     ]),
-    createGauges(registry, () => countLowBalances(db), [
+    createGauges(registry, readLowBalances, [
       {
         name: "impact_stores_low_balance",
         help: "Stores whose balance is below their low-balance threshold.",
