@@ -192,3 +192,51 @@ test("an interrupted request says nothing about its endpoint", (t) => {
   add("a");
   t.deepEqual(begin().places, { a: 1 });
 });
+
+/** Returns the CPU time of looking for free places while the silent endpoints that wait have none, in microseconds. */
+const measureLook = (waiting: number): number => {
+  const { queue, begin } = setUp();
+  for (const id of named("silent", waiting)) {
+    queue.add({ id, isFailing: true });
+  }
+  begin();
+  const rounds = Array.from({ length: 5 }, () => {
+    const before = process.cpuUsage();
+    for (let look = 0; look < 100; look += 1) {
+      queue.take();
+    }
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  });
+  return Math.min(...rounds);
+};
+
+test("the search for free places does not grow with the endpoints that wait", (t) => {
+  const few = measureLook(1000);
+  const many = measureLook(50_000);
+
+  t.true(many < 10 * few, `${few} and ${many} µs`);
+});
+
+test("an endpoint that waits changes its lane as soon as its request ends, or becomes slow", (t) => {
+  const { queue, add, pass, begin, know } = setUp();
+  know(["recovered"], 2 * SECOND_MS, TIMEOUT);
+  know(["slowed"], 0);
+  add("slowed");
+  const slowed = begin();
+  add("recovered");
+  const recovered = begin();
+  for (const id of named("silent", 60)) {
+    queue.add({ id, isFailing: true });
+  }
+  begin();
+  add("recovered", "slowed");
+  t.is(begin().total, 0);
+
+  recovered.end();
+  pass(SECOND_MS);
+
+  t.is(begin().places["recovered"], 10);
+  slowed.end();
+  t.true((begin().places["slowed"] ?? 0) > 0);
+});

@@ -52,7 +52,13 @@ export type EndpointQueue = {
 export const createEndpointQueue = (
   monotonicMs: () => number = () => performance.now(),
 ): EndpointQueue => {
-  const waiting = new Set<string>();
+  /** A search for free places reads only the beginning of a lane that has some. */
+  const waiting: Readonly<Record<Lane, Set<string>>> = {
+    quick: new Set(),
+    new: new Set(),
+    slow: new Set(),
+    silent: new Set(),
+  };
   /** When the requests in progress began, oldest first, by endpoint. */
   const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
   const memories = new LRUCache<string, Memory>({ max: MAXIMUM_REMEMBERED });
@@ -67,22 +73,43 @@ export const createEndpointQueue = (
     return isSlow && lane !== "silent" ? "slow" : lane;
   };
 
+  const isWaiting = (endpointId: string): boolean =>
+    LANES.some((lane) => waiting[lane].has(endpointId));
+
+  /** Puts an endpoint at the end of its lane, unless it waits there. */
+  const putInLane = (endpointId: string, nowMs: number): void => {
+    const lane = laneOf(endpointId, nowMs);
+    if (!waiting[lane].has(endpointId)) {
+      for (const other of LANES) {
+        waiting[other].delete(endpointId);
+      }
+      waiting[lane].add(endpointId);
+    }
+  };
+
   /** Divides the free places of a lane among the endpoints that wait in it. */
-  const divide = (waitingIds: readonly string[], calledIds: readonly string[], lane: Lane) => {
+  const divide = (lane: Lane, calledIds: readonly string[], nowMs: number) => {
     const occupied = calledIds.reduce((sum, endpointId) => sum + runningOf(endpointId), 0);
     // The others free their places soon enough to take turns.
     const isShared = lane === "slow" || lane === "silent";
-    const parts = isShared ? new Set([...waitingIds, ...calledIds]).size : 1;
+    const onlyCalled = calledIds.filter((endpointId) => !waiting[lane].has(endpointId));
+    const parts = isShared ? waiting[lane].size + onlyCalled.length : 1;
     const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
     const given: EndpointPlaces[] = [];
     let free = PLACES_OF_LANE - occupied;
-    for (const endpointId of waitingIds) {
+    for (const endpointId of waiting[lane]) {
       if (free <= 0) {
         break;
+      }
+      if (laneOf(endpointId, nowMs) !== lane) {
+        // Its request has become slow meanwhile, or its memory was evicted.
+        putInLane(endpointId, nowMs);
+        continue;
       }
       const most = memories.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
       const places = Math.min(free, most - runningOf(endpointId));
       if (places > 0) {
+        waiting[lane].delete(endpointId);
         given.push({ endpointId, places });
         free -= places;
       }
@@ -97,21 +124,12 @@ export const createEndpointQueue = (
       if (isFailing && (memory === undefined || nowMs - memory.atMs > REMEMBERED_MS)) {
         memories.set(id, { lane: "silent", atMs: nowMs });
       }
-      waiting.add(id);
+      putInLane(id, nowMs);
     },
     take: () => {
       const nowMs = monotonicMs();
-      const inLane = (endpointIds: Iterable<string>) =>
-        Map.groupBy(endpointIds, (endpointId) => laneOf(endpointId, nowMs));
-      const waitingIn = inLane(waiting);
-      const calledIn = inLane(requests.keys());
-      const taken = LANES.flatMap((lane) =>
-        divide(waitingIn.get(lane) ?? [], calledIn.get(lane) ?? [], lane),
-      );
-      for (const { endpointId } of taken) {
-        waiting.delete(endpointId);
-      }
-      return taken;
+      const called = Map.groupBy(requests.keys(), (endpointId) => laneOf(endpointId, nowMs));
+      return LANES.flatMap((lane) => divide(lane, called.get(lane) ?? [], nowMs));
     },
     begin: (endpointId) => {
       const request = { startedAtMs: monotonicMs() };
@@ -130,9 +148,12 @@ export const createEndpointQueue = (
           requests.delete(endpointId);
         }
         running -= 1;
+        if (isWaiting(endpointId)) {
+          putInLane(endpointId, nowMs);
+        }
       };
     },
-    isEmpty: () => waiting.size === 0,
+    isEmpty: () => LANES.every((lane) => waiting[lane].size === 0),
     running: () => running,
   };
 };
