@@ -4,6 +4,7 @@ import {
   listUsedKinds,
 } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { counted } from "../../../domain/counted.ts";
+import { runConcurrently } from "../../../services/runConcurrently.ts";
 import type { Context } from "../../context.ts";
 import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
@@ -13,6 +14,8 @@ const MAXIMUM_SUBSCRIPTIONS = 20;
 
 /** Each customer takes one call. */
 const MAXIMUM_CUSTOMERS = 100;
+/** One after the other, slow calls would exceed the time of a check. */
+const CONCURRENT_CALLS = 5;
 
 type WithoutCustomer = Awaited<ReturnType<typeof listOrganizationsWithoutCustomer>>;
 
@@ -36,13 +39,15 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
       stripeCustomerId === null ? [] : [{ name, stripeCustomerId }],
     );
     const newest = customers.slice(-MAXIMUM_CUSTOMERS);
-    const problems: string[] = [];
-    for (const { name, stripeCustomerId } of newest) {
-      const problem = await stripe.inspectCustomer(stripeCustomerId);
-      if (problem !== null) {
-        problems.push(`${name}: ${problem}`);
-      }
-    }
+    const inspected = await runConcurrently(
+      newest,
+      async ({ name, stripeCustomerId }) => {
+        const problem = await stripe.inspectCustomer(stripeCustomerId);
+        return problem === null ? null : `${name}: ${problem}`;
+      },
+      { concurrency: CONCURRENT_CALLS },
+    );
+    const problems = inspected.filter((problem) => problem !== null);
     if (rejected.length > 0) {
       problems.push(
         `${describeWithoutCustomer(rejected, " with live usage")}. It is rejected until ${SET_CUSTOMER} sets one.`,

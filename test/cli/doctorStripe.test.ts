@@ -1,0 +1,74 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+
+const test = testWithDatabase();
+
+const CUSTOMERS = 7;
+const CONCURRENT_CALLS = 5;
+
+const findings = z.array(z.looseObject({ check: z.string(), detail: z.string() }));
+
+/** Creates organizations with customers at Stripe; `checkCustomers` runs doctor and returns what it says of them. */
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  const { control, close, ...stripe } = await startStripeDouble();
+  t.teardown(close);
+  await createBilling({
+    db,
+    stripe: connectStripe({ secretKey: stripe.secretKey, apiBase: stripe.url }),
+  }).prepare();
+  const paths: string[] = [];
+  for (let number = 0; number < CUSTOMERS; number += 1) {
+    const { customerId } = control.addCustomer({});
+    await createTestOrganization(db, { stripeCustomerId: customerId });
+    paths.push(`/v1/customers/${customerId}`);
+  }
+  const checkCustomers = async () => {
+    const run = await runImpact(["doctor", "--json"], {
+      env: {
+        DATABASE_URL: databaseUrl,
+        TEMPORAL_ADDRESS: "127.0.0.1:1",
+        STRIPE_SECRET_KEY: stripe.secretKey,
+        STRIPE_API_BASE: stripe.url,
+      },
+    });
+    const found = findings.parse(readJson(run)).find(({ check }) => check === "Stripe customers");
+    return `${String(found?.["status"])}: ${found?.detail}`;
+  };
+  return { control, paths, checkCustomers };
+};
+
+test.serial("doctor asks Stripe for five customers at the same time", async (t) => {
+  const { control, paths, checkCustomers } = await setUp(t);
+  for (const path of paths) {
+    control.addFault({ kind: "hold", method: "GET", path });
+  }
+
+  const checked = checkCustomers();
+  await eventually(() => control.held() === CONCURRENT_CALLS);
+  control.clearFaults();
+  control.release();
+
+  t.is(await checked, `ok: Stripe has the newest ${CUSTOMERS} of ${CUSTOMERS} customers`);
+});
+
+test.serial("doctor says which permission a restricted key lacks to read customers", async (t) => {
+  const { control, paths, checkCustomers } = await setUp(t);
+  const message =
+    "The provided key 'rk_test_x' does not have the required permissions for this endpoint on account 'acct_1'. " +
+    "Having the 'rak_customer_read' permission would allow this request to continue.";
+  for (const path of paths) {
+    const body = { error: { type: "invalid_request_error", message } };
+    control.addFault({ kind: "respond", method: "GET", path, status: 403, body });
+  }
+
+  t.regex(await checkCustomers(), /^wrong: .*'rak_customer_read' permission/u);
+});
