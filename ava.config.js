@@ -44,7 +44,11 @@ export default {
   workerThreads: false,
   // Importing a test's modules fills the young generation of 1 MB dozens of times, and most of it survives. A large one
   // saves a test process of about two seconds 7% of its CPU time.
-  nodeArguments: ["--min-semi-space-size=32", "--max-semi-space-size=32"],
+  nodeArguments: [
+    "--min-semi-space-size=32",
+    "--max-semi-space-size=32",
+    `--import=${import.meta.dirname}/test/support/ignoreSourceMaps.ts`,
+  ],
   // Twice the cores of the smallest machine, because many files wait for other processes most of the time.
   concurrency: 4,
   // Without any result for this long a test hangs; a busy machine may take a minute over one test.
