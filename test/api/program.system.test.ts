@@ -13,6 +13,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { countWaiting } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -110,7 +111,10 @@ const holdRegistrations = async (t: ExecutionContext, databaseUrl: string) => {
   t.teardown(() => client.end());
   await client.query("BEGIN");
   await client.query("LOCK TABLE registration IN SHARE ROW EXCLUSIVE MODE");
-  return { release: () => client.query("COMMIT") };
+  return {
+    release: () => client.query("COMMIT"),
+    countWaiting: () => countWaiting(client, "registration"),
+  };
 };
 
 for (const [title, end] of [
@@ -129,16 +133,10 @@ for (const [title, end] of [
           headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
           body: '{"count":1}',
         }).then(({ status }) => status);
-      const { release } = await holdRegistrations(t, DATABASE_URL);
+      const held = await holdRegistrations(t, DATABASE_URL);
       // The first request waits in its transaction, the others wait behind it in the queue.
       const first = plant();
-      await eventually(async () => {
-        const waiting = await db.one(sql.type(countRow)`
-        SELECT count(*)::int AS count FROM pg_locks
-        WHERE NOT granted AND relation = 'registration'::regclass
-      `);
-        return waiting.count === 1;
-      });
+      await eventually(async () => (await held.countWaiting()) === 1);
       const others = Array.from({ length: 49 }, plant);
       await eventually(async () => {
         const metrics = await (await fetch(`${urls.metrics}/metrics`)).text();
@@ -152,7 +150,7 @@ for (const [title, end] of [
           () => true,
         ),
       );
-      await release();
+      await held.release();
       const statuses = await Promise.all([first, ...others]);
       const { code, stderr, stdout } = await ended;
 

@@ -3,21 +3,10 @@ import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { idIn } from "./contract.ts";
+import { countWaiting } from "../support/lockWaits.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
-
-/** Counts the queries that wait for a lock of donations. Tables may have the same numbers in other databases. */
-const countBlocked = async (locker: Client): Promise<number> => {
-  const { rows } = await locker.query(`
-    SELECT
-    FROM pg_locks
-    WHERE NOT granted
-      AND relation = 'donation'::regclass
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  `);
-  return rows.length;
-};
 
 test.serial(
   "blocked reads delay neither writes nor another account's reads, and end with a 503",
@@ -57,7 +46,7 @@ test.serial(
         }),
       ),
     );
-    await eventually(async () => (await countBlocked(locker)) === 1);
+    await eventually(async () => (await countWaiting(locker, "donation")) === 1);
     const planted = await call(flooding.apiKeyTest, "/plant/trees", { count: 1 });
     const summary = await call(other.apiKeyTest, "/evidence");
 
@@ -128,7 +117,11 @@ test.serial("slow reads of two accounts delay no short read of another", async (
     t.is((await call(other.apiKeyTest, path)).status, 200, path);
   }
 
-  t.is(await countBlocked(locker), 2, "a slow read of each account has waited meanwhile");
+  t.is(
+    await countWaiting(locker, "donation"),
+    2,
+    "a slow read of each account has waited meanwhile",
+  );
   await locker.query("ROLLBACK");
   await Promise.all(slow);
 });

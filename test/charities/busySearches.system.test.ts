@@ -1,6 +1,7 @@
 import { Client } from "pg";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { countWaiting } from "../support/lockWaits.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -36,12 +37,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
       }),
     ),
   );
-  await eventually(async () => {
-    const { rows } = await locker.query<{ blocked: boolean }>(
-      "SELECT count(*) > 0 AS blocked FROM pg_locks WHERE NOT granted AND relation = 'charity'::regclass",
-    );
-    return rows[0]?.blocked === true;
-  });
+  await eventually(async () => (await countWaiting(locker, "charity")) > 0);
   const registered = await call("/plant/trees", { count: 1 });
 
   t.is(registered.status, 200);

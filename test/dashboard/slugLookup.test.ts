@@ -7,6 +7,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { cancelWaiting, countWaiting } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -22,18 +23,12 @@ test.serial("made-up slugs share queries and are remembered as unknown", async (
   const locker = new Client({ connectionString: databaseUrl });
   await locker.connect();
   t.teardown(() => locker.end());
-  const countBlocked = async (): Promise<number> => {
-    const { rows } = await locker.query<{ count: number }>(
-      "SELECT count(*)::integer AS count FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass",
-    );
-    return rows[0]?.count ?? 0;
-  };
   await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
   const madeUp = Array.from({ length: 500 }, (_, index) => `made-up-${index}`);
   const lookups = Promise.all([...madeUp, slug, "Old Page"].map(lookUp));
-  await eventually(async () => (await countBlocked()) > 0);
+  await eventually(async () => (await countWaiting(locker, "dashboard")) > 0);
 
-  t.is(await countBlocked(), 1, "one query runs at a time");
+  t.is(await countWaiting(locker, "dashboard"), 1, "one query runs at a time");
   await locker.query("ROLLBACK");
   t.deepEqual(await lookups, [...madeUp.map(() => null), slug, slug]);
 
@@ -54,19 +49,9 @@ test.serial("a failed query fails its lookups only, and nothing is remembered", 
   t.teardown(() => locker.end());
   await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
   const first = t.throwsAsync(lookUp("first-page"));
-  await eventually(async () => {
-    const { rowCount } = await locker.query(
-      "SELECT FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass",
-    );
-    return rowCount === 1;
-  });
+  await eventually(async () => (await countWaiting(locker, "dashboard")) === 1);
   const second = lookUp("second-page");
-  await eventually(async () => {
-    const { rowCount } = await locker.query(
-      `SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass`,
-    );
-    return rowCount === 1;
-  });
+  await eventually(async () => (await cancelWaiting(locker, "dashboard")) === 1);
   await first;
   await locker.query("ROLLBACK");
 

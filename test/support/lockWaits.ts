@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionContext } from "ava";
+import type { Client } from "pg";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { openPool } from "../../db/pool.ts";
@@ -22,6 +23,22 @@ const listBlocked = (transaction: DatabaseTransactionConnection): Promise<readon
       )
     SELECT pid::bigint FROM blocked
   `);
+
+/** Tables have the same numbers in other databases that were created from the template. */
+const WAITING = `
+  FROM pg_locks
+  WHERE NOT granted
+    AND relation = $1::regclass
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+`;
+
+/** Counts the server processes that wait for a lock of a table of the client's database. */
+export const countWaiting = async (client: Client, table: string): Promise<number> =>
+  (await client.query(`SELECT ${WAITING}`, [table])).rows.length;
+
+/** Cancels the statements that wait for a lock of a table of the client's database. Returns their number. */
+export const cancelWaiting = async (client: Client, table: string): Promise<number> =>
+  (await client.query(`SELECT pg_cancel_backend(pid) ${WAITING}`, [table])).rows.length;
 
 /** Waits until another process waits for a lock of this transaction. Returns those that do. */
 export const awaitBlocked = async (

@@ -20,6 +20,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";
+import { cancelWaiting, countWaiting } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace } from "./evidenceApi.ts";
@@ -234,14 +235,12 @@ const openLocker = async (t: ExecutionContext<DatabaseContext>) => {
   const locker = new Client({ connectionString: t.context.databaseUrl });
   await locker.connect();
   t.teardown(() => locker.end());
-  const WAITING = `FROM pg_locks WHERE NOT granted AND relation = 'cached_response'::regclass
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
   return {
     lock: () => locker.query("BEGIN; LOCK TABLE cached_response IN ACCESS EXCLUSIVE MODE"),
     unlock: () => locker.query("ROLLBACK"),
     untilWaiting: () =>
-      eventually(async () => (await locker.query(`SELECT ${WAITING}`)).rowCount === 1),
-    cancelWaiting: () => locker.query(`SELECT pg_cancel_backend(pid) ${WAITING}`),
+      eventually(async () => (await countWaiting(locker, "cached_response")) === 1),
+    cancel: () => cancelWaiting(locker, "cached_response"),
   };
 };
 
@@ -270,12 +269,12 @@ test.serial(
   async (t) => {
     const { start, id, key } = await setUp(t);
     const { read, fill, url, logged } = await start();
-    const { lock, unlock, untilWaiting, cancelWaiting } = await openLocker(t);
+    const { lock, unlock, untilWaiting, cancel } = await openLocker(t);
     const first = await fill();
     await lock();
     const failing = read();
     await untilWaiting();
-    await cancelWaiting();
+    await cancel();
     await untilWaiting();
     await unlock();
     t.like(await failing, { status: 200, body: first.body, isByApp: true });

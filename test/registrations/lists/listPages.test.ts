@@ -8,6 +8,7 @@ import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { cancelWaiting } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
 const test = testWithDatabase();
@@ -249,13 +250,7 @@ test.serial("an error after the rows of a page has no link", async (t) => {
 
   const page = call("GET", "/plant/trees?limit=1", { key });
   // The totals are read after the rows.
-  await eventually(async () => {
-    const { rowCount } = await locker.query(
-      `SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'impact_total'::regclass
-       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
-    );
-    return rowCount === 1;
-  });
+  await eventually(async () => (await cancelWaiting(locker, "impact_total")) === 1);
 
   const { status, headers } = await page;
   t.is(status, 500);

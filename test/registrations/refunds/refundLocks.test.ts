@@ -4,7 +4,7 @@ import { idIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { countWaiting, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
 const test = testWithDatabase();
@@ -23,39 +23,38 @@ const REFUNDS = [
 ];
 
 for (const { kind, path, bodyOf } of REFUNDS) {
-  test(`registrations do not wait while ${kind} of their account is recorded by another process`, async (t) => {
-    const { db } = t.context;
-    const { call } = await startStandaloneApi(t, { db });
-    const other = await startStandaloneApi(t, { db });
-    const { apiKeyProd: key } = await createTestOrganization(db);
-    const { apiKeyProd: otherKey } = await createTestOrganization(db);
-    const register = (owner: string) =>
-      other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
-    const id = idIn((await register(key)).body, "tree");
-    const client = new Client({ connectionString: t.context.databaseUrl });
-    await client.connect();
-    t.teardown(() => client.end());
-    await client.query("BEGIN");
-    // What a refund records before it changes the totals.
-    await client.query("LOCK TABLE event IN SHARE MODE");
+  // Serial, because they wait for the same lock.
+  test.serial(
+    `registrations do not wait while ${kind} of their account is recorded by another process`,
+    async (t) => {
+      const { db } = t.context;
+      const { call } = await startStandaloneApi(t, { db });
+      const other = await startStandaloneApi(t, { db });
+      const { apiKeyProd: key } = await createTestOrganization(db);
+      const { apiKeyProd: otherKey } = await createTestOrganization(db);
+      const register = (owner: string) =>
+        other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
+      const id = idIn((await register(key)).body, "tree");
+      const client = new Client({ connectionString: t.context.databaseUrl });
+      await client.connect();
+      t.teardown(() => client.end());
+      await client.query("BEGIN");
+      // What a refund records before it changes the totals.
+      await client.query("LOCK TABLE event IN SHARE MODE");
 
-    const refund = call("POST", path, { key, body: bodyOf(id) });
-    await eventually(async () => {
-      const { rows } = await client.query(
-        "SELECT FROM pg_locks WHERE NOT granted AND relation = 'event'::regclass",
+      const refund = call("POST", path, { key, body: bodyOf(id) });
+      await eventually(async () => (await countWaiting(client, "event")) > 0);
+      const responses = await Promise.all([register(key), register(otherKey)]);
+      t.deepEqual(
+        responses.map(({ status }) => status),
+        [200, 200],
       );
-      return rows.length > 0;
-    });
-    const responses = await Promise.all([register(key), register(otherKey)]);
-    t.deepEqual(
-      responses.map(({ status }) => status),
-      [200, 200],
-    );
 
-    await client.query("COMMIT");
-    t.is((await refund).status, 200);
-    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
-  });
+      await client.query("COMMIT");
+      t.is((await refund).status, 200);
+      t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
+    },
+  );
 }
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
