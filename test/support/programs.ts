@@ -12,8 +12,8 @@ const ROOT = new URL("../../", import.meta.url);
 
 /** Waits until a condition holds in another process; ava's timeout ends the wait if it never does. */
 export const eventually = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
-  while (!(await holds())) {
-    await delay(100);
+  for (let delayMs = 10; !(await holds()); delayMs = Math.min(100, 2 * delayMs)) {
+    await delay(delayMs);
   }
 };
 
