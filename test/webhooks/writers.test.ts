@@ -10,6 +10,7 @@ import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndp
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { refunded } from "../events/readEvents.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
 const test = testWithDatabase();
@@ -17,6 +18,7 @@ const test = testWithDatabase();
 const WRITERS = 64;
 const WRITES = 8;
 const CONNECTIONS = 24;
+const QUARTER = (WRITERS * WRITES) / 4;
 const DEADLINE_MS = 150_000;
 
 const page = z.object({
@@ -38,11 +40,15 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
   t.teardown(() => pool.end());
   const since = clock.now();
   const committed: string[] = [];
+  const wasDisabled = Promise.withResolvers<void>();
   let finished = false;
   const isFinished = (): boolean => finished;
 
   const write = async (writer: number): Promise<void> => {
     for (let index = 0; index < WRITES; index += 1) {
+      if (committed.length > QUARTER) {
+        await wasDisabled.promise;
+      }
       const name = `${writer}-${index}`;
       await pool.transaction(async (transaction) => {
         await recordEvent(transaction, owner, refunded(name), systemClock.now());
@@ -82,9 +88,12 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
     while (!isFinished()) {
       clock.set(new Date().toISOString());
       await deliver();
-      if (committed.length > (WRITERS * WRITES) / 4) {
+      if (committed.length > QUARTER) {
         await switchWebhookEndpoint(deps, endpoint, "disabled");
-        await delay(50);
+        wasDisabled.resolve();
+        // At least one transaction has begun since then.
+        const enough = committed.length + CONNECTIONS;
+        await eventually(() => isFinished() || committed.length > enough);
         await switchWebhookEndpoint(deps, endpoint, "enabled");
       }
     }
