@@ -9,7 +9,8 @@ const reportPages = async (db: DatabasePool): Promise<void> => {
 
 /**
  * Returns a function that counts the pages of tables and their indexes that work on a connection reads, including what
- * planning reads. No other connection may have used the tables.
+ * planning reads. No other connection may have used the tables. It throws if it has counted none, because a test that allows
+ * few pages would pass.
  * @param filler the pool of one connection that has filled the tables
  * @param db the pool of one connection that does the work
  */
@@ -35,6 +36,9 @@ export const createPageCounter = async (
     const pages = await readPages();
     const difference = pages - last;
     last = pages;
+    if (difference === 0) {
+      throw new Error("The work has read no page of the tables, or its reads were not reported.");
+    }
     return difference;
   };
 };
