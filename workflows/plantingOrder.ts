@@ -7,13 +7,9 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
-import { inDeployment } from "./inDeployment.ts";
 
 /** Wakes an order's workflow after facts were recorded by a callback or an operator. */
 export const factsRecordedSignal = defineSignal("factsRecorded");
-
-export const plantingOrderWorkflowId = (deployment: string, orderId: number): string =>
-  inDeployment(deployment, `planting-order-${orderId}`);
 
 const { placePlantingOrder, pollPlantingOrder } = proxyActivities<PlantingActivities>({
   startToCloseTimeout: "1 minute",

@@ -8,7 +8,8 @@ import {
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
 import { inDeployment } from "./inDeployment.ts";
-import { plantingOrder, plantingOrderWorkflowId } from "./plantingOrder.ts";
+import { plantingOrder } from "./plantingOrder.ts";
+import { plantingOrderWorkflowId } from "./workflowIds.ts";
 
 export const plantingOrderCreationId = (deployment: string): string =>
   inDeployment(deployment, "planting-order-creation");

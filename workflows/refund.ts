@@ -8,15 +8,10 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import { refundIdOf } from "../domain/registrations/decideRefund.ts";
-import { inDeployment } from "./inDeployment.ts";
 import { isTimeout } from "./isTimeout.ts";
 
 /** Signals a further refund of the same registration. */
 export const refundedSignal = defineSignal("refunded");
-
-export const refundWorkflowId = (deployment: string, registrationId: string): string =>
-  inDeployment(deployment, refundIdOf(registrationId));
 
 /** Runs within a workflow task, which saves most of what an activity costs Temporal. */
 const local = proxyLocalActivities<BillingActivities>({

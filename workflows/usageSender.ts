@@ -9,21 +9,10 @@ import {
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
-import { inDeployment } from "./inDeployment.ts";
 import { isTimeout } from "./isTimeout.ts";
 
 /** Signals that usage facts are waiting. It has no payload: the sender reads them from the database. */
 export const wakeSignal = defineSignal("wake");
-
-/** Returns what the ids of an account's senders start with. */
-export const usageSenderPrefix = (deployment: string, accountId: string): string =>
-  inDeployment(deployment, `usage-sender/${accountId}/`);
-
-/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and meter. */
-export const usageSenderWorkflowId = (
-  deployment: string,
-  { accountId, mode, meter }: UsageStream,
-): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
 

@@ -1,11 +1,6 @@
 import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { ShardActivities } from "../activities/createShardActivities.ts";
-import { inDeployment } from "./inDeployment.ts";
 import { SHARD_ACTIVITY } from "./shardActivity.ts";
-
-/** Returns the id of a shard's only sender. */
-export const usageShardWorkflowId = (deployment: string, shard: number): string =>
-  inDeployment(deployment, `usage-shard/${shard}`);
 
 const { reportShard } = proxyActivities<ShardActivities>(SHARD_ACTIVITY);
 

@@ -1,8 +1,9 @@
 import type { Client } from "@temporalio/client";
 import type { ShardKind } from "../../domain/shards.ts";
 import { backgroundQueue, webhookQueue } from "../../workflows/taskQueues.ts";
-import { usageShard, usageShardWorkflowId } from "../../workflows/usageShard.ts";
+import { usageShard } from "../../workflows/usageShard.ts";
 import { webhookShard, webhookShardWorkflowId } from "../../workflows/webhookShard.ts";
+import { usageShardWorkflowId } from "../../workflows/workflowIds.ts";
 
 /** The senders of shards: their workflow, its id, and its task queue. */
 const SENDERS = {

@@ -2,7 +2,8 @@ import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
-import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
+import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
+import { usageSenderWorkflowId } from "../../workflows/workflowIds.ts";
 
 /** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (

@@ -1,6 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import { factsRecordedSignal, plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
+import { factsRecordedSignal } from "../../workflows/plantingOrder.ts";
+import { plantingOrderWorkflowId } from "../../workflows/workflowIds.ts";
 import { withTemporalDeadline } from "./temporalClient.ts";
 
 /**

@@ -15,10 +15,10 @@ import { recordPlantingFacts } from "../../services/planting/orders/recordPlanti
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import type { Refunded } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
+import { plantingOrderWorkflowId } from "../../workflows/workflowIds.ts";
 
 const NEVER = new AbortController().signal;
 

@@ -8,9 +8,6 @@ import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
-import { refundWorkflowId } from "../../../workflows/refund.ts";
-import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
-import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import type { Context } from "../../context.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -18,6 +15,11 @@ import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { timeOf, presentEvent } from "./presentEvent.ts";
+import {
+  refundWorkflowId,
+  usageSenderWorkflowId,
+  usageShardWorkflowId,
+} from "../../../workflows/workflowIds.ts";
 
 const presentRegistration = (registration: AccountRegistration) => ({
   registration_id: shownIdOf(registration),

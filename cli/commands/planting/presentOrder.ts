@@ -1,5 +1,5 @@
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
-import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
+import { plantingOrderWorkflowId } from "../../../workflows/workflowIds.ts";
 
 /** @param deployment the deployment's name in Temporal */
 export const presentOrder = (deployment: string, order: PlantingOrder) => ({

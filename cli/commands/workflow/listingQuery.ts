@@ -1,5 +1,5 @@
 import { inDeployment } from "../../../workflows/inDeployment.ts";
-import { usageSenderPrefix } from "../../../workflows/usageSender.ts";
+import { usageSenderPrefix } from "../../../workflows/workflowIds.ts";
 import { quote } from "./workflowIds.ts";
 
 /** Temporal's status names in visibility queries, by the names of the command line. */

@@ -5,11 +5,11 @@ import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
-import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
+import { usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
 
 const test = testWithDatabase();
 

@@ -25,12 +25,9 @@ import {
   plantingOrderCreation,
   plantingOrderCreationId,
 } from "../../../workflows/plantingOrderCreation.ts";
-import {
-  factsRecordedSignal,
-  plantingOrder,
-  plantingOrderWorkflowId,
-} from "../../../workflows/plantingOrder.ts";
+import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { plantingOrderWorkflowId } from "../../../workflows/workflowIds.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -8,16 +8,15 @@ import { acquireDispatcherLease } from "../../../db/billing/sending/dispatcherLe
 import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/shards.ts";
-import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
-import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { runDispatcher } from "../../../worker/dispatcher/runDispatcher.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { refundWorkflowId, usageShardWorkflowId } from "../../../workflows/workflowIds.ts";
 
 /** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
 export const refundOneTree = async (

@@ -4,12 +4,12 @@ import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
-import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { eventually, openNamespace } from "../../support/programs.ts";
 import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
+import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
 
 // Serial, because a database has one lease, so only one of its dispatchers leads.
 const test = testWithDatabase();

@@ -1,6 +1,7 @@
 import { listWaitingRefunds, markRefundsDispatched } from "../../../db/registrations/refunds.ts";
-import { refund, refundedSignal, refundWorkflowId } from "../../../workflows/refund.ts";
+import { refund, refundedSignal } from "../../../workflows/refund.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
 import { forEachConcurrently } from "../../forEachConcurrently.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { Pass, PassDependencies } from "./pass.ts";

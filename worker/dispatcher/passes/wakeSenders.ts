@@ -3,7 +3,7 @@ import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts"
 import { streamKey } from "../../../domain/billing/usage.ts";
 import { wakeSender } from "../../../program/temporal/usageSenders.ts";
 import { createScanPace } from "../../../services/createScanPace.ts";
-import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
+import { usageSenderWorkflowId } from "../../../workflows/workflowIds.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, PassDependencies } from "./pass.ts";
 

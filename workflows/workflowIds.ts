@@ -1,0 +1,27 @@
+import type { UsageStream } from "../domain/billing/usage.ts";
+import { refundIdOf } from "../domain/registrations/decideRefund.ts";
+import { inDeployment } from "./inDeployment.ts";
+
+/*
+ * The ids of workflows that programs also print. They are not beside their workflows, which load Temporal's SDK.
+ */
+
+export const plantingOrderWorkflowId = (deployment: string, orderId: number): string =>
+  inDeployment(deployment, `planting-order-${orderId}`);
+
+export const refundWorkflowId = (deployment: string, registrationId: string): string =>
+  inDeployment(deployment, refundIdOf(registrationId));
+
+/** Returns what the ids of an account's senders start with. */
+export const usageSenderPrefix = (deployment: string, accountId: string): string =>
+  inDeployment(deployment, `usage-sender/${accountId}/`);
+
+/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and meter. */
+export const usageSenderWorkflowId = (
+  deployment: string,
+  { accountId, mode, meter }: UsageStream,
+): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${meter}`;
+
+/** Returns the id of a shard's only sender. */
+export const usageShardWorkflowId = (deployment: string, shard: number): string =>
+  inDeployment(deployment, `usage-shard/${shard}`);
