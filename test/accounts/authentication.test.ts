@@ -146,7 +146,8 @@ test("neither keys nor a client's content are logged", async (t) => {
   await call("GET", "/plant/trees", { key, headers: { "X-Api-Key": key } });
 
   const log = JSON.stringify(logged());
-  t.is(logged().length, 7 + 1); // One request reads the API description.
+  // The description is read for the checks of responses.
+  t.is(logged().filter(({ route }) => route !== "/openapi.json").length, 7);
   t.false(log.includes(key));
   t.false(log.includes(key.slice(12, 24)));
   t.false(log.includes("secret-tag"));

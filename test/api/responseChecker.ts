@@ -73,17 +73,21 @@ const createChecker = (text: string): CheckResponse => {
   };
 };
 
-/** By the text of the description: the APIs of a file share the compiled schemas. */
-const checkers = new Map<string, CheckResponse>();
+const readChecker = async (url: string): Promise<CheckResponse> =>
+  createChecker(await (await fetch(`${url}/openapi.json`)).text());
+
+/** By what the description depends on. Making and compiling one takes longer than all else that starts an API. */
+const checkers = new Map<string, Promise<CheckResponse>>();
 
 /**
  * Returns a check of responses against an API's description: the operation must document the status, and the body must
  * match its schema. Responses to unknown paths and methods must match the schema of errors.
+ * @param variant the interface, and what its description depends on. Of several APIs in a process that have the same
+ *   description, it is read from the first
  */
-export const readResponseChecker = async (url: string): Promise<CheckResponse> => {
-  const text = await (await fetch(`${url}/openapi.json`)).text();
-  const checker = checkers.get(text) ?? createChecker(text);
-  checkers.set(text, checker);
+export const readResponseChecker = (url: string, variant: string): Promise<CheckResponse> => {
+  const checker = checkers.get(variant) ?? readChecker(url);
+  checkers.set(variant, checker);
   return checker;
 };
 

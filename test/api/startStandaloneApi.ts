@@ -129,6 +129,7 @@ export const startStandaloneApi = async (
   const lines: string[] = [];
   const getDeployment = await createDeploymentName({ db, clock });
   const own = { url: "" };
+  const documentBaseUrl = publicBaseUrl ?? ".";
   const app = createStandaloneApp({
     db,
     reads,
@@ -147,7 +148,7 @@ export const startStandaloneApi = async (
     limiter,
     guard,
     publicBaseUrl: () => publicBaseUrl ?? own.url,
-    documentBaseUrl: publicBaseUrl ?? ".",
+    documentBaseUrl,
     planting,
     plantingCallbackSecrets,
     readStripeWebhook,
@@ -165,7 +166,10 @@ export const startStandaloneApi = async (
   };
   const url = await serve(t, { ...app, callback });
   own.url = url;
-  const checkResponse = await readResponseChecker(url);
+  const checkResponse = await readResponseChecker(
+    url,
+    JSON.stringify(["standalone", documentBaseUrl, plantingCallbackSecrets.length > 0]),
+  );
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
     const response = await fetch(`${url}${path}`, {
       method,

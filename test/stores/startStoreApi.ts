@@ -131,7 +131,7 @@ export const startStoreApi = async (
     guard,
   });
   const url = await serve(t, app);
-  const checkResponse = await readResponseChecker(url);
+  const checkResponse = await readResponseChecker(url, "store");
   const call = async (
     method: string,
     path: string,
