@@ -39,6 +39,9 @@ const appUrlOf = (database: string): string => {
   return url.href;
 };
 
+/** Copies files instead of writing each page through the write-ahead log. Dropping the database is then cheaper, too. */
+const STRATEGY = "STRATEGY = FILE_COPY";
+
 /** Returns a name derived from the migrations' content, so that an edit creates a new template. */
 const nameTemplate = async (): Promise<string> => {
   const files = (await readdir(MIGRATIONS)).filter((file) => file.endsWith(".sql")).toSorted();
@@ -94,7 +97,8 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
 
   test.serial.before(async (t) => {
     await admin.connect();
-    await admin.query(`CREATE DATABASE ${database} TEMPLATE ${await ensureTemplate(admin)}`);
+    const template = await ensureTemplate(admin);
+    await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template} ${STRATEGY}`);
     const [databaseUrl, ownerUrl] = [appUrlOf(database), ownerUrlOf(database)];
     t.context = {
       db: await openTestPool(databaseUrl),
@@ -118,7 +122,7 @@ export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> 
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
   const admin = new Client({ connectionString: ADMIN_URL });
   await admin.connect();
-  await admin.query(`CREATE DATABASE ${database}`);
+  await admin.query(`CREATE DATABASE ${database} ${STRATEGY}`);
   t.teardown(async () => {
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();
@@ -143,7 +147,7 @@ export const copyDatabase = async (t: ExecutionContext, source?: string): Promis
   await admin.connect();
   const template =
     source === undefined ? await ensureTemplate(admin) : new URL(source).pathname.slice(1);
-  await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template}`);
+  await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template} ${STRATEGY}`);
   t.teardown(async () => {
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();
