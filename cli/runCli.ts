@@ -19,7 +19,7 @@ const sayRest = ({ io, connections }: Context): void => {
   if (restedMs >= SAID_REST_MS) {
     say(
       io,
-      `Rested for ${(restedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
+      `Paused for ${(restedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
     );
   }
 };
