@@ -51,7 +51,7 @@ export const endHold = async (
   const hold = findHold(await lockDeployment(transaction));
   await recordServer(transaction);
   if (hold) {
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     await recordRelease(transaction, { at: now, by, hold });
     await recordAction(transaction, actor, { action: "usage.release", details: { hold } }, now);
   }

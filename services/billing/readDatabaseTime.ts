@@ -7,8 +7,8 @@ import { systemClock } from "../../domain/clock.ts";
 const TOLERATED_SKEW_MS = 5000;
 
 /**
- * Returns the time of a clock, corrected if this machine's clock differs from the database's by more than 5 s: other
- * machines compare the beginning of a hold with their own times.
+ * Returns the time of a clock, corrected if this machine's clock differs from the database's by more than 5 s: the start
+ * and end of a hold, and the lag of the processor's sums, are compared with the times of other machines.
  */
 export const readDatabaseTime = async (db: CommonQueryMethods, clock: Clock): Promise<Date> => {
   const sentAtMs = systemClock.now().getTime();

@@ -26,6 +26,7 @@ import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { refuse } from "./requireRest.ts";
@@ -108,11 +109,14 @@ type Comparison = {
 
 /** Lists the minutes that differ: those of the span, and with lost refunds those before it in which the processor has less. */
 const listMinutes = async (
-  { db, clock }: Dependencies,
+  { db }: Dependencies,
   { stream, acknowledged, readTheirs }: Comparison,
-  { span, includeLostRefunds }: { readonly span: Span; readonly includeLostRefunds: boolean },
+  {
+    span,
+    includeLostRefunds,
+    now,
+  }: { readonly span: Span; readonly includeLostRefunds: boolean; readonly now: Date },
 ): Promise<readonly number[]> => {
-  const now = clock.now();
   const earlier = { start: Math.min(defaultSpan(now).start, span.start), end: span.start };
   const isSearchingEarlier = includeLostRefunds && earlier.start < earlier.end;
   const minutes = await sumMeterEventsByMinute(
@@ -156,7 +160,7 @@ const correctMinute = async (
   if (quantity === 0) {
     return null;
   }
-  const now = clock.now();
+  const now = await readDatabaseTime(db, clock);
   const restoredSecond = secondOf(options.restoredAt);
   const second =
     restoredSecond >= span.start && restoredSecond < span.end ? restoredSecond : span.start;
@@ -233,8 +237,9 @@ export const settleFailover = async (
   const { accountId, includeLostRefunds, restoredAt } = options;
   const processor = await requireFlowingStripe(deps);
   const { usageLagMs } = processor;
-  const span = spanOf(clock.now(), restoredAt);
-  const listed = { start: Math.min(span.start, defaultSpan(clock.now()).start), end: span.end };
+  const now = await readDatabaseTime(db, clock);
+  const span = spanOf(now, restoredAt);
+  const listed = { start: Math.min(span.start, defaultSpan(now).start), end: span.end };
   const streams = await listStripeStreams(db, listed, accountId);
   const acknowledgedOf = await readAcknowledgedDrift(db, listed);
   const unreadable: UnreadableStream[] = [];
@@ -248,7 +253,11 @@ export const settleFailover = async (
       };
       const proposed: ProposedCorrection[] = [];
       try {
-        for (const minute of await listMinutes(deps, comparison, { span, includeLostRefunds })) {
+        for (const minute of await listMinutes(deps, comparison, {
+          span,
+          includeLostRefunds,
+          now,
+        })) {
           const correction = await correctMinute(deps, comparison, minute, { options, usageLagMs });
           if (correction) {
             proposed.push(correction);

@@ -3,6 +3,7 @@ import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { checkDelivery } from "../sending/checkDelivery.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";
 
@@ -28,6 +29,7 @@ export const checkMeterEvent = async (
       `meter event ${event.id}: ${event.processor} is not configured, so its usage cannot be checked`,
     );
   }
+  const now = await readDatabaseTime(db, clock);
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  return checkDelivery(processor, db, event, { now: clock.now(), signal });
+  return checkDelivery(processor, db, event, { now, signal });
 };

@@ -1,13 +1,18 @@
 import { mock } from "node:test";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { readServerStatus } from "../../../db/connections/serverStatus.ts";
+import { sql } from "../../../db/sql.ts";
 import type { Run } from "../../cli/runImpact.ts";
-import { runImpact } from "../../cli/runImpact.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const test = testWithDatabase();
 
 const MINUTE_MS = 60 * 1000;
+const SETTLE = ["usage", "settle", "--restored-at", new Date(NOON * 1000).toISOString()] as const;
 const HOLD = ["usage", "hold", "--reason", "restore"] as const;
 
 /** Runs a command on a machine whose clock differs from the database's. The other tests of this process must wait. */
@@ -15,13 +20,28 @@ const runOnClock = async (
   databaseUrl: string,
   minutesAhead: number,
   args: readonly string[],
+  { env, ...options }: Parameters<typeof runImpact>[1] = {},
 ): Promise<Run> => {
   mock.timers.enable({ apis: ["Date"], now: Date.now() + minutesAhead * MINUTE_MS });
   try {
-    return await runImpact(args, { env: { DATABASE_URL: databaseUrl } });
+    return await runImpact(args, { ...options, env: { DATABASE_URL: databaseUrl, ...env } });
   } finally {
     mock.timers.reset();
   }
+};
+
+/** A deployment at Stripe, and commands on a machine whose clock is 20 minutes ahead of it and of the database. */
+const setUpFastClock = async (t: ExecutionContext) => {
+  const scene = await setUpRestore(t);
+  const { control, double, original } = scene;
+  return {
+    ...scene,
+    impactAhead: (...args: readonly string[]) =>
+      runOnClock(original.url, 20, args, {
+        env: { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url },
+        clock: { now: () => new Date(control.now() * 1000 + 20 * MINUTE_MS) },
+      }),
+  };
 };
 
 test.serial(
@@ -48,5 +68,72 @@ test.serial(
 
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /sums may lag until/u);
+  },
+);
+
+test.serial("a hold does not end before it began, on a machine whose clock is slow", async (t) => {
+  const { db, databaseUrl } = t.context;
+  await runImpact(HOLD, { env: { DATABASE_URL: databaseUrl } });
+  const { hold } = await readDeployment(db);
+
+  const run = await runOnClock(databaseUrl, -20, ["usage", "release"]);
+
+  t.is(run.exitCode, 0, run.stderr);
+  const { releasedAt } = await readDeployment(db);
+  t.true(hold !== null && releasedAt !== null && releasedAt > hold.at, releasedAt?.toISOString());
+});
+
+for (const command of ["retry", "reopen"] as const) {
+  test.serial(`${command} waits for the lag on a machine whose clock is fast`, async (t) => {
+    const { original, register, drain, pass, control, impactAhead } = await setUpFastClock(t);
+    await register(original, 5);
+    pass(5);
+    await drain(original);
+    const { id, identifier } = await original.db.one(
+      sql.type(z.object({ id: z.bigint(), identifier: z.string() }))`
+        UPDATE meter_event
+        SET state = ${command === "retry" ? "blocked" : "delivered"}
+        RETURNING id, identifier
+      `,
+    );
+    // As long as Stripe's sums lag.
+    control.rejectAccepted({ identifier });
+    pass(2 * 60);
+
+    const run = await impactAhead("usage", command, String(id), "--reason", "lost");
+
+    t.is(run.exitCode, 1);
+    t.regex(run.stdout + run.stderr, /sums may lag for another 13 minutes/u);
+  });
+}
+
+test.serial(
+  "corrections after a failover wait for the lag on a machine whose clock is fast",
+  async (t) => {
+    const { pass, impactAhead } = await setUpFastClock(t);
+    pass(5 * 60);
+
+    const run = await impactAhead(...SETTLE, "--reason", "failover");
+
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /sums may lag for 15 minutes/u);
+  },
+);
+
+test.serial(
+  "a minute with recent deliveries is not corrected on a machine whose clock is fast",
+  async (t) => {
+    const { original, register, drain, pass, reportElsewhere, impactAhead } =
+      await setUpFastClock(t);
+    await register(original, 5);
+    await reportElsewhere(24, NOON);
+    pass(30 * 60);
+    await drain(original);
+    pass(2 * 60);
+
+    const run = await impactAhead(...SETTLE, "--reason", "failover", "--json");
+
+    t.is(run.exitCode, 1, run.stderr);
+    t.like(readJson(run), { corrections: [{ action: "wait" }] });
   },
 );
