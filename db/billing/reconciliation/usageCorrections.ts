@@ -14,12 +14,14 @@ const minuteRow = z.strictObject({
   acknowledged: safeInteger,
   lastDeliveredAt: z.date().nullable(),
   isUnsettled: z.boolean(),
+  isWaivedInDoubt: z.boolean(),
   version: z.string(),
 });
 
 /**
  * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether the
- * processor may have units that are not settled yet, and a version that changes whenever an event or that drift does.
+ * processor may have units that are not settled yet, whether it may have waived usage that a retry can send, and a version
+ * that changes whenever an event or that drift does.
  */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 
@@ -46,7 +48,11 @@ export const readMinuteUsage = (
           AND meter_event_id IS NULL
           AND second >= ${span.start}
           AND second < ${span.end}
-      ) AS "isUnsettled"
+      ) AS "isUnsettled",
+      coalesce(
+        bool_or(state = 'waived' AND outcome_unknown AND settlement_reference IS NULL),
+        false
+      ) AS "isWaivedInDoubt"
     ${eventsOfStream(stream, span)}
   `);
 

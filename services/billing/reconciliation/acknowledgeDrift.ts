@@ -1,5 +1,5 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import { lockDeployment } from "../../../db/billing/deployment.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
   customerOf,
@@ -8,6 +8,7 @@ import {
 import { findReconciliationDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { readMinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
@@ -17,23 +18,27 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { refuse } from "./requireRest.ts";
 
 /**
- * Checks that a difference is still the same, and that none of it can be usage that the processor has and that does not
- * count as delivered: later checks take acknowledged units for explained, and would send that usage again.
+ * Locks the usage of a difference until the transaction ends. Checks that the difference is still the same, and that none
+ * of it can be usage that the processor has and that does not count as delivered: later checks count acknowledged units as
+ * explained, and would send that usage again.
  * @throws DomainError request_invalid
  */
 const requireSettled = async (
   transaction: DatabaseTransactionConnection,
   { billedBy, ...difference }: FoundDifference,
 ): Promise<void> => {
-  const hold = findHold(await readDeployment(transaction));
+  const hold = findHold(await lockDeployment(transaction));
   if (hold) {
     refuse(`${describeHold(hold)}; repeat the command when the hold has ended`);
   }
+  for (const accountId of difference.accountIds.toSorted()) {
+    await lockStream(transaction, { ...difference, accountId });
+  }
   const minute = minuteOf(difference.minute);
   const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
-  if (usage.isUnsettled) {
+  if (usage.isUnsettled || usage.isWaivedInDoubt) {
     refuse(
-      "usage of that minute is pending, or may have been sent; retry or waive it first, and run `impact usage reconcile` again",
+      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, retry it, or settle it if you have billed it by hand, and run `impact usage reconcile` again",
     );
   }
   if (usage.delivered !== difference.ours) {

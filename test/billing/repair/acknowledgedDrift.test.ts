@@ -1,11 +1,17 @@
 import type { ExecutionContext } from "ava";
 import test from "ava";
+import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { lockDeployment, recordHold } from "../../../db/billing/deployment.ts";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import { sql } from "../../../db/sql.ts";
 import { holdUsage } from "../../../services/billing/holdUsage.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { readJson } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const LAG_SECONDS = 16 * 60;
@@ -77,9 +83,13 @@ const setUpMinute = async (
       });
       pass(LAG_SECONDS);
     },
+    waive: (place: number) => runOn("waive", place, "--reason", "too old"),
+    settle: (place: number) =>
+      runOn("settle", place, "--invoice-item", "ii_1", "--reason", "billed by hand"),
     block: async (place: number): Promise<void> => {
       await original.db.query(sql.typeAlias("void")`
-        UPDATE meter_event SET state = 'blocked' WHERE id = ${(await listEvents())[place]?.id ?? 0n}
+        UPDATE meter_event SET state = 'blocked', outcome_unknown = true
+        WHERE id = ${(await listEvents())[place]?.id ?? 0n}
       `);
     },
   };
@@ -180,7 +190,7 @@ for (const state of ["blocked", "sealed"] as const) {
     t.is(acknowledged.exitCode, 1);
     t.regex(
       acknowledged.stderr,
-      /usage of that minute is pending, or may have been sent; retry or waive it first/u,
+      /usage of that minute is pending, or may have been sent although it failed or was waived; wait/u,
     );
     await db.query(sql.typeAlias("void")`UPDATE meter_event SET state = 'blocked'`);
     t.like(await scene.retry(0), [{ result: "delivered" }]);
@@ -188,6 +198,31 @@ for (const state of ["blocked", "sealed"] as const) {
     t.deepEqual(scene.billed(), { 0: 5 });
   });
 }
+
+test("a difference is not acknowledged while waived usage may explain it", async (t) => {
+  const scene = await setUpMinute(t, [5, 7], { lost: [] });
+  await scene.block(0);
+  await scene.waive(0);
+
+  const acknowledged = await scene.run(...(await scene.findDifference()));
+
+  t.is(acknowledged.exitCode, 1);
+  t.regex(acknowledged.stderr, /may have been sent although it failed or was waived; wait/u);
+  scene.pass(LAG_SECONDS);
+  t.like(await scene.retry(0), [{ result: "delivered" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 5, 1: 7 });
+});
+
+test("a difference is acknowledged beside usage that was settled by hand, which is never sent", async (t) => {
+  const scene = await setUpMinute(t, [5, 7], { lost: [] });
+  await scene.block(0);
+  await scene.settle(0);
+
+  const acknowledged = await scene.run(...(await scene.findDifference()));
+
+  t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+});
 
 test("a difference is not acknowledged after usage of its minute has changed", async (t) => {
   const scene = await setUpMinute(t, [5], { lost: [] });
@@ -215,3 +250,64 @@ test("a difference is not acknowledged while usage is held, because lost history
     /usage is held by maria: restore; repeat the command when the hold has ended/u,
   );
 });
+
+type Scene = Awaited<ReturnType<typeof setUpMinute>>;
+
+const HELD_BY_MARIA = { at: new Date(NOON * 1000), reason: "restore", by: "maria" };
+
+const CONCURRENT = [
+  {
+    change: "a hold that begins",
+    decide: async (transaction: DatabaseTransactionConnection) => {
+      await lockDeployment(transaction);
+      await recordHold(transaction, HELD_BY_MARIA);
+    },
+    refusal: /usage is held by maria/u,
+  },
+  {
+    change: "a correction of its minute",
+    decide: async (
+      transaction: DatabaseTransactionConnection,
+      { stream, customerId }: Scene,
+    ): Promise<void> => {
+      await lockStream(transaction, stream);
+      await insertUsageCorrection(
+        transaction,
+        {
+          ...stream,
+          processor: "stripe",
+          customerId,
+          accountIds: [stream.accountId],
+          accountName: "",
+        },
+        {
+          second: NOON,
+          quantity: 24,
+          restoredAt: new Date(NOON * 1000),
+          reason: "failover",
+          operator: "ada",
+          now: new Date(NOON * 1000),
+          settlement: null,
+        },
+      );
+    },
+    refusal: /usage of that minute is pending/u,
+  },
+];
+
+for (const { change, decide, refusal } of CONCURRENT) {
+  test(`an acknowledgement waits for ${change}, and is refused then`, async (t) => {
+    const scene = await setUpMinute(t, [5], { lost: [] });
+    await scene.reportElsewhere(24, NOON);
+    const command = await scene.findDifference();
+
+    const [acknowledged] = await runBehindLocks<[Run]>(
+      scene.original.db,
+      (transaction) => decide(transaction, scene),
+      () => scene.run(...command),
+    );
+
+    t.is(acknowledged.exitCode, 1);
+    t.regex(acknowledged.stderr, refusal);
+  });
+}
