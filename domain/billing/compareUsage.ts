@@ -12,8 +12,8 @@ export const OTHER_EVENT_IN_FLIGHT: AttemptOutcome = {
 
 /**
  * Concludes from the processor's sum of a minute how much of an event it has. Units that neither another event nor the
- * acknowledged drift explains count as this event's, up to its quantity; a surplus remains visible as drift. The sums lag, so missing usage proves nothing until
- * everything sent in that minute must be in them.
+ * acknowledged drift explains count as this event's, up to its quantity; a surplus remains visible as drift. The sums lag,
+ * so missing usage proves nothing until everything sent in that minute must be in them.
  * @param event its quantity, and the time after which it was not sent any more
  * @param theirs the processor's units in the event's minute
  * @param others the units delivered in that minute without the event plus its acknowledged drift, and when the last were
