@@ -116,7 +116,7 @@ const TOLERATED_RECONCILIATION_AGE_MS = 36 * 60 * 60 * 1000;
 const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> =>
   check("reconciliation", async () => {
     const status = await readReconciliationStatus(await connections.database());
-    const { lastSuccessAt, installedAt, driftUnits, unreadable } = status;
+    const { lastSuccessAt, installedAt, driftUnits, unreadable, hasFailed } = status;
     const detail =
       lastSuccessAt === null
         ? "none has succeeded yet"
@@ -126,7 +126,6 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
       ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
       ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
     ];
-    // Usage of a deleted customer stays in the span for weeks, and no command makes it readable.
     const problems = [
       ...wrongs,
       ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
@@ -134,7 +133,8 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
     if (problems.length === 0) {
       return ok(detail);
     }
-    const report = wrongs.length === 0 ? warning : wrong;
+    // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides drift.
+    const report = wrongs.length === 0 && !hasFailed ? warning : wrong;
     return report(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
   });
 

@@ -354,12 +354,13 @@ const statusRow = z.strictObject({
   installedAt: z.date(),
   driftUnits: z.bigint().transform(Number),
   unreadable: z.int(),
+  hasFailed: z.boolean(),
 });
 
 /** What the metrics and `doctor` report of complete reconciliations. */
 export type ReconciliationStatus = Readonly<z.output<typeof statusRow>>;
 
-/** Drift and unreadable streams are of the last reconciliation that has results, even if it failed later. */
+/** Drift, unreadable streams and `hasFailed` are of the last reconciliation that has results. One that failed can hide drift. */
 export const readReconciliationStatus = (db: CommonQueryMethods): Promise<ReconciliationStatus> =>
   db.one(sql.type(statusRow)`
     SELECT
@@ -372,10 +373,11 @@ export const readReconciliationStatus = (db: CommonQueryMethods): Promise<Reconc
       ) AS "lastSuccessAt",
       (SELECT min(applied_at) FROM schema_migration) AS "installedAt",
       coalesce(last.drift_units, 0) AS "driftUnits",
-      coalesce(last.unreadable, 0) AS unreadable
+      coalesce(last.unreadable, 0) AS unreadable,
+      last.error IS NOT NULL AS "hasFailed"
     FROM (VALUES (true)) AS always (present)
     LEFT JOIN LATERAL (
-      SELECT drift_units, unreadable
+      SELECT drift_units, unreadable, error
       FROM reconciliation
       WHERE is_complete AND ended_at IS NOT NULL AND streams IS NOT NULL
       ORDER BY started_at DESC

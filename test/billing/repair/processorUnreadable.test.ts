@@ -58,6 +58,14 @@ test("commands that read Stripe exit with 4 while it is down", async (t) => {
   t.is(settled.exitCode, 4, settled.stderr);
 });
 
+/** Returns what doctor finds about the last reconciliation. */
+const findReconciliation = (run: Run) => {
+  const findings = z
+    .array(z.object({ check: z.string(), status: z.string(), detail: z.string() }))
+    .parse(readJson(run));
+  return findings.find(({ check }) => check === "reconciliation");
+};
+
 test("a customer that Stripe does not report is a warning of doctor, and fails the comparison", async (t) => {
   const { original, control, customerId, impact } = await setUp(t);
   control.deleteCustomer({ customerId });
@@ -65,11 +73,22 @@ test("a customer that Stripe does not report is a warning of doctor, and fails t
   const compared = await impact(original, "usage", "reconcile");
   t.is(compared.exitCode, 1);
   t.regex(compared.stderr, /0 differ at the processor, 1 could not be compared/u);
-  const findings = z
-    .array(z.object({ check: z.string(), status: z.string(), detail: z.string() }))
-    .parse(readJson(await impact(original, "doctor", "--json")));
-  const finding = findings.find(({ check }) => check === "reconciliation");
+  const finding = findReconciliation(await impact(original, "doctor", "--json"));
   t.is(finding?.status, "warning");
+  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
+});
+
+test("streams that a failed reconciliation could not read are wrong for doctor, because it hides drift", async (t) => {
+  const { original, impact, reportElsewhere, whileStripeIsDown } = await setUp(t);
+  await reportElsewhere(100, NOON);
+  const compared = await impact(original, "usage", "reconcile");
+  t.is(compared.exitCode, 1);
+  t.is((await whileStripeIsDown("usage", "reconcile")).exitCode, 4);
+
+  const run = await impact(original, "doctor", "--json");
+
+  const finding = findReconciliation(run);
+  t.is(finding?.status, "wrong");
   t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
 });
 
