@@ -17,7 +17,8 @@ Exit codes:
   1  the command failed, or a check or comparison found a problem
   2  invalid command line or setting
   3  record or workflow not found
-  4  the database, Temporal, the API or the processor cannot be reached
+  4  the database, Temporal, the API or the processor cannot be reached,
+     or the processor's key is missing, not accepted or of another account
 `;
 
 /** An error with its own exit code; its message says what to do. */
@@ -66,9 +67,11 @@ const UNREACHABLE_CODES = new Set([
   "57P03",
 ]);
 
-/** Errors of a processor that cannot be reached, by name, so that Stripe's SDK is loaded only by commands that call it. */
+/** Errors of a processor that cannot be used, by name, so that Stripe's SDK is loaded only by commands that call it. */
 const UNREACHABLE_PROCESSOR = new Set([
   "ProcessorUnavailableError",
+  "ProcessorMismatchError",
+  "StripeAuthenticationError",
   "StripeConnectionError",
   "StripeAPIError",
 ]);

@@ -111,7 +111,10 @@ export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
 }
 
-/** The processor does not answer, or refuses every call: it is down, limits the rate, or does not accept the key. */
+/**
+ * The processor does not answer, or no call is possible: it is down, limits the rate, or does not accept the key, or there is
+ * no key.
+ */
 export class ProcessorUnavailableError extends Error {
   override readonly name = "ProcessorUnavailableError";
 }
@@ -126,7 +129,11 @@ export class ProvisioningRejectedError extends Error {
   override readonly name = "ProvisioningRejectedError";
 }
 
-/** A meter at the processor is not configured as we need it. Repeating the call does not help. */
+/** The key is of another account, or a meter at the processor is not configured as we need it. Repeating the call does not help. */
 export class ProcessorMismatchError extends Error {
   override readonly name = "ProcessorMismatchError";
 }
+
+/** Returns whether the processor cannot be used, whatever is asked. The command line exits with 4 then. */
+export const isProcessorUnusable = (error: unknown): boolean =>
+  error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError;

@@ -7,19 +7,27 @@ import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import {
-  ProcessorMismatchError,
-  ProcessorUnavailableError,
-} from "../../providers/billing/processor.ts";
+import { isProcessorUnusable } from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import { getProcessor } from "./getProcessor.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
 const MIRROR_MAXIMUM_AGE_MS = 60 * 60 * 1000;
 
 const TIMEOUT_MS = 8000;
 
-const unavailable = (cause: unknown): UnavailableError =>
-  new UnavailableError("the payment processor is temporarily unavailable, try again", { cause });
+/** @throws UnavailableError if the processor cannot be used */
+const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | null> => {
+  try {
+    return await read();
+  } catch (error) {
+    throw isProcessorUnusable(error)
+      ? new UnavailableError("the payment processor is temporarily unavailable, try again", {
+          cause: error,
+        })
+      : error;
+  }
+};
 
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
@@ -55,21 +63,13 @@ export const resolveBillingCycle = async (
   ) {
     return { processor, cycle: mirrored };
   }
-  const stripe = billing.findProcessor(processor, mode);
-  if (!stripe) {
-    throw unavailable(
-      new Error(
-        `The billing period of account ${accountId} is at Stripe, and Stripe is not configured.`,
-      ),
-    );
-  }
-  const period = await stripe
-    .findCurrentPeriod(subscription, meter, AbortSignal.timeout(TIMEOUT_MS))
-    .catch((error: unknown) => {
-      const isUnavailable =
-        error instanceof ProcessorUnavailableError || error instanceof ProcessorMismatchError;
-      throw isUnavailable ? unavailable(error) : error;
-    });
+  const period = await readPeriod(() =>
+    getProcessor(billing, processor, mode).findCurrentPeriod(
+      subscription,
+      meter,
+      AbortSignal.timeout(TIMEOUT_MS),
+    ),
+  );
   if (period === null) {
     return { processor, cycle: null };
   }

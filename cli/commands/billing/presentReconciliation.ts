@@ -2,6 +2,8 @@ import type {
   MinuteEvent,
   ReportedStream,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import { EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -201,6 +203,10 @@ export const countAttention = (needing: number, compared: number): string => {
   const all = counted(compared, "stream");
   return counted(needing, `of ${all} needs attention`, `of ${all} need attention`);
 };
+
+/** Returns the exit code if streams differ or could not be compared: "unreachable" only if there is no other problem. */
+export const exitCodeOfProblems = (problems: readonly StreamReport[]): number =>
+  problems.every(({ isUnavailable }) => isUnavailable) ? EXIT.unreachable : EXIT.failed;
 
 /** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */
 export const sayCompared = (io: Io, { start, end }: Span, separatedAt: Date | null): void => {

@@ -23,6 +23,7 @@ import { timeOf } from "./presentEvent.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
 import {
   countAttention,
+  exitCodeOfProblems,
   presentStream,
   printReconciliation,
   sayCompared,
@@ -146,7 +147,7 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   sayUnnamedRejections(io, unnamed);
   if (problems.length > 0) {
     throw new CommandError(
-      problems.every(({ isUnavailable }) => isUnavailable) ? EXIT.unreachable : EXIT.failed,
+      exitCodeOfProblems(problems),
       `${countAttention(problems.length, streams.length)}: ${counted(drifting.length, "differs", "differ")} at the processor, ${problems.length - drifting.length} could not be compared.`,
     );
   }

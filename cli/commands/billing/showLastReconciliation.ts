@@ -13,7 +13,7 @@ import { countAttention, presentStream, printReconciliation } from "./presentRec
 const describe = ({ endedAt, error }: StoredReconciliation): string =>
   error === null ? (endedAt === null ? "not ended" : "succeeded") : "failed";
 
-/** Shows the stored result of the last complete reconciliation, and fails like the reconciliation itself. */
+/** Shows the stored result of the last complete reconciliation. The exit code is 1 if it failed or found something. */
 export const showLastReconciliation = async (
   { io, connections }: Context,
   { json }: { readonly json?: true },

@@ -11,9 +11,10 @@ import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
 import { counted } from "../../../domain/counted.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
+import { CommandError } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
+import { exitCodeOfProblems } from "./presentReconciliation.ts";
 import { formatPrintableCsvLine } from "../../output/formatPrintableCsv.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { escapeUnsafe } from "../../output/printable.ts";
@@ -24,9 +25,9 @@ Days are those of the registrations, UTC; a refund counts on the day of its regi
 as at the processor. registered - refunded = reported + late + failed + waived + settled
 + held + pending. settled was invoiced or credited by hand; held are refunds of usage
 that the processor does not have.
-The exit code is 1 if a sum of the processor differs, or could not be read. A difference
-does not count if it is acknowledged, or if deliveries in progress or of the last 15
-minutes explain it.
+The exit code is 1 if a sum of the processor differs, or could not be read. It is 4 if
+none differs and the processor cannot be used. A difference does not count if it is
+acknowledged, or if deliveries in progress or of the last 15 minutes explain it.
 --detail prints one line for each registration: JSON, or CSV with --csv.`;
 
 type StatementOptions = {
@@ -242,7 +243,7 @@ const showStatement = async (
   if (disagreements.length > 0) {
     const unread = disagreements.filter(({ error: unreadable }) => unreadable !== null).length;
     throw new CommandError(
-      EXIT.failed,
+      exitCodeOfProblems(disagreements),
       `The processor does not confirm the statement: ${counted(disagreements.length - unread, "of its sums differs", "of its sums differ")}, ${unread} could not be read.`,
     );
   }

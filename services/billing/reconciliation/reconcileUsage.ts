@@ -20,11 +20,12 @@ import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
+  isProcessorUnusable,
   LONGEST_USAGE_LAG_MS,
-  ProcessorUnavailableError,
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import { getProcessor } from "../getProcessor.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import {
@@ -62,7 +63,7 @@ export type StreamReport = ReportedStream & {
   readonly error: string | null;
   /** Whether reading the processor's sum may succeed later. */
   readonly errorIsTemporary: boolean;
-  /** Whether that is because the processor does not respond, or refuses every call. */
+  /** Whether that is because the processor cannot be used. */
   readonly isUnavailable: boolean;
 };
 
@@ -131,13 +132,10 @@ const ownSpanOf = (
 
 /** Returns a function that reads the processor's sum of a stream in a part of a span. */
 export const createUsageReader = (
-  processor: BillingProcessor | null,
+  processor: BillingProcessor,
   stream: ReportedStream,
   signal: AbortSignal,
 ): ((part: Span) => Promise<number>) => {
-  if (!processor) {
-    throw new Error("its usage is Stripe's, and STRIPE_SECRET_KEY is not set here");
-  }
   const customer = {
     accountId: stream.accountIds[0],
     customerId: stream.customerId,
@@ -214,7 +212,11 @@ const compareStream = async (
   });
   const initial = totals ?? (await readOurs());
   try {
-    const readTheirs = createUsageReader(processor, stream, signal);
+    const readTheirs = createUsageReader(
+      getProcessor(deps.billing, stream.processor, stream.mode),
+      stream,
+      signal,
+    );
     const quantity = await readTheirs(span);
     if (quantity === initial.delivered + acknowledgedUnits) {
       return report(initial, quantity);
@@ -238,7 +240,7 @@ const compareStream = async (
       ...report(initial, null),
       error: cause instanceof Error ? cause.message : String(cause),
       errorIsTemporary: !(cause instanceof UsageUnreadableError),
-      isUnavailable: cause instanceof ProcessorUnavailableError,
+      isUnavailable: isProcessorUnusable(cause),
     };
   }
 };

@@ -18,12 +18,13 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
-import { refuse, requireHold, requireRest } from "./requireRest.ts";
+import { requireHold, requireRest } from "./requireRest.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -86,9 +87,7 @@ const compareMinute = async (
 ): Promise<ComparedMinute> => {
   const [first] = events;
   const { accountId, customerId, meter } = first;
-  const processor =
-    billing.findProcessor(first.processor, first.mode) ??
-    refuse(`${first.processor} is not configured, so its usage cannot be compared`);
+  const processor = getProcessor(billing, first.processor, first.mode);
   const minute = minuteOf(first.second);
   const { explained, version: othersVersion } = await sumOtherEvents(db, events, minute);
   try {

@@ -26,6 +26,7 @@ import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
@@ -86,7 +87,10 @@ const spanOf = (now: Date, restoredAt: Date): Span => {
     : refuse("the processor's sums may lag for 15 minutes; repeat the command then");
 };
 
-/** @throws DomainError request_invalid if live usage is not billed by Stripe, or is held */
+/**
+ * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held
+ * @throws ProcessorUnavailableError if Stripe is not configured
+ */
 const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<BillingProcessor> => {
   const deployment = await readDeployment(db);
   if (deployment.processor?.name !== "stripe") {
@@ -98,7 +102,7 @@ const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<Bill
   if (hold) {
     return refuse(`${describeHold(hold)}; run \`impact usage reconcile --after-restore\` first`);
   }
-  return billing.findProcessor("stripe", "live") ?? refuse("Stripe is not configured");
+  return getProcessor(billing, "stripe", "live");
 };
 
 type Comparison = {

@@ -260,8 +260,8 @@ test.serial(
     t.is((await scene.drain(copy)).kind, "done");
     scene.pass(3600);
     const failed = await withoutKey("usage", "reconcile");
-    t.is(failed.exitCode, 1);
-    t.regex(failed.stderr, /could not be compared: its usage is Stripe's, and STRIPE_SECRET_KEY/u);
+    t.is(failed.exitCode, 4);
+    t.regex(failed.stderr, /could not be compared: STRIPE_SECRET_KEY is not set here/u);
     const compared = await scene.impact(copy, "usage", "reconcile");
     t.is(compared.exitCode, 0, compared.stderr);
     t.regex(compared.stdout, /stripe +cus_\w+ +4 +4 +0/u);

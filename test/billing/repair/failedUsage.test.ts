@@ -149,8 +149,8 @@ test.serial("without Stripe's key, an unknown outcome needs --assume", async (t)
   const scene = await setUpUsage(t);
   const failed = await leaveUnknown(scene);
   const refused = await scene.impactWithoutStripe("usage", "retry", failed);
-  t.is(refused.exitCode, 1);
-  t.regex(refused.stdout, /cannot be checked/u);
+  t.is(refused.exitCode, 4);
+  t.regex(refused.stdout, /STRIPE_SECRET_KEY is not set here/u);
   t.deepEqual(await scene.failedEvents(), [failed]);
   const run = await scene.impactWithoutStripe("usage", "retry", failed, "--assume", "delivered");
   t.is(run.exitCode, 0);

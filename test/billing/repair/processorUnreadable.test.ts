@@ -5,13 +5,16 @@ import { sql } from "../../../db/sql.ts";
 import { UnavailableError } from "../../../domain/errors.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
-import { holdUsage } from "../../../services/billing/holdUsage.ts";
+import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const LAG_SECONDS = 16 * 60;
 const RESTORED_AT = new Date(NOON * 1000).toISOString();
+
+/** Runs a command that cannot use Stripe. */
+type Unusable = (...args: readonly string[]) => Promise<Run>;
 
 /** Creates a deployment with a minute that is delivered and another that is pending. */
 const setUp = async (t: ExecutionContext) => {
@@ -22,40 +25,84 @@ const setUp = async (t: ExecutionContext) => {
   await drain(original);
   await register(original, 2);
   pass(LAG_SECONDS);
+  const runWith =
+    (env: Readonly<Record<string, string>>): Unusable =>
+    (...args) =>
+      runImpact(args, {
+        env: { DATABASE_URL: original.url, ...env },
+        clock: original.deps.clock,
+      });
+  const whileStripeIsDown = runWith({
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: "http://127.0.0.1:1",
+  });
   return {
     ...scene,
     registrationId,
-    whileStripeIsDown: (...args: readonly string[]): Promise<Run> =>
-      runImpact(args, {
-        env: {
-          DATABASE_URL: original.url,
-          STRIPE_SECRET_KEY: double.secretKey,
-          STRIPE_API_BASE: "http://127.0.0.1:1",
-        },
-        clock: original.deps.clock,
+    whileStripeIsDown,
+    unusable: {
+      "Stripe is down": whileStripeIsDown,
+      "the key is missing": runWith({}),
+      "the key is not accepted": runWith({
+        STRIPE_SECRET_KEY: "sk_test_revoked",
+        STRIPE_API_BASE: double.url,
       }),
+    },
+    /** Makes the key one of another account than the deployment bills through. */
+    moveAway: () =>
+      original.db.query(sql.typeAlias("void")`
+        UPDATE deployment SET stripe_account_id = 'acct_other'
+      `),
   };
 };
 
-test("commands that read Stripe exit with 4 while it is down", async (t) => {
-  const { original, stream, registrationId, pass, whileStripeIsDown } = await setUp(t);
+test("commands that read Stripe exit with 4 while it cannot be used", async (t) => {
+  const scene = await setUp(t);
+  const { original, stream, registrationId, drain, register, pass, unusable, impact } = scene;
+  await drain(original);
+  const eventId = await original.db.oneFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+    UPDATE meter_event
+    SET state = 'blocked', outcome_unknown = true
+    WHERE id = (SELECT max(id) FROM meter_event)
+    RETURNING id
+  `);
+  await register(original, 2);
+  const differing: string[] = [];
+  const check = async (run: Unusable, reason: string, ...args: readonly string[]) => {
+    const { exitCode, stderr } = await run(...args);
+    if (exitCode !== 4) {
+      differing.push(`${args.join(" ")}, ${reason}: ${exitCode}, ${stderr}`);
+    }
+    return stderr;
+  };
+  const checkAll = async (run: Unusable, reason: string) => {
+    await check(run, reason, "usage", "settle", "--restored-at", RESTORED_AT, "--dry-run");
+    await check(run, reason, "usage", "retry", String(eventId));
+    await check(run, reason, "refund", "registration", registrationId, "--reason", "wrong order");
+    await check(run, reason, "statement", "--org", stream.accountId, "--period", "current");
+    await check(run, reason, "statement", "--org", stream.accountId, "--period", "2026-05");
+    const compared = await check(run, reason, "usage", "reconcile");
+    t.regex(compared, /1 of 1 stream.*0 differ at the processor, 1 could not be compared/u);
+  };
 
-  const compared = await whileStripeIsDown("usage", "reconcile");
-  t.is(compared.exitCode, 4, compared.stderr);
-  t.regex(compared.stderr, /1 of 1 stream.*0 differ at the processor, 1 could not be compared/u);
-  for (const args of [
-    ["usage", "settle", "--restored-at", RESTORED_AT, "--dry-run"],
-    ["deployment", "move-to-stripe", "--dry-run"],
-    ["refund", "registration", registrationId, "--reason", "wrong order"],
-    ["statement", "--org", stream.accountId, "--period", "current"],
-  ]) {
-    const run = await whileStripeIsDown(...args);
-    t.is(run.exitCode, 4, run.stderr);
+  for (const [reason, run] of Object.entries(unusable)) {
+    await checkAll(run, reason);
+  }
+  for (const reason of ["Stripe is down", "the key is not accepted"] as const) {
+    await check(unusable[reason], reason, "deployment", "move-to-stripe", "--dry-run");
   }
   await holdUsage(original.deps, { reason: "restore", by: "maria" });
   pass(LAG_SECONDS);
-  const settled = await whileStripeIsDown("usage", "reconcile", "--after-restore");
-  t.is(settled.exitCode, 4, settled.stderr);
+  for (const [reason, run] of Object.entries(unusable)) {
+    await check(run, reason, "usage", "reconcile", "--after-restore");
+  }
+  await releaseUsage(original.deps, "maria");
+  await scene.moveAway();
+  await checkAll((...args) => impact(original, ...args), "the key is of another account");
+
+  t.deepEqual(differing, []);
+  const partly = await scene.whileStripeIsDown("usage", "retry", String(eventId), "999999");
+  t.is(partly.exitCode, 1, "the second is unknown");
 });
 
 /** Returns what doctor finds about the last reconciliation. */
@@ -93,10 +140,8 @@ test("streams that a failed reconciliation could not read are wrong for doctor, 
 });
 
 test("a refund is unavailable while the deployment bills through another Stripe account", async (t) => {
-  const { double, original, registrationId, refund } = await setUp(t);
-  await original.db.query(sql.typeAlias("void")`
-    UPDATE deployment SET stripe_account_id = 'acct_other'
-  `);
+  const { double, original, registrationId, refund, moveAway } = await setUp(t);
+  await moveAway();
   const stripe = connectStripe({ secretKey: double.secretKey, apiBase: double.url });
   const deps = { ...original.deps, billing: createBilling({ db: original.db, stripe }) };
 

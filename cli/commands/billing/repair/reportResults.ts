@@ -58,15 +58,20 @@ export const printResults = (io: Io, results: readonly Result[], json: boolean):
   }
 };
 
-/** @throws CommandError if something has failed. Its exit code is "not found" only if nothing was found. */
+/**
+ * @throws CommandError if something has failed. Its exit code is "not found" only if nothing was found, and "unreachable" only
+ * if nothing has failed for another reason.
+ */
 export const requireSuccess = (
   results: readonly Pick<Result, "exitCode">[],
   verb: string,
 ): void => {
   const failed = results.filter(({ exitCode }) => exitCode !== EXIT.ok);
   if (failed.length > 0) {
+    const isUnreachable = failed.every(({ exitCode }) => exitCode === EXIT.unreachable);
+    const isNotFound = results.every(({ exitCode }) => exitCode === EXIT.notFound);
     throw new CommandError(
-      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      isUnreachable ? EXIT.unreachable : isNotFound ? EXIT.notFound : EXIT.failed,
       `${failed.length} of ${results.length} could not be ${verb}.`,
     );
   }
