@@ -33,7 +33,7 @@ export class OutageError extends Error {
   override readonly name = "OutageError";
 }
 
-/** A service that ours depends on cannot be reached, and nothing was done. The message is for the client. */
+/** A service that ours depends on cannot be reached or used, and nothing was done. The message is for the client, the cause for the log. */
 export class UnavailableError extends Error {
   override readonly name = "UnavailableError";
 }

@@ -38,7 +38,7 @@ const asReportedError = (error: unknown): ReportedError | null => {
   return null;
 };
 
-/** During an outage every request fails, for one reason. */
+/** During an outage, or with a wrong key of the processor, every such request fails for one reason. */
 const OUTAGE_LOG_INTERVAL_MS = 1000;
 
 /** Returns a function that logs why requests are rejected, once a second with the number of them. */
@@ -53,7 +53,7 @@ const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void)
     }
     logger.error(
       { rejected, reason },
-      "requests were rejected: the database or the payment processor cannot be reached",
+      "requests were rejected: the database or the payment processor cannot be used; see the reason",
     );
     rejected = 0;
     timer = setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
@@ -69,8 +69,9 @@ const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void)
 
 /**
  * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
- * generic one; both are logged once with the request's id. If the database or the payment processor cannot be reached and
- * nothing was done, the response is a 503.
+ * generic one; both are logged once with the request's id. If the database cannot be reached, or the payment processor
+ * cannot be used because it is down or its key is missing, not accepted or of another account, and nothing was done, the
+ * response is a 503.
  */
 export const handleErrors = ({
   logger,

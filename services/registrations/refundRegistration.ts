@@ -94,7 +94,7 @@ type Dependencies = {
  * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
  * it contains, even if the registration could no longer be refunded.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
- * @throws UnavailableError if the processor has the billing cycle and cannot be reached
+ * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundRegistration = async (
   deps: Dependencies,

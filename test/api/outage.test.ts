@@ -7,6 +7,7 @@ import { openTestCopies, testWithDatabase } from "../support/database.ts";
 import { createTestGuard, createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
+import { idIn } from "./contract.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
@@ -101,4 +102,25 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
   t.deepEqual(body, { error: "internal server error" });
   t.is((await readAccountSums(db, id)).total, 5n);
   t.true(JSON.stringify(logged()).includes("ECONNREFUSED"));
+});
+
+test("a refund that needs Stripe is a 503 without its key, and the log says so, not that there is an outage", async (t) => {
+  const { db } = t.context;
+  const { call, logged } = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key } = await createTestOrganization(db, {
+    stripeCustomerId: "cus_1",
+    stripeSubscriptionId: "sub_1",
+  });
+  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+
+  const { status, headers } = await call("POST", "/refund/trees", {
+    key,
+    body: { id: idIn(body, "tree") },
+  });
+
+  t.is(status, 503);
+  t.is(headers.get("Retry-After"), "1");
+  const error = logged().find((line) => line["level"] === 50);
+  t.regex(String(error?.["reason"]), /STRIPE_SECRET_KEY is not set here/u);
+  t.regex(String(error?.["msg"]), /cannot be used; see the reason/u);
 });
