@@ -114,8 +114,7 @@ export const releaseHeldRefunds = async (
     )
     UPDATE refund
     SET dispatched_at = NULL
-    FROM held
-    WHERE refund.id = held.refund_id
+    WHERE id = ANY(ARRAY(SELECT refund_id FROM held))
   `);
 };
 

@@ -44,7 +44,7 @@ const TABLES = [
 const ROWS = 4000;
 /** The index of unfinished events has 40 pages, its rows have 200, and the table has 600. */
 const MAXIMUM_PAGES = 60;
-/** The release of refunds changes rows of two tables and their indexes, which reads 77 pages; the tables have hundreds. */
+/** The release of refunds changes rows of two tables and their indexes, which reads 74 pages; the tables have hundreds. */
 const MAXIMUM_PAGES_OF_RELEASE = 100;
 
 const idRow = z.strictObject({ id: z.bigint() });
@@ -62,16 +62,24 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
     FROM account
     CROSS JOIN generate_series(1, 5) AS second
   `);
+  // The planner expects as many facts of any event as these have.
   await filler.query(sql.typeAlias("void")`
     INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-    SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id FROM meter_event
+    SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id
+    FROM (SELECT * FROM meter_event ORDER BY id LIMIT ${ROWS / 20}::integer) AS busy
+    CROSS JOIN generate_series(1, 100)
   `);
   await filler.transaction(async (transaction) => {
-    // The refunded registrations are not needed.
+    // The refunded registrations are not needed, nor are all refunds.
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
     await transaction.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
       SELECT account_id, mode, meter, usage_batch, gen_random_uuid(), -1, second, meter_event_id FROM usage_fact
+    `);
+    // Fewer than their facts, so that reading all of them seems cheap.
+    await transaction.query(sql.typeAlias("void")`
+      INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
+      SELECT id, id, id, 1, now(), now() FROM account
     `);
   });
   await filler.query(sql.typeAlias("void")`
@@ -110,14 +118,19 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
   `);
 };
 
-/** Makes an event of the filled ones failed, with refunds that are held because of it, and returns its id. */
+/** Makes an event of the filled ones failed, with a refund that is held because of it, and returns its id. */
 const failEvent = (filler: DatabasePool): Promise<bigint> =>
   filler.transaction(async (transaction) => {
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
     return transaction.oneFirst(sql.type(idRow)`
       WITH failed AS (
         UPDATE meter_event SET state = 'rejected'
-        WHERE id = (SELECT id FROM meter_event WHERE second = 5 ORDER BY id LIMIT 1)
+        WHERE id = (SELECT id FROM meter_event WHERE second = 5 ORDER BY id DESC LIMIT 1)
+        RETURNING *
+      ),
+      fact AS (
+        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+        SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id FROM failed
         RETURNING *
       ),
       held AS (
@@ -127,16 +140,14 @@ const failEvent = (filler: DatabasePool): Promise<bigint> =>
         FROM failed
         RETURNING id
       ),
-      refund_fact AS (
-        UPDATE usage_fact
-        SET meter_event_id = held.id
-        FROM failed, held
-        WHERE usage_fact.meter_event_id = failed.id AND usage_fact.refund_id IS NOT NULL
-        RETURNING usage_fact.refund_id, usage_fact.account_id
-      ),
       new_refund AS (
         INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
-        SELECT refund_id, gen_random_uuid(), account_id, 1, now(), now() FROM refund_fact
+        SELECT gen_random_uuid(), gen_random_uuid(), account_id, 1, now(), now() FROM failed
+        RETURNING id
+      ),
+      refund_fact AS (
+        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+        SELECT account_id, mode, meter, usage_batch, new_refund.id, -1, second, held.id FROM fact, new_refund, held
       )
       SELECT id FROM failed
     `);
@@ -145,7 +156,7 @@ const failEvent = (filler: DatabasePool): Promise<bigint> =>
 const changedRow = z.strictObject({
   delayed: z.int(),
   released: z.int(),
-  dispatched: z.int(),
+  undispatched: z.int(),
   processed: z.int(),
   ended: z.int(),
 });
@@ -156,7 +167,7 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
     SELECT
       (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
       (SELECT count(*)::integer FROM usage_fact WHERE meter_event_id IS NULL) AS released,
-      (SELECT count(*)::integer FROM refund WHERE dispatched_at IS NOT NULL) AS dispatched,
+      (SELECT count(*)::integer FROM refund WHERE dispatched_at IS NULL) AS undispatched,
       (
         SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
       ) AS processed,
@@ -286,7 +297,7 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
   t.deepEqual(await countChanged(filler), {
     delayed: 1,
     released: 1,
-    dispatched: 0,
+    undispatched: 1,
     processed: 1,
     ended: 1,
   });
