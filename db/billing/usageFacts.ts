@@ -61,9 +61,8 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
  * their workflows again: those may have ended, because a held refund is settled. Their events keep the units of their other
  * refunds; an event without any is superseded. Must run under the stream's lock.
- * @param includingWaived whether a waiver of the usage is reversed: refunds without an attempt that were waived as well are
- * released, too, unless a document replaces them. Those that a comparison after a restore has blocked are among them, although
- * the lost history may have sent them.
+ * @param includingWaived whether a waiver of the usage is reversed: refunds that were waived as well are released, too, if no
+ * document replaces them and they were certainly never sent. Others need their own retry, which checks the processor's sums.
  */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
@@ -86,7 +85,13 @@ export const releaseHeldRefunds = async (
         AND (
           SELECT
             state = 'held'
-            OR (${includingWaived} AND state = 'waived' AND attempts = 0 AND settlement_reference IS NULL)
+            OR (
+              ${includingWaived}
+              AND state = 'waived'
+              AND attempts = 0
+              AND NOT outcome_unknown
+              AND settlement_reference IS NULL
+            )
           FROM meter_event
           WHERE meter_event.id = fact.meter_event_id
         )

@@ -13,10 +13,12 @@ import { settleAfterRestore } from "../../../services/billing/reconciliation/set
 import { startLease } from "../../../services/billing/sending/attemptLease.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { readJson } from "../../cli/runImpact.ts";
+import { readEvents } from "../../events/readEvents.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const MINUTE = 60;
+const USAGE_EVENTS = ["usage.failed", "usage.recovered"] as const;
 const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
 
 /**
@@ -28,7 +30,13 @@ const setUpDoubt = async (
   {
     counts,
     earlierMinutes,
-  }: { readonly counts: readonly number[]; readonly earlierMinutes: number },
+    refunded = 0,
+  }: {
+    readonly counts: readonly number[];
+    readonly earlierMinutes: number;
+    /** The units of the last registration that are refunded before anything is sent. */
+    readonly refunded?: number;
+  },
 ) => {
   const scene = await setUpRestore(t);
   const { impact, pass, register } = scene;
@@ -36,10 +44,14 @@ const setUpDoubt = async (
     await register(scene.original, 1);
     pass(MINUTE);
   }
-  for (const count of counts) {
-    await register(scene.original, count);
+  for (const [index, count] of counts.entries()) {
+    const id = await register(scene.original, count);
+    if (refunded > 0 && index === counts.length - 1) {
+      await scene.refund(scene.original, id, refunded);
+    }
     pass(1);
   }
+  const inDoubt = counts.length + (refunded > 0 ? 1 : 0);
   const { continued, restored } = await scene.fork(scene.original);
   pass(5);
   return {
@@ -63,7 +75,7 @@ const setUpDoubt = async (
             sumUsage: async (...args) => {
               const sum = await processor.sumUsage(...args);
               working ??= listFailedMeterEventIds(deps.db, null).then((ids) =>
-                work(ids.slice(-counts.length).map(String)),
+                work(ids.slice(-inDoubt).map(String)),
               );
               await working;
               return sum;
@@ -149,6 +161,43 @@ for (const decision of [
     t.deepEqual(scene.billedByMinute(), { 0: 20 });
   });
 }
+
+test("a refund that was waived while it was in doubt is not sent by a retry of its usage, but checked by its own", async (t) => {
+  const scene = await setUpDoubt(t, { counts: [10], earlierMinutes: 0, refunded: 3 });
+  await scene.drain(scene.continued);
+  t.deepEqual(scene.billedByMinute(), { 0: 7 });
+  await scene.hold();
+  const run = async (...args: readonly string[]): Promise<void> => {
+    const { exitCode, stdout, stderr } = await scene.impact(scene.restored, "usage", ...args);
+    t.is(exitCode, 0, stdout + stderr);
+  };
+  let waived: readonly string[] = [];
+  await scene.compareWhile(async (ids) => {
+    waived = ids.toReversed();
+    await run("waive", ...waived, "--reason", "invoiced by hand");
+  });
+  await scene.finish();
+  const [refundId = "", usageId = ""] = waived;
+
+  await run("retry", usageId, "--assume", "delivered");
+
+  t.is((await scene.drain(scene.restored)).kind, "done");
+  t.deepEqual(scene.billedByMinute(), { 0: 7 });
+  scene.pass(16 * MINUTE);
+  await run("retry", refundId);
+  t.is((await scene.drain(scene.restored)).kind, "done");
+  t.deepEqual(scene.billedByMinute(), { 0: 7 });
+  const events = await readEvents(scene.restored.deps, scene.stream, { types: USAGE_EVENTS });
+  t.deepEqual(
+    events.map(({ type, data }) => ["count" in data && data.count, type]),
+    [
+      [10, "usage.failed"],
+      [-3, "usage.failed"],
+      [10, "usage.recovered"],
+      [-3, "usage.recovered"],
+    ],
+  );
+});
 
 /**
  * A deployment whose usage is held. Stripe has refused 6 units later, and has those of a retry in the history that was lost.
