@@ -4,7 +4,7 @@ import type { Span } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
-import { UNFINISHED } from "./meterEvents.ts";
+import { noteBeforeError, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
 
@@ -106,7 +106,8 @@ export const releaseHeldRefunds = async (
       SET
         state = CASE WHEN rest.quantity IS NULL THEN 'superseded' ELSE state END,
         quantity = coalesce(rest.quantity, meter_event.quantity),
-        already_reported = coalesce(rest.already_reported, meter_event.already_reported)
+        already_reported = coalesce(rest.already_reported, meter_event.already_reported),
+        last_error = ${noteBeforeError(`refunds released because of event ${failedEventId}`)}
       FROM (SELECT DISTINCT meter_event_id AS id FROM held) AS event
       CROSS JOIN LATERAL (
         SELECT

@@ -111,6 +111,9 @@ test.serial("a refund of failed usage is held, and is not uncredited", async (t)
   await scene.run("usage", "retry", scene.usageId);
   // Its facts are not in the held event any more.
   t.deepEqual(await scene.list("held"), []);
+  const { state, lastError } = await getMeterEvent(t.context.db, BigInt(scene.heldId));
+  t.is(state, "superseded");
+  t.is(lastError, `refunds released because of event ${scene.usageId}`);
 });
 
 test.serial("a retry of waived usage also sends the refund of it that was waived", async (t) => {
@@ -195,7 +198,13 @@ test.serial(
       db.transaction((transaction) => lockUnchangedEvents(transaction, [before], null)),
       { message: /has changed meanwhile/u },
     );
-    t.like(await list(), [{ meter_event_id: refund?.meter_event_id, quantity: -3 }]);
+    t.like(await list(), [
+      {
+        meter_event_id: refund?.meter_event_id,
+        quantity: -3,
+        last_error: `refunds released because of event ${failedId}`,
+      },
+    ]);
     t.is(await run("waive", String(refund?.meter_event_id), ...REASON), "");
   },
 );
