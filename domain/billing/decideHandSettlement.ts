@@ -13,7 +13,6 @@ export type HandSettlement = {
 type SettledEvent = {
   readonly id: bigint;
   readonly state: MeterEventState;
-  readonly quantity: number;
   readonly lastError: string | null;
   readonly settlementKind: HandSettlement["kind"] | null;
   readonly settlementReference: string | null;
@@ -28,7 +27,7 @@ export const decideHandSettlement = (
   event: SettledEvent,
   { kind, reference }: HandSettlement,
 ): "delivered" | "waived" | "settled" => {
-  const { id, state, quantity, lastError, settlementKind, settlementReference } = event;
+  const { id, state, lastError, settlementKind, settlementReference } = event;
   if (settlementReference !== null) {
     if (settlementKind === kind && settlementReference === reference) {
       // The processor has refused late usage after it was settled; the document bills it.
@@ -47,8 +46,8 @@ export const decideHandSettlement = (
   }
   throw new DomainError(
     "request_invalid",
-    state === "superseded" && quantity < 0
-      ? `meter event ${id} is superseded: its refund was released by a retry of its usage, or after a restore, and another event reports it`
+    state === "superseded"
+      ? `meter event ${id} is superseded: its facts were released; \`impact usage show\` lists where they are`
       : `meter event ${id} is ${state}: there is nothing to settle by hand`,
   );
 };

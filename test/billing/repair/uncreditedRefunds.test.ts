@@ -139,7 +139,12 @@ test.serial("a refund that a retry of its usage has sent cannot be settled by ha
   const settled = await scene.impact(...args);
 
   t.is(settled.exitCode, 1);
-  t.regex(settled.stderr, /is superseded: its refund was released by a retry of its usage/u);
+  t.regex(
+    settled.stderr,
+    /is superseded: its facts were released; `impact usage show` lists where they are/u,
+  );
+  const superseded = await scene.impact("usage", "settle", scene.usageId, ...DOCUMENT, ...REASON);
+  t.regex(superseded.stderr, /is superseded: its facts were released; `impact usage show`/u);
 });
 
 test.serial("a retry of waived usage does not send a refund of it that was credited", async (t) => {
