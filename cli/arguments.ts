@@ -123,6 +123,16 @@ export const parseCount = parserOf(
   `a whole number from 1 to ${Number.MAX_SAFE_INTEGER}`,
 );
 
+/** The units of a meter event, which are negative for a refund. */
+export const parseUnits = parserOf(
+  z
+    .string()
+    .regex(/^-?\d{1,16}$/u)
+    .transform(Number)
+    .pipe(z.int()),
+  "a whole number, with a minus sign for a refund",
+);
+
 export const parseStripeCustomer = parserOf(z.string().regex(/^cus_\w+$/u), "a Stripe id, cus_…");
 
 export const parseStripeSubscription = parserOf(

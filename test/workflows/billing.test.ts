@@ -182,7 +182,12 @@ const SETTLEMENTS = {
   retry: retryUsage,
   waive: (deps: BillingSetup["deps"], id: bigint) => waiveUsage(deps, id, "by hand"),
   settle: (deps: BillingSetup["deps"], id: bigint) =>
-    settleUsage(deps, id, { kind: "credit_note", reference: "cn_1" }, "by hand"),
+    settleUsage(
+      deps,
+      id,
+      { kind: "credit_note", reference: "cn_1" },
+      { reason: "by hand", expectedUnits: null },
+    ),
 } as const;
 
 const failsAndStartsAgain = test.macro(async (t, settle: keyof typeof SETTLEMENTS) => {

@@ -9,6 +9,7 @@ import {
   parseTimestamp,
   parseLimit,
   parseReason,
+  parseUnits,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
@@ -174,6 +175,14 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
       new Option("--credit-note <reference>", "credit note that returned the usage").argParser(
         parseDocument,
       ),
+    )
+    .addOption(
+      new Option(
+        "--units <n>",
+        "units of the document, with the sign as listed; refused if the event has others",
+      )
+        .argParser(parseUnits)
+        .conflicts("restoredAt"),
     )
     .option("--reason <text>", "reason, recorded with the event or correction", parseReason)
     .addOption(operatorOption())

@@ -5,24 +5,35 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { counted } from "../../../domain/counted.ts";
+import { DomainError } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 
 /**
  * Records that an operator has settled a meter event by hand, with an invoice item or a credit note, so that it counts
  * neither as failed nor as late. Its usage is never sent again.
- * @returns whether it was settled with this reference before
- * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement or has another
+ * @param expectedUnits the units that the operator has settled; null if the event's units are not to be checked
+ * @returns the event's units, and whether it was settled with this reference before
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement, has another, or
+ * does not have the expected units
  */
 export const settleUsage = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   meterEventId: bigint,
   settlement: HandSettlement,
-  reason: string,
-): Promise<{ readonly replayed: boolean }> =>
+  { reason, expectedUnits }: { readonly reason: string; readonly expectedUnits: number | null },
+): Promise<{ readonly quantity: number; readonly replayed: boolean }> =>
   db.transaction(async (transaction) => {
     const event = await lockMeterEvent(transaction, meterEventId);
+    const { quantity } = event;
     const state = decideHandSettlement(event, settlement);
+    if (expectedUnits !== null && expectedUnits !== quantity) {
+      throw new DomainError(
+        "request_invalid",
+        `meter event ${meterEventId} has ${counted(quantity, "unit")}, not ${expectedUnits}`,
+      );
+    }
     if (state !== "settled") {
       const now = clock.now();
       await moveSettledEvent(transaction, meterEventId, {
@@ -41,10 +52,10 @@ export const settleUsage = (
           action: "usage.settle",
           accountId: event.accountId,
           subject: String(meterEventId),
-          details: { ...settlement, quantity: event.quantity },
+          details: { ...settlement, quantity },
         },
         now,
       );
     }
-    return { replayed: state === "settled" };
+    return { quantity, replayed: state === "settled" };
   });

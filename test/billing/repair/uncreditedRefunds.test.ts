@@ -147,6 +147,28 @@ test.serial("a refund that a retry of its usage has sent cannot be settled by ha
   t.regex(superseded.stderr, /is superseded: its facts were released; `impact usage show`/u);
 });
 
+test.serial("usage settle says how many units it settles, and checks --units", async (t) => {
+  const { impact, heldId } = await setUpRefund(t, ["waive"]);
+  const settle = (...args: readonly string[]) =>
+    impact("usage", "settle", heldId, "--credit-note", "cn_1", ...REASON, ...args);
+
+  const refused = await settle("--units", "-5");
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /has -3 units, not -5/u);
+
+  const settled = await settle("--units", "-3", "--json");
+  t.is(settled.exitCode, 0, settled.stderr);
+  t.like(readJson(settled), { quantity: -3, replayed: false });
+  t.regex(settled.stderr, /Settled -3 units of event \d+ with cn_1/u);
+  const replayed = await settle("--json");
+  t.like(readJson(replayed), { quantity: -3, replayed: true });
+  t.regex(replayed.stderr, /\(-3 units\) was settled with cn_1 before/u);
+
+  const afterFailover = ["usage", "settle", "--restored-at", "2026-05-15T12:00:00Z"];
+  const failover = await impact(...afterFailover, "--units", "-3");
+  t.is(failover.exitCode, 2);
+});
+
 test.serial("a retry of waived usage does not send a refund of it that was credited", async (t) => {
   const scene = await setUpRefund(t, ["waive"]);
   await scene.run("usage", "settle", scene.heldId, "--credit-note", "cn_1", ...REASON);

@@ -1,3 +1,4 @@
+import { counted } from "../../../../domain/counted.ts";
 import { settleUsage } from "../../../../services/billing/repair/settleUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
@@ -8,7 +9,8 @@ import { printJson } from "../../../output/print.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
-export type SettleOptions = DocumentOptions & ReasonedOptions & { readonly json?: true };
+export type SettleOptions = DocumentOptions &
+  ReasonedOptions & { readonly units?: number; readonly json?: true };
 
 export const settleEvent = async (
   { io, connections, clock }: Context,
@@ -19,24 +21,26 @@ export const settleEvent = async (
   if (settlement === null) {
     throw new CommandError(EXIT.usage, "Say how it was settled: --invoice-item or --credit-note.");
   }
-  const { replayed } = await settleUsage(
+  const { quantity, replayed } = await settleUsage(
     { db: await connections.database(), clock, actor: actorOf(options) },
     meterEventId,
     settlement,
-    options.reason,
+    { reason: options.reason, expectedUnits: options.units ?? null },
   );
+  const units = counted(quantity, "unit");
   if (options.json) {
     printJson(io, {
       meter_event_id: Number(meterEventId),
       settlement: settlement.kind,
       reference: settlement.reference,
+      quantity,
       replayed,
     });
   }
   say(
     io,
     replayed
-      ? `Event ${meterEventId} was settled with ${settlement.reference} before.`
-      : `Settled event ${meterEventId} with ${settlement.reference}. Its usage is never sent again.`,
+      ? `Event ${meterEventId} (${units}) was settled with ${settlement.reference} before.`
+      : `Settled ${units} of event ${meterEventId} with ${settlement.reference}. Its usage is never sent again.`,
   );
 };
