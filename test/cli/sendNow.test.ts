@@ -171,6 +171,7 @@ test.serial(
 
     const runs = [
       await impact("usage", "retry", failed),
+      await impactLater("usage", "reopen", lost, "--reason", "lost", "--dry-run"),
       await impactLater("usage", "reopen", lost, "--reason", "lost"),
       await impact("usage", "send-now", "--org", id),
       await impact("usage", "send-now", "--org", id, "--json"),
@@ -179,7 +180,7 @@ test.serial(
     for (const { exitCode, stderr } of runs) {
       t.is(exitCode, 0, stderr);
       t.regex(stderr, /Nothing is sent: usage is held by ada: upgrade\. .*`impact usage release`/u);
-      t.notRegex(stderr, /workers? (?:will )?send|within seconds/iu);
+      t.notRegex(stderr, /workers? (?:will )?send|within seconds|sent again/iu);
     }
     t.is((await impact("usage", "release")).exitCode, 0);
     await scene.drain();

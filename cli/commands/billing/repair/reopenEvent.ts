@@ -39,15 +39,16 @@ export const reopenEvent = async (
     });
   }
   await warnOfEndedPeriods(context, [meterEventId]);
-  if (isDryRun) {
+  say(
+    io,
+    isDryRun ? `The processor has lost event ${meterEventId}.` : `Reopened event ${meterEventId}.`,
+  );
+  if (!(await sayIfHeld(io, deps.db))) {
     say(
       io,
-      `The processor has lost event ${meterEventId}. Without --dry-run, its ${counted(quantity, "unit is", "units are")} sent again.`,
+      isDryRun
+        ? `Without --dry-run, its ${counted(quantity, "unit is", "units are")} sent again.`
+        : `The worker will send its ${counted(quantity, "unit")} again.`,
     );
-    return;
-  }
-  say(io, `Reopened event ${meterEventId}.`);
-  if (!(await sayIfHeld(io, deps.db))) {
-    say(io, `The worker will send its ${counted(quantity, "unit")} again.`);
   }
 };
