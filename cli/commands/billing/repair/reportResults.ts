@@ -4,14 +4,14 @@ import { createProgressBar } from "../../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 
 /** What a command has done with one of the records that it was given. */
-export type Result = {
+export type Result<Outcome extends string = string> = {
   readonly id: string;
-  readonly result: string;
+  readonly result: Outcome | "failed";
   readonly reason: string | null;
   readonly exitCode: number;
 };
 
-export const failureOf = (id: string, error: unknown): Result => ({
+export const failureOf = (id: string, error: unknown): Result<never> => ({
   id,
   result: "failed",
   reason: describeError(error),
@@ -23,14 +23,14 @@ export const failureOf = (id: string, error: unknown): Result => ({
  * @param verb the past participle of what the command does
  * @param run returns the result of one event
  */
-export const runForEach = async (
+export const runForEach = async <Outcome extends string>(
   io: Io,
   ids: readonly bigint[],
   verb: string,
-  run: (id: bigint) => Promise<string>,
-): Promise<readonly Result[]> => {
+  run: (id: bigint) => Promise<Outcome>,
+): Promise<readonly Result<Outcome>[]> => {
   const bar = createProgressBar(io);
-  const results: Result[] = [];
+  const results: Result<Outcome>[] = [];
   for (const id of ids) {
     bar.update(results.length / ids.length, `${results.length} of ${ids.length} ${verb}`);
     try {

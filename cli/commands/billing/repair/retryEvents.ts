@@ -81,7 +81,7 @@ const collectEvents = async (
   context: Context,
   ids: readonly RetryId[],
   { org }: RetryOptions,
-): Promise<{ readonly events: readonly bigint[]; readonly failures: readonly Result[] }> => {
+): Promise<{ readonly events: readonly bigint[]; readonly failures: readonly Result<never>[] }> => {
   const db = await context.connections.database();
   if (ids.length === 0) {
     if (org !== undefined) {
@@ -91,7 +91,7 @@ const collectEvents = async (
     return { events: failed, failures: [] };
   }
   const events = new Set<bigint>();
-  const failures: Result[] = [];
+  const failures: Result<never>[] = [];
   const bar = createProgressBar(context.io);
   for (const [index, id] of ids.entries()) {
     bar.update(index / ids.length, `${index} of ${ids.length} looked up`);
