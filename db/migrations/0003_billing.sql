@@ -94,7 +94,7 @@ CREATE TABLE meter_event (
   -- Counts the sealings of that second, not the attempts. A correction leaves out numbers that lost sealings may have used.
   sequence integer NOT NULL,
   -- The units to send. If the processor has only a part of them, the quantity becomes that part when the event is settled.
-  -- A held event loses the units of refunds that a retry of their usage releases.
+  -- A held or waived event loses the units of refunds that a retry of their usage, or a comparison after a restore, releases.
   quantity bigint NOT NULL,
   -- Units of the facts that the processor already had when they were sealed. The quantity does not include them.
   already_reported bigint NOT NULL DEFAULT 0,
