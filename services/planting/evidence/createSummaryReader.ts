@@ -77,8 +77,8 @@ const findSummary = async (
   return { body, storedAt, isLasting: cachedMs > UNPLANTED_CACHE_SECONDS * 1000 };
 };
 
-/** The calculation belongs to no account. It takes turns with the slow reads of accounts. */
-const CALCULATION = { accountId: "summary", kind: "summary", isSlowRead: true };
+/** The calculation belongs to no account. It is a short read, so that slow reads of accounts do not delay it. */
+const CALCULATION = { accountId: "summary", kind: "summary" };
 
 /**
  * Creates a function that returns the rendered summary: the same text from every process for ten seconds, and for 30 days
