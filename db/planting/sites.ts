@@ -5,7 +5,7 @@ import { plantingFact, sitesOf } from "../../domain/planting/fact.ts";
 import type { ReportedSite } from "../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { safeInteger } from "../columns.ts";
-import { sql, timestamp } from "../sql.ts";
+import { afterLookup, sql, timestamp } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -87,40 +87,55 @@ export const upsertSite = async (
   `);
 
 const namedSiteRow = z.strictObject({
-  reference: z.string(),
+  /** Null for facts that name none of the sites. */
+  reference: z.string().nullable(),
   id: safeInteger,
-  content: plantingFact,
+  content: plantingFact.nullable(),
+  oldestId: safeInteger,
 });
 
-/** Millions of facts would take longer than a statement may. */
-const RECENT_FACTS = 10_000;
+/**
+ * Most sites are found on the first page. All facts, which may be millions, would take too long. Pages are small enough that
+ * the planner reads them by the primary key without statistics, too.
+ */
+const FACT_PAGES = [100, ...Array.from({ length: 100 }, () => 1000)];
 
-/** Lists sites of a partner with the accepted fact that has named each last, among the latest facts of all orders. */
-const listLatestFactsOfSites = (
+/**
+ * Searches a page of the accepted facts of all partners that name sites, newest first. Returns the last fact that names each
+ * of a partner's sites, and the page's oldest id.
+ */
+const searchFactsOfSites = (
   transaction: DatabaseTransactionConnection,
   partner: string,
   references: readonly string[],
+  page: { readonly before: number | null; readonly limit: number },
 ): Promise<readonly z.output<typeof namedSiteRow>[]> =>
   transaction.any(sql.type(namedSiteRow)`
-    SELECT DISTINCT ON (named.reference) named.reference, recent.id, recent.content
+    SELECT DISTINCT ON (named.reference)
+      named.reference,
+      recent.id,
+      CASE WHEN named.reference IS NOT NULL THEN recent.content END AS content,
+      min(recent.id) OVER () AS "oldestId"
     FROM (
-      SELECT id, order_id, state, content
+      SELECT id, order_id, content
       FROM planting_fact
+      -- Statistics that have seen few such facts do not lead to a scan of the whole table.
+      WHERE ${afterLookup(sql.fragment`state = 'accepted' AND stage IN ('allocated', 'planted_and_verified')`)}
+      ${page.before === null ? sql.fragment`` : sql.fragment`AND id < ${page.before}`}
       ORDER BY id DESC
-      LIMIT ${RECENT_FACTS}
+      LIMIT ${page.limit}
     ) AS recent
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
       SELECT part -> 'planting_site' ->> 'reference' AS reference
       FROM jsonb_array_elements(coalesce(content -> 'allocations', jsonb_build_array(content))) AS part
+      CROSS JOIN LATERAL (
+        SELECT
+        FROM planting_order
+        WHERE planting_order.id = recent.order_id AND planting_order.partner = ${partner}
+        LIMIT 1
+      ) AS planting_order
       WHERE part -> 'planting_site' ->> 'reference' = ANY(${sql.array(references, "text")})
-    ) AS named
-    CROSS JOIN LATERAL (
-      SELECT
-      FROM planting_order
-      WHERE planting_order.id = recent.order_id AND planting_order.partner = ${partner}
-      LIMIT 1
-    ) AS planting_order
-    WHERE recent.state = 'accepted'
+    ) AS named ON true
     ORDER BY named.reference, recent.id DESC
   `);
 
@@ -128,13 +143,13 @@ const referenceRow = z.strictObject({ reference: z.string() });
 
 /**
  * Gives the sites whose details come from facts of an order that are no longer in effect those of the latest fact that
- * is. A site that none of the latest facts names keeps its details until the next one.
+ * is. A site that none of some 100,000 facts names keeps its details until the next one.
  */
 export const restoreSites = async (
   transaction: DatabaseTransactionConnection,
   { id, partner }: Pick<PlantingOrder, "id" | "partner">,
 ): Promise<void> => {
-  const references = await transaction.anyFirst(sql.type(referenceRow)`
+  let references = await transaction.anyFirst(sql.type(referenceRow)`
     UPDATE planting_site
     SET fact_id = NULL
     FROM planting_fact
@@ -143,14 +158,24 @@ export const restoreSites = async (
       AND planting_fact.state <> 'accepted'
     RETURNING planting_site.reference
   `);
-  if (references.length === 0) {
-    return;
-  }
-  for (const fact of await listLatestFactsOfSites(transaction, partner, references)) {
-    const site = sitesOf(fact.content).findLast(({ reference }) => reference === fact.reference);
-    if (site) {
-      await upsertSite(transaction, partner, site, fact.id);
+  let before: number | null = null;
+  for (const limit of FACT_PAGES) {
+    if (references.length === 0) {
+      return;
     }
+    const facts = await searchFactsOfSites(transaction, partner, references, { before, limit });
+    const [first] = facts;
+    if (!first) {
+      return;
+    }
+    before = first.oldestId;
+    for (const { content, id: factId, reference } of facts) {
+      const site = content && sitesOf(content).findLast((named) => named.reference === reference);
+      if (site) {
+        await upsertSite(transaction, partner, site, factId);
+      }
+    }
+    references = references.filter((name) => !facts.some(({ reference }) => reference === name));
   }
 };
 

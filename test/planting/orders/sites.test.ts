@@ -185,24 +185,24 @@ test.serial("a withdrawn fact leaves its site with the latest details of another
   t.is(await name(), "Third Bay");
 });
 
-/** Inserts facts of orders of their own, and updates the statistics. */
-const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, count: number) => {
+/** Inserts two facts of each of some orders. The statistics do not know them. */
+const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, orders: number) => {
   await db.query(sql.typeAlias("void")`
     WITH placed AS (
       INSERT INTO planting_order
         (public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at)
       SELECT 'others-' || number, ${accountId}, 'live', 'manual', '', '', 'sessions', 1, ${timestamp(AT)}
-      FROM generate_series(1, ${count}) AS number
+      FROM generate_series(1, ${orders}) AS number
       RETURNING id
     )
     INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
     SELECT
-      id, 'planted_and_verified', 'accepted', 'operator', ${timestamp(AT)},
+      id, stage, 'accepted', 'operator', ${timestamp(AT)},
       '{"stage": "planted_and_verified", "planting_site": {"reference": "others"}}', sha256(id::text::bytea),
       ${timestamp(AT)}
     FROM placed
+    CROSS JOIN unnest(ARRAY['allocated', 'planted_and_verified']) AS stage
   `);
-  await db.query(sql.typeAlias("void")`ANALYZE planting_order, planting_fact`);
 };
 
 /** Counts the rows and pages of orders and facts that work reads, on the only connection of a pool. */
@@ -223,20 +223,57 @@ const countReads = async (db: CommonQueryMethods, work: () => Promise<unknown>) 
   return { rows: after.rows - before.rows, pages: after.pages - before.pages };
 };
 
-test.serial("withdrawing the only fact of a site reads ten thousand facts of others", async (t) => {
+/** Has facts of many orders between those of a site. Returns what withdrawing the latest of the site reads, and its name. */
+const withdrawBehindOthers = async (
+  t: ExecutionContext<DatabaseContext>,
+  { earlier, others }: { readonly earlier: string | null; readonly others: number },
+) => {
   const db = await openPool(await copyDatabase(t), 1);
   t.teardown(() => db.end());
-  const { setup, orders, report, withdraw, name } = await nameSite(t, "alone", db);
-  const [order] = orders;
-  if (!order) {
-    throw new Error("There is an order.");
+  const { setup, orders, report, withdraw, name } = await nameSite(t, "site", db);
+  const [first, last] = orders;
+  if (!first || !last) {
+    throw new Error("There are orders.");
   }
-  await report.allocated(order, "Lone Bay");
-  await insertFactsOfOthers(db, setup.organization.id, 50_000);
+  if (earlier !== null) {
+    await report.allocated(first, earlier);
+  }
+  await insertFactsOfOthers(db, setup.organization.id, others);
+  await report.allocated(last, "Wrong Bay");
 
-  const { rows, pages } = await countReads(db, () => withdraw(order, "allocated"));
+  const reads = await countReads(db, () => withdraw(last, "allocated"));
 
-  t.true(rows < 10_500, `${rows} rows`);
-  t.true(pages < 12_000, `${pages} pages`);
-  t.is(await name(), "Lone Bay");
+  return { ...reads, name: await name() };
+};
+
+test.serial("a site gets the details of a fact that is 20,000 facts behind", async (t) => {
+  const { name } = await withdrawBehindOthers(t, { earlier: "Early Bay", others: 10_000 });
+
+  t.is(name, "Early Bay");
+});
+
+test.serial("withdrawing the only fact of a site reads some 100,000 facts of others", async (t) => {
+  const { rows, pages, name } = await withdrawBehindOthers(t, { earlier: null, others: 70_000 });
+
+  t.true(rows < 110_000, `${rows} rows`);
+  t.true(pages < 20_000, `${pages} pages`);
+  t.is(name, "Wrong Bay");
+});
+
+test.serial("restoring a site that the latest fact names reads few facts", async (t) => {
+  const db = await openPool(await copyDatabase(t), 1);
+  t.teardown(() => db.end());
+  const { setup, orders, report, withdraw, name } = await nameSite(t, "shared", db);
+  const [first, last] = orders;
+  if (!first || !last) {
+    throw new Error("There are orders.");
+  }
+  await insertFactsOfOthers(db, setup.organization.id, 10_000);
+  await report.allocated(first, "Right Bay");
+  await report.allocated(last, "Wrong Bay");
+
+  const { rows } = await countReads(db, () => withdraw(last, "allocated"));
+
+  t.true(rows < 200, `${rows} rows`);
+  t.is(await name(), "Right Bay");
 });
