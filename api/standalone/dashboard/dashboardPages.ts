@@ -216,10 +216,10 @@ export const dashboardPages = ({
   const lookUpSlug = (slug: string): Promise<string | null> =>
     SLUG.safeParse(slug).success ? lookUpWellFormed(slug) : Promise.resolve(null);
 
-  const redirect = (ctx: ApiContext, slug: string, kind: Kind): void => {
+  const redirect = (ctx: ApiContext, slug: string, suffix: string): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
-    ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${SUFFIXES[kind]}`);
+    ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${suffix}`);
   };
 
   const serve =
@@ -241,7 +241,7 @@ export const dashboardPages = ({
       if (dashboard) {
         send(ctx, render(kind, dashboard).tagged, CACHE_CONTROL);
       } else if (dashboardSlug !== null && dashboardSlug !== slug) {
-        redirect(ctx, dashboardSlug, kind);
+        redirect(ctx, dashboardSlug, SUFFIXES[kind]);
       } else if (kind === "page" || kind === "card") {
         showNotFound(ctx);
       } else {
@@ -255,7 +255,7 @@ export const dashboardPages = ({
     if (dashboardSlug === null) {
       await next();
     } else {
-      redirect(ctx, dashboardSlug, "page");
+      redirect(ctx, dashboardSlug, SUFFIXES.page);
     }
   };
 
@@ -266,7 +266,7 @@ export const dashboardPages = ({
     if (dashboardSlug === null || dashboardSlug === slug) {
       await next();
     } else {
-      redirect(ctx, dashboardSlug, "page");
+      redirect(ctx, dashboardSlug, SUFFIXES.page);
     }
   };
 
@@ -294,6 +294,7 @@ export const dashboardPages = ({
       lookUpSlug,
       // Not from the cache: the picture is kept for long, and a logo that was replaced meanwhile is gone.
       read: (slug) => readDashboard({ db, clock, planting }, slug),
+      redirect,
     }),
     { path: "/dashboard/:slug/card", run: openToAll(serve("card")) },
     { path: "/dashboard/:slug", run: serve("page") },

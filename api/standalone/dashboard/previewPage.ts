@@ -5,10 +5,13 @@ import type { BatchedLookup } from "../../../services/createBatchedLookup.ts";
 import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
 import { drawPreview } from "./views/preview.ts";
+
+const SUFFIX = "/preview.png";
 
 /** Other sites fetch the picture when a visitor shares the link, and cache it for days. */
 const CACHED_MS = 10 * 60 * 1000;
@@ -20,10 +23,12 @@ export const previewPage = ({
   db,
   lookUpSlug,
   read,
+  redirect,
 }: {
   readonly db: CommonQueryMethods;
   readonly lookUpSlug: BatchedLookup<string>;
   readonly read: (slug: string) => Promise<Dashboard | null>;
+  readonly redirect: (ctx: ApiContext, slug: string, suffix: string) => void;
 }): Page => {
   const rasterize = createRasterizer();
   const pictures = new LRUCache<string, Tagged>({
@@ -46,19 +51,21 @@ export const previewPage = ({
     },
   });
   return {
-    path: "/dashboard/:slug/preview.png",
+    path: `/dashboard/:slug${SUFFIX}`,
     run: async (ctx, next) => {
       const slug = pathParameter(ctx, "slug");
+      const drawn = pictures.get(slug);
+      const dashboardSlug = drawn ? slug : await lookUpSlug(slug);
       // Only pictures of pages that exist are drawn, so made-up slugs cost no drawing.
-      const picture =
-        pictures.get(slug) ??
-        ((await lookUpSlug(slug)) === slug ? await pictures.fetch(slug) : undefined);
-      if (picture === undefined) {
-        // An imported slug leads to its dashboard.
+      const picture = drawn ?? (dashboardSlug === slug ? await pictures.fetch(slug) : undefined);
+      if (picture) {
+        send(ctx, picture, CACHE_CONTROL);
+      } else if (dashboardSlug === null || dashboardSlug === slug) {
         await next();
-        return;
+      } else {
+        ctx.set(OPEN_TO_ALL);
+        redirect(ctx, dashboardSlug, SUFFIX);
       }
-      send(ctx, picture, CACHE_CONTROL);
     },
   };
 };
