@@ -123,6 +123,23 @@ const insertRows = async (filler: DatabasePool): Promise<void> => {
   `);
 };
 
+/** So many that each batch would read them all if they were sorted. */
+const BUSY_DELIVERIES = 20_000;
+
+/** Inserts old deliveries of one endpoint, in a random order. */
+const insertDeliveriesOfOne = async (filler: DatabasePool): Promise<void> => {
+  await filler.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
+    SELECT id, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time
+    FROM (SELECT id FROM webhook_endpoint LIMIT 1) AS endpoint
+    CROSS JOIN generate_series(1, ${BUSY_DELIVERIES}::integer) AS number
+    CROSS JOIN LATERAL (
+      SELECT ${OLD.toISOString()}::timestamptz - number * interval '1 second' AS time
+    ) AS given
+    ORDER BY random()
+  `);
+};
+
 test.serial(
   "a deletion in batches reads each row a few times, however many it has deleted",
   async (t) => {
@@ -132,6 +149,7 @@ test.serial(
     await stopAutovacuum(filler, TABLES);
     await insertRows(filler);
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+    await insertDeliveriesOfOne(filler);
     const before = new Date(OLD.getTime() + 1);
     const { signal } = new AbortController();
     const deletions = [
@@ -146,8 +164,8 @@ test.serial(
             signal,
             BATCH_ROWS,
           ),
-        deleted: (ACCOUNTS * ROWS) / 2,
-        // It was 36 when each batch searched all endpoints.
+        deleted: (ACCOUNTS * ROWS) / 2 + BUSY_DELIVERIES,
+        // It was 36 when each batch searched all endpoints, and 30 when it sorted all deliveries of the busy one.
         maximumPages: 20,
       },
       {
@@ -187,6 +205,47 @@ test.serial(
     }
   },
 );
+
+test.serial("a batch that ends within an endpoint deletes its oldest deliveries", async (t) => {
+  const { db, ownerUrl } = t.context;
+  const filler = await openPool(ownerUrl, 1);
+  t.teardown(() => filler.end());
+  await filler.query(sql.typeAlias("void")`TRUNCATE webhook_delivery, webhook_endpoint CASCADE`);
+  await filler.query(sql.typeAlias("void")`
+    WITH owner AS (
+      INSERT INTO account (id, type, name, created_at)
+      VALUES (gen_random_uuid(), 'organization', 'few', now())
+      RETURNING id
+    ),
+    endpoint AS (
+      INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at)
+      SELECT gen_random_uuid(), id, 'live', 'https://example.com/' || number, '', now()
+      FROM owner
+      CROSS JOIN generate_series(1, 3) AS number
+      RETURNING id
+    )
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, state, created_at)
+    SELECT id, gen_random_uuid(), 'donation.created', time, '{}', 'delivered', time
+    FROM endpoint
+    CROSS JOIN generate_series(1, 50) AS number
+    CROSS JOIN LATERAL (
+      SELECT ${OLD.toISOString()}::timestamptz - number * interval '1 minute' AS time
+    ) AS given
+  `);
+  // So that the few endpoints are sorted, and not read in their order.
+  await filler.query(sql.typeAlias("void")`ANALYZE webhook_endpoint, webhook_delivery`);
+
+  const deleted = await deleteInOrder<DeliveryPlace>(
+    (limit, from) =>
+      db.transaction((transaction) =>
+        deleteDeliveriesBefore(transaction, { from, time: OLD }, limit),
+      ),
+    new AbortController().signal,
+    70,
+  );
+
+  t.is(deleted, 150);
+});
 
 test.serial("events that stay are read once, however many batches are deleted", async (t) => {
   const filler = await openPool(t.context.ownerUrl, 1);
