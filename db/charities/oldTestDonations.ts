@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
+import { startingAt } from "../deletedRow.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const accountIdRow = z.strictObject({ accountId: z.uuid() });
@@ -41,7 +42,7 @@ export const lockOldTestDonations = (
       refunded_at IS NOT NULL AS refunded
     FROM donation
     WHERE account_id = ${accountId} AND mode = 'test'
-      AND created_at >= coalesce(${timestamp(from)}, '-infinity') AND created_at < ${timestamp(before)}
+      AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
     ORDER BY created_at, id
     LIMIT ${limit}
     FOR UPDATE SKIP LOCKED

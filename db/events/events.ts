@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
-import { deletedRow } from "../deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
 import type { Deleted } from "../deletedRow.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
@@ -85,7 +85,7 @@ export const deleteEventsBefore = (
       WHERE ctid = ANY(ARRAY(
         SELECT old.ctid
         FROM event AS old
-        WHERE old.created_at >= coalesce(${timestamp(from)}, '-infinity')
+        WHERE old.created_at >= ${startingAt(from)}
           AND old.created_at <= ${timestamp(time)}
           AND old.transaction_id < ${boundary}
           AND EXISTS (
@@ -102,8 +102,8 @@ export const deleteEventsBefore = (
         ORDER BY old.created_at
         LIMIT ${limit}
       ))
-      RETURNING created_at
+      RETURNING created_at AS time
     )
-    SELECT count(*) AS deleted, max(created_at) AS last FROM deleted
+    ${countDeleted}
   `);
 };

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { deletedRow } from "../deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
 import type { Deleted } from "../deletedRow.ts";
 import { sql, timestamp } from "../sql.ts";
 
@@ -115,13 +115,13 @@ export const deleteExpiredResponses = (
       WHERE key IN (
         SELECT key
         FROM cached_response
-        WHERE expires_at >= coalesce(${timestamp(from)}, '-infinity') AND expires_at <= ${timestamp(now)}
+        WHERE expires_at >= ${startingAt(from)} AND expires_at <= ${timestamp(now)}
         ORDER BY expires_at
         LIMIT ${limit}
         -- One that is being stored anew is no longer expired.
         FOR UPDATE SKIP LOCKED
       )
-      RETURNING expires_at
+      RETURNING expires_at AS time
     )
-    SELECT count(*) AS deleted, max(expires_at) AS last FROM deleted
+    ${countDeleted}
   `);

@@ -9,7 +9,7 @@ import type {
   ProcessorEventState,
 } from "../../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../../columns.ts";
-import { deletedRow } from "../../deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../deletedRow.ts";
 import type { Deleted } from "../../deletedRow.ts";
 import { afterLookup, sql, timestamp } from "../../sql.ts";
 
@@ -132,7 +132,7 @@ export const deleteProcessedEvents = (
       SELECT id
       FROM processor_event
       WHERE state IN ('processed', 'discarded')
-        AND settled_at >= coalesce(${timestamp(from)}, '-infinity')
+        AND settled_at >= ${startingAt(from)}
         AND settled_at < ${timestamp(before)}
         AND NOT EXISTS (
           SELECT FROM usage_rejection WHERE processor_event_id = processor_event.id AND errors > named
@@ -147,9 +147,9 @@ export const deleteProcessedEvents = (
     deleted AS (
       DELETE FROM processor_event
       WHERE id IN (SELECT id FROM old)
-      RETURNING settled_at
+      RETURNING settled_at AS time
     )
-    SELECT count(*) AS deleted, max(settled_at) AS last FROM deleted
+    ${countDeleted}
   `);
 
 const listedRow = z.strictObject({

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { TraceParent } from "../../../domain/tracing.ts";
-import { deletedRow } from "../../deletedRow.ts";
+import { countDeleted, deletedRow, startingAt } from "../../deletedRow.ts";
 import type { Deleted } from "../../deletedRow.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { countedRegistrations } from "../registrationFacts.ts";
@@ -60,11 +60,11 @@ export const deleteOldTraceContexts = (
       WHERE ctid = ANY(ARRAY(
         SELECT ctid
         FROM trace_context
-        WHERE recorded_at >= coalesce(${timestamp(from)}, '-infinity') AND recorded_at < ${timestamp(before)}
+        WHERE recorded_at >= ${startingAt(from)} AND recorded_at < ${timestamp(before)}
         ORDER BY recorded_at
         LIMIT ${limit}
       ))
-      RETURNING recorded_at
+      RETURNING recorded_at AS time
     )
-    SELECT count(*) AS deleted, max(recorded_at) AS last FROM deleted
+    ${countDeleted}
   `);
