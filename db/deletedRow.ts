@@ -3,7 +3,7 @@ import type { FragmentSqlToken } from "slonik";
 import { safeInteger } from "./columns.ts";
 import { sql, timestamp } from "./sql.ts";
 
-/** How many rows a batch deleted, and the time of the last one in their order. */
+/** How many rows a batch deleted or erased, and the time of the last one in their order. */
 export const deletedRow = z.strictObject({ deleted: safeInteger, last: z.date().nullable() });
 export type Deleted = Readonly<z.output<typeof deletedRow>>;
 

@@ -5,6 +5,8 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
+import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
+import type { Deleted } from "../deletedRow.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 /** An idempotency key with its scope. */
@@ -101,47 +103,52 @@ export const insertIdempotentResponses = async (
 
 /**
  * Erases the oldest bodies that may contain personal data.
- * @returns the number of erased bodies
+ * @param from where an earlier batch ended; null for the first
  */
-export const eraseOldResponseBodies = async (
+export const eraseOldResponseBodies = (
   db: CommonQueryMethods,
-  before: Date,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    UPDATE idempotent_response
-    SET response_body = NULL
-    WHERE ctid = ANY(ARRAY(
-      SELECT ctid
-      FROM idempotent_response
-      WHERE response_body IS NOT NULL
-        AND operation IN ('plant', 'plastic')
-        AND created_at < ${timestamp(before)}
-      ORDER BY created_at
-      LIMIT ${limit}
-    ))
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      UPDATE idempotent_response
+      SET response_body = NULL
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM idempotent_response
+        WHERE response_body IS NOT NULL
+          AND operation IN ('plant', 'plastic')
+          AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
+        ORDER BY created_at
+        LIMIT ${limit}
+      ))
+      RETURNING created_at AS time
+    )
+    ${countDeleted}
   `);
-  return rowCount;
-};
 
 /**
  * Deletes the oldest responses to test writes.
- * @returns the number of deleted responses
+ * @param from where an earlier batch ended; null for the first
  */
-export const deleteTestResponses = async (
+export const deleteTestResponses = (
   db: CommonQueryMethods,
-  before: Date,
+  { from, before }: { readonly from: Date | null; readonly before: Date },
   limit: number,
-): Promise<number> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    DELETE FROM idempotent_response
-    WHERE ctid = ANY(ARRAY(
-      SELECT ctid
-      FROM idempotent_response
-      WHERE mode = 'test' AND created_at < ${timestamp(before)}
-      ORDER BY created_at
-      LIMIT ${limit}
-    ))
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM idempotent_response
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM idempotent_response
+        WHERE mode = 'test'
+          AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
+        ORDER BY created_at
+        LIMIT ${limit}
+      ))
+      RETURNING created_at AS time
+    )
+    ${countDeleted}
   `);
-  return rowCount;
-};

@@ -9,6 +9,10 @@ import { deleteExpiredResponses } from "../../db/planting/cachedResponses.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
+import {
+  deleteTestResponses,
+  eraseOldResponseBodies,
+} from "../../db/stores/idempotentResponses.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteInOrder } from "../../services/deleteInBatches.ts";
@@ -124,6 +128,14 @@ const insertOldRows = async (filler: DatabasePool, accountId: string): Promise<v
     SELECT number::text, '', 1, '', time, time ${times}
   `);
   await filler.query(sql.typeAlias("void")`
+    INSERT INTO idempotent_response
+      (account_id, mode, operation, key_hash, request_hash, response_body, created_at)
+    SELECT
+      ${accountId}, mode, operation, sha256(number::text::bytea), sha256(''), 'body', time
+      ${times}
+    CROSS JOIN (VALUES ('live', 'plant'), ('test', 'donate')) AS scope (mode, operation)
+  `);
+  await filler.query(sql.typeAlias("void")`
     INSERT INTO donation
       (id, account_id, mode, created_at, amount_cents, nonprofit_id, charity_provider, charity_name)
     SELECT gen_random_uuid(), ${accountId}, 'test', time, 100, 'charity', 'catalogue', 'Charity' ${times}
@@ -143,6 +155,7 @@ const BATCH_TABLES = [
   "cached_response",
   "donation",
   "registration",
+  "idempotent_response",
 ];
 
 test.serial(
@@ -203,6 +216,12 @@ test.serial(
     );
     await countBatches<Date>("expired responses", (limit, from) =>
       deleteExpiredResponses(db, { from, now: OLD }, limit),
+    );
+    await countBatches<Date>("bodies of responses", (limit, from) =>
+      eraseOldResponseBodies(db, { from, before }, limit),
+    );
+    await countBatches<Date>("responses to test writes", (limit, from) =>
+      deleteTestResponses(db, { from, before }, limit),
     );
     await countBatches<Date>("test donations", (limit, from) =>
       db.transaction(async (transaction) => {

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { eraseOldResponseBodies } from "../../../db/stores/idempotentResponses.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { deleteInBatches } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../deleteInBatches.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Longer than any client retries. */
@@ -17,5 +17,8 @@ export const eraseOldResponses = (
   signal: AbortSignal,
 ): Promise<number> => {
   const before = new Date(clock.now().getTime() - KEPT_DAYS * DAY_MS);
-  return deleteInBatches((limit) => eraseOldResponseBodies(db, before, limit), signal);
+  return deleteInOrder<Date>(
+    (limit, from) => eraseOldResponseBodies(db, { from, before }, limit),
+    signal,
+  );
 };

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { deleteTestResponses } from "../../../db/stores/idempotentResponses.ts";
-import { deleteInBatches } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../deleteInBatches.ts";
 
 /**
  * Deletes the stored responses to test writes before a time, so that their idempotency keys can be used again. It may be
@@ -11,4 +11,5 @@ export const deleteOldTestResponses = (
   db: DatabasePool,
   before: Date,
   signal: AbortSignal,
-): Promise<number> => deleteInBatches((limit) => deleteTestResponses(db, before, limit), signal);
+): Promise<number> =>
+  deleteInOrder<Date>((limit, from) => deleteTestResponses(db, { from, before }, limit), signal);
