@@ -147,6 +147,9 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     timeline: "allocations",
     createdAt: new Date(),
   } as const;
+  const firstId = await filler.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${unknown.id} ORDER BY id LIMIT 1
+  `);
   const anyTree = { id: null, upTo: null, projectPublicId: null, region: null };
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
@@ -231,6 +234,11 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "the oldest tree in no order": (single) =>
       single.transaction((transaction) =>
         insertPlantingOrder(transaction, order, { after: null, limit: 1 }),
+      ),
+    "the trees in no order after one": (single) =>
+      single.transaction((transaction) =>
+        // There is none, so a search by the primary key would read all later registrations of all accounts.
+        insertPlantingOrder(transaction, { ...order, mode: "test" }, { after: firstId, limit: 1 }),
       ),
     "a customer's registrations": (single) =>
       listPersonalRegistrations(single, unknown.id, customer, 20),
