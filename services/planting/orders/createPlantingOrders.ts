@@ -17,13 +17,15 @@ const MAXIMUM_RUN_MS = 30 * 60 * 1000;
 
 type Account = AccountMode & { readonly name: string };
 
-/** An account's next order has trees after a registration, the last one of its order before. */
-type Turn = { readonly account: Account; readonly after: string | null };
+/** An account, and the last registration of its previous order in this run. */
+type NextOrder = { readonly account: Account; readonly after: string | null };
 
 /**
- * Creates planting orders of all accounts' registered trees that are in no order and not refunded. Accounts with more
- * trees than an order may have take turns. No tree is ever in two orders; the next call continues after a crash, and after
- * half an hour, once each account had its turn.
+ * Creates planting orders of all accounts' registered trees that are in no order and not refunded. An account with more trees
+ * than an order may have gets its next order after the others have one. No tree is ever in two orders; the next call
+ * continues after a crash, and after half an hour, once each account had an order. It also orders the trees that this one
+ * does not find: locked ones, those that commit behind the last registration of an order, and those of accounts that have
+ * their first ones meanwhile.
  * @returns the number of orders
  */
 export const createPlantingOrders = async (
@@ -35,7 +37,7 @@ export const createPlantingOrders = async (
   signal: AbortSignal,
   registrationsPerOrder = REGISTRATIONS_PER_ORDER,
 ): Promise<number> => {
-  const createOrder = ({ account: { accountId, mode, name }, after }: Turn) => {
+  const createOrder = ({ account: { accountId, mode, name }, after }: NextOrder) => {
     const partner = planting.partnerFor(mode);
     return db.transaction((transaction) =>
       insertPlantingOrder(
@@ -55,30 +57,32 @@ export const createPlantingOrders = async (
     );
   };
   let orders = 0;
-  /** Creates an order for each account. Returns the next turns of those that may have more trees. */
-  const takeTurns = async (turns: readonly Turn[]): Promise<readonly Turn[]> => {
-    const next: Turn[] = [];
-    for (const turn of turns) {
+  /** Creates an order for each account. Returns the accounts that may have more trees. */
+  const createOrderForEach = async (
+    accounts: readonly NextOrder[],
+  ): Promise<readonly NextOrder[]> => {
+    const next: NextOrder[] = [];
+    for (const nextOrder of accounts) {
       signal.throwIfAborted();
-      const created = await createOrder(turn);
+      const created = await createOrder(nextOrder);
       orders += created ? 1 : 0;
       if (created?.registrations === registrationsPerOrder) {
-        next.push({ account: turn.account, after: created.lastRegistrationId });
+        next.push({ account: nextOrder.account, after: created.lastRegistrationId });
       }
     }
     return next;
   };
 
   const endMs = clock.now().getTime() + MAXIMUM_RUN_MS;
-  const more: Turn[] = [];
+  const more: NextOrder[] = [];
   let page: readonly Account[] = [];
   do {
     page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, ACCOUNTS_PER_PAGE);
-    more.push(...(await takeTurns(page.map((account) => ({ account, after: null })))));
+    more.push(...(await createOrderForEach(page.map((account) => ({ account, after: null })))));
   } while (page.length === ACCOUNTS_PER_PAGE);
-  let turns: readonly Turn[] = more;
-  while (turns.length > 0 && clock.now().getTime() < endMs) {
-    turns = await takeTurns(turns);
+  let remaining: readonly NextOrder[] = more;
+  while (remaining.length > 0 && clock.now().getTime() < endMs) {
+    remaining = await createOrderForEach(remaining);
   }
   return orders;
 };
