@@ -193,8 +193,8 @@ test("an interrupted request says nothing about its endpoint", (t) => {
   t.deepEqual(begin().places, { a: 1 });
 });
 
-/** Returns the CPU time of looking for free places while the silent endpoints that wait have none, in microseconds. */
-const measureLook = (waiting: number): number => {
+/** Returns the CPU time of a hundred searches for free places while the silent endpoints that wait have none, in microseconds. */
+const measureSearches = (waiting: number): number => {
   const { queue, begin } = setUp();
   for (const id of named("silent", waiting)) {
     queue.add({ id, isFailing: true });
@@ -202,7 +202,7 @@ const measureLook = (waiting: number): number => {
   begin();
   const rounds = Array.from({ length: 5 }, () => {
     const before = process.cpuUsage();
-    for (let look = 0; look < 100; look += 1) {
+    for (let search = 0; search < 100; search += 1) {
       queue.take();
     }
     const { user, system } = process.cpuUsage(before);
@@ -212,8 +212,8 @@ const measureLook = (waiting: number): number => {
 };
 
 test("the search for free places does not grow with the endpoints that wait", (t) => {
-  const few = measureLook(1000);
-  const many = measureLook(50_000);
+  const few = measureSearches(1000);
+  const many = measureSearches(50_000);
 
   t.true(many < 10 * few, `${few} and ${many} µs`);
 });

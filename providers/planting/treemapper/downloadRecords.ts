@@ -1,6 +1,6 @@
 import { link, name } from "../../../domain/planting/fact.ts";
 import type { ReportedSite } from "../../../domain/planting/fact.ts";
-import { inTurns } from "./inTurns.ts";
+import { yieldingEach } from "./yieldingEach.ts";
 import { centerOf, countLeftOut, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
@@ -88,7 +88,7 @@ export const downloadRecords = async (
   const siteOf = new Map(sites.map((site) => [site.uid, describeSite(project, site)]));
   const records = new Map<string, Located>();
   const nowhere: Intervention[] = [];
-  for await (const planting of inTurns(plantings)) {
+  for await (const planting of yieldingEach(plantings)) {
     const { center, details } = siteOf.get(planting.plantProjectSite ?? "") ?? whole;
     const location = center ?? centerOf(planting.geometry);
     if (location) {

@@ -2,7 +2,7 @@ import { geoCentroid } from "d3-geo";
 import { z } from "zod";
 import { name } from "../../../domain/planting/fact.ts";
 import { boundBody } from "../../boundBody.ts";
-import { inTurns } from "./inTurns.ts";
+import { yieldingEach } from "./yieldingEach.ts";
 
 /*
  * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
@@ -181,7 +181,7 @@ const splitReadable = async <Schema extends z.ZodType>(
   const readable: z.output<Schema>[] = [];
   const unreadable: unknown[] = [];
   let firstError: z.ZodError | undefined;
-  for await (const record of inTurns(records)) {
+  for await (const record of yieldingEach(records)) {
     const { data, error } = schema.safeParse(record);
     if (data === undefined) {
       unreadable.push(record);
