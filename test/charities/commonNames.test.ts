@@ -4,25 +4,13 @@ import type { MasterFileRecord } from "../../domain/charities/businessMasterFile
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { CHARITY_RECORD } from "./charityRecord.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
 
 const PAGE_SIZE = 20;
 const MANY = 550;
-
-const RECORD: MasterFileRecord = {
-  ein: "",
-  name: "",
-  sortName: "",
-  city: "SPRINGFIELD",
-  state: "VT",
-  ntee: "K31",
-  affiliation: "3",
-  subsection: "03",
-  deductibility: "1",
-  incomeCode: 0,
-};
 
 /** Invented names that more charities have than a search counts, and others that contain theirs. */
 const CHARITIES: readonly Partial<MasterFileRecord>[] = [
@@ -38,14 +26,14 @@ const CHARITIES: readonly Partial<MasterFileRecord>[] = [
 ];
 
 test.before(async (t) => {
-  const records = CHARITIES.map((charity) => Object.assign({}, RECORD, charity));
+  const records = CHARITIES.map((charity) => Object.assign({}, CHARITY_RECORD, charity));
   await t.context.db.transaction((transaction) =>
     upsertCharities(transaction, records, "2026-04-13"),
   );
   await t.context.db.transaction((transaction) =>
     upsertCharities(
       transaction,
-      [{ ...RECORD, ein: "530196605", name: "AMERICAN QUOKKA CROSS" }],
+      [{ ...CHARITY_RECORD, ein: "530196605", name: "AMERICAN QUOKKA CROSS" }],
       "2026-04-13",
     ),
   );
@@ -161,7 +149,11 @@ test("a search of many words finds the charities that have them all", async (t) 
 test("each word is counted with the eligible charities that have it", async (t) => {
   const write = (given: Partial<MasterFileRecord>, extractedOn: string) =>
     t.context.db.transaction((transaction) =>
-      upsertCharities(transaction, [{ ...RECORD, ein: "963000001", ...given }], extractedOn),
+      upsertCharities(
+        transaction,
+        [{ ...CHARITY_RECORD, ein: "963000001", ...given }],
+        extractedOn,
+      ),
     );
   const counts = async () =>
     Object.fromEntries(await findCatalogueWords(t.context.db, ["potoroo", "bilby"]));
@@ -207,7 +199,7 @@ test("a word with a typo is found under its new name when a newer extract rename
   const ein = "962000001";
   const rename = (name: string, extractedOn: string) =>
     t.context.db.transaction((transaction) =>
-      upsertCharities(transaction, [{ ...RECORD, ein, name }], extractedOn),
+      upsertCharities(transaction, [{ ...CHARITY_RECORD, ein, name }], extractedOn),
     );
   await rename("BETTONG RESCUE", "2026-04-13");
   t.is((await find(t)("bettnog")).totalItems, 1);

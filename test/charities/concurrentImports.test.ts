@@ -3,22 +3,12 @@ import { upsertCharities } from "../../db/charities/charityImports.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
+import { CHARITY_RECORD } from "./charityRecord.ts";
 
 const test = testWithDatabase();
 
 const recordsOf = (name: string, eins: readonly string[]) =>
-  eins.map((ein) => ({
-    ein,
-    name,
-    sortName: "",
-    city: "SPRINGFIELD",
-    state: "VT",
-    ntee: "K31",
-    affiliation: "3",
-    subsection: "03",
-    deductibility: "1",
-    incomeCode: 0,
-  }));
+  eins.map((ein) => ({ ...CHARITY_RECORD, ein, name }));
 
 test("an older extract that waits for a newer one leaves its charities unchanged", async (t) => {
   const { db } = t.context;

@@ -5,22 +5,10 @@ import { updateAccount } from "../../db/accounts/accounts.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { CHARITY_RECORD } from "./charityRecord.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
-
-const RECORD: MasterFileRecord = {
-  ein: "",
-  name: "",
-  sortName: "",
-  city: "SPRINGFIELD",
-  state: "VT",
-  ntee: "K31",
-  affiliation: "3",
-  subsection: "03",
-  deductibility: "1",
-  incomeCode: 0,
-};
 
 /** Invented charities, in addition to the real ones that the catalogue starts with. */
 const CHARITIES: readonly Partial<MasterFileRecord>[] = [
@@ -38,7 +26,7 @@ const CHARITIES: readonly Partial<MasterFileRecord>[] = [
 ];
 
 test.before(async (t) => {
-  const records = CHARITIES.map((charity) => Object.assign({}, RECORD, charity));
+  const records = CHARITIES.map((charity) => Object.assign({}, CHARITY_RECORD, charity));
   await t.context.db.transaction((transaction) =>
     upsertCharities(transaction, records, "2026-04-13"),
   );

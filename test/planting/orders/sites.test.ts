@@ -16,6 +16,7 @@ import {
   reinstatePlantingFact,
   withdrawPlantingFact,
 } from "../../../services/planting/orders/withdrawPlantingFact.ts";
+import { countReads } from "../../support/countReads.ts";
 import { copyDatabase, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
@@ -205,23 +206,8 @@ const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, or
   `);
 };
 
-/** Counts the rows and pages of orders and facts that work reads, on the only connection of a pool. */
-const countReads = async (db: CommonQueryMethods, work: () => Promise<unknown>) => {
-  const read = async () => {
-    await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
-    return db.one(sql.type(z.strictObject({ rows: z.int(), pages: z.int() }))`
-      SELECT
-        sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer AS rows,
-        sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::integer AS pages
-      FROM pg_stat_user_tables JOIN pg_statio_user_tables USING (relid)
-      WHERE pg_stat_user_tables.relname IN ('planting_order', 'planting_fact')
-    `);
-  };
-  const before = await read();
-  await work();
-  const after = await read();
-  return { rows: after.rows - before.rows, pages: after.pages - before.pages };
-};
+/** The tables in which the details of a site are searched. */
+const TABLES = ["planting_order", "planting_fact"];
 
 /** Has facts of many orders between those of a site. Returns what withdrawing the latest of the site reads, and its name. */
 const withdrawBehindOthers = async (
@@ -241,7 +227,7 @@ const withdrawBehindOthers = async (
   await insertFactsOfOthers(db, setup.organization.id, others);
   await report.allocated(last, "Wrong Bay");
 
-  const reads = await countReads(db, () => withdraw(last, "allocated"));
+  const reads = await countReads(db, TABLES, () => withdraw(last, "allocated"));
 
   return { ...reads, name: await name() };
 };
@@ -272,7 +258,7 @@ test.serial("restoring a site that the latest fact names reads few facts", async
   await report.allocated(first, "Right Bay");
   await report.allocated(last, "Wrong Bay");
 
-  const { rows } = await countReads(db, () => withdraw(last, "allocated"));
+  const { rows } = await countReads(db, TABLES, () => withdraw(last, "allocated"));
 
   t.true(rows < 200, `${rows} rows`);
   t.is(await name(), "Right Bay");

@@ -6,6 +6,7 @@ import { lockClaims } from "../../../db/planting/claims.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
+import { countReads } from "../../support/countReads.ts";
 import { copyDatabase, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
@@ -210,24 +211,6 @@ test.serial("a poll writes only the claims that it changes", async (t) => {
 /** The tables that hold what is credited. */
 const CLAIM_TABLES = ["planting_claim", "planting_record"];
 
-/** Counts the rows and the pages of claims that work reads, on the only connection of a pool. */
-const countReads = async (db: DatabasePool, work: () => Promise<unknown>) => {
-  const read = async () => {
-    await db.query(sql.typeAlias("void")`SELECT FROM pg_stat_force_next_flush()`);
-    return db.one(sql.type(z.strictObject({ rows: z.int(), pages: z.int() }))`
-      SELECT
-        sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::integer AS rows,
-        sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::integer AS pages
-      FROM pg_stat_user_tables JOIN pg_statio_user_tables USING (relid)
-      WHERE pg_stat_user_tables.relname = ANY(${sql.array(CLAIM_TABLES, "text")})
-    `);
-  };
-  const before = await read();
-  await work();
-  const after = await read();
-  return { rows: after.rows - before.rows, pages: after.pages - before.pages };
-};
-
 /** Counts what polls of an order that lacks trees read, when some other orders have trees of the same record. */
 const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number) => {
   const db = await openPool(await copyDatabase(t), 1);
@@ -245,9 +228,9 @@ const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number)
   const [waiting, late] = [await order(5000), await order(5000)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("shared", "2026-07-05", [1000])];
-  const claiming = await countReads(db, () => poll(waiting));
-  const again = await countReads(db, () => poll(waiting));
-  const without = await countReads(db, () => pollNow(late));
+  const claiming = await countReads(db, CLAIM_TABLES, () => poll(waiting));
+  const again = await countReads(db, CLAIM_TABLES, () => poll(waiting));
+  const without = await countReads(db, CLAIM_TABLES, () => pollNow(late));
   t.deepEqual(
     (await listRows(db, [waiting, late])).map(({ trees }) => trees),
     [BigInt(1000 - others)],
