@@ -117,6 +117,10 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   return test;
 };
 
+/** Returns the URL with the role of migrations for the database of a URL. */
+export const asOwner = (databaseUrl: string): string =>
+  ownerUrlOf(new URL(databaseUrl).pathname.slice(1));
+
 /** Creates an empty database that is dropped after the test, and returns its owner's URL. */
 export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;

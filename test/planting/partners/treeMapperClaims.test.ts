@@ -7,7 +7,8 @@ import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { countReads } from "../../support/countReads.ts";
-import { copyDatabase, testWithDatabase } from "../../support/database.ts";
+import { stopAutovacuum } from "../../support/countPages.ts";
+import { asOwner, copyDatabase, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -213,7 +214,11 @@ const CLAIM_TABLES = ["planting_claim", "planting_record"];
 
 /** Counts what polls of an order that lacks trees read, when some other orders have trees of the same record. */
 const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number) => {
-  const db = await openPool(await copyDatabase(t), 1);
+  const databaseUrl = await copyDatabase(t);
+  const owner = await openPool(asOwner(databaseUrl), 1);
+  await stopAutovacuum(owner, CLAIM_TABLES);
+  await owner.end();
+  const db = await openPool(databaseUrl, 1);
   t.teardown(() => db.end());
 
   const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
