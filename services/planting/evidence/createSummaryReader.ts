@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { runForAccount } from "../../../db/connections/connectionShares.ts";
+import { runForAll } from "../../../db/connections/connectionShares.ts";
 import {
   findCachedResponse,
   lockSummary,
@@ -77,9 +77,6 @@ const findSummary = async (
   return { body, storedAt, isLasting: cachedMs > UNPLANTED_CACHE_SECONDS * 1000 };
 };
 
-/** The calculation belongs to no account. It is a short read, so that slow reads of accounts do not delay it. */
-const CALCULATION = { accountId: "summary", kind: "summary" };
-
 /**
  * Creates a function that returns the rendered summary: the same text from every process for ten seconds, and for 30 days
  * once trees are planted. Requests that arrive while the process calculates it wait for the same calculation, so they
@@ -117,7 +114,7 @@ export const createSummaryReader = (
     if (cached) {
       return { ...cached, isSimulated };
     }
-    calculation ??= runForAccount(CALCULATION, () =>
+    calculation ??= runForAll(() =>
       calculate(key, baseUrl, isSimulated).finally(() => {
         calculation = null;
       }),
