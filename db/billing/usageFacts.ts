@@ -61,13 +61,14 @@ export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<
  * Makes the refunds that are held because of a failed event available for another sealing, and lets the dispatcher start
  * their workflows again: those may have ended, because a held refund is settled. Their events keep the units of their other
  * refunds; an event without any is superseded. Must run under the stream's lock.
- * @param includingWaived whether a waiver of the usage is reversed: refunds that were waived as well are released, too, if no
- * document replaces them and they were certainly never sent. Others need their own retry, which checks the processor's sums.
+ * @param waived which refunds that were waived as well, and that no document replaces, are released when a waiver of the usage
+ * is reversed. If the processor's sums have decided how much of the usage it has, `all`: the sums contain those that it has.
+ * Otherwise those that were certainly `neverSent`; others need their own retry, which checks the sums.
  */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
   failedEventId: bigint,
-  includingWaived = false,
+  waived: "none" | "neverSent" | "all" = "none",
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     WITH held AS MATERIALIZED (
@@ -86,11 +87,10 @@ export const releaseHeldRefunds = async (
           SELECT
             state = 'held'
             OR (
-              ${includingWaived}
+              ${waived !== "none"}
               AND state = 'waived'
-              AND attempts = 0
-              AND NOT outcome_unknown
               AND settlement_reference IS NULL
+              AND (${waived === "all"} OR (attempts = 0 AND NOT outcome_unknown))
             )
           FROM meter_event
           WHERE meter_event.id = fact.meter_event_id

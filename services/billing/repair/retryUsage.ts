@@ -87,7 +87,12 @@ export const retryUsage = async (
       await recordUsageEvent(transaction, event, state, now);
     }
     await redispatchRefunds(transaction, meterEventId);
-    await releaseHeldRefunds(transaction, meterEventId, event.state === "waived");
+    const areSumsRead = othersVersion !== null;
+    await releaseHeldRefunds(
+      transaction,
+      meterEventId,
+      event.state === "waived" ? (areSumsRead ? "all" : "neverSent") : "none",
+    );
     await recordAction(
       transaction,
       actor,

@@ -199,6 +199,31 @@ test("a refund that was waived while it was in doubt is not sent by a retry of i
   );
 });
 
+for (const refunded of [3, 10]) {
+  test(`usage of 10 and a refund of ${refunded} that were waived while they were in doubt are billed once if the sums decide a retry`, async (t) => {
+    const scene = await setUpDoubt(t, { counts: [10], earlierMinutes: 0, refunded });
+    await scene.drain(scene.continued);
+    t.is(scene.billedByMinute()[0] ?? 0, 10 - refunded);
+    await scene.hold();
+    const run = async (...args: readonly string[]): Promise<void> => {
+      const { exitCode, stdout, stderr } = await scene.impact(scene.restored, "usage", ...args);
+      t.is(exitCode, 0, stdout + stderr);
+    };
+    let usageId = "";
+    await scene.compareWhile(async ([usage = "", refund = ""]) => {
+      usageId = usage;
+      await run("waive", refund, usage, "--reason", "invoiced by hand");
+    });
+    await scene.finish();
+    scene.pass(16 * MINUTE);
+
+    await run("retry", usageId);
+
+    t.is((await scene.drain(scene.restored)).kind, "done");
+    t.is(scene.billedByMinute()[0] ?? 0, 10 - refunded);
+  });
+}
+
 /**
  * A deployment whose usage is held. Stripe has refused 6 units later, and has those of a retry in the history that was lost.
  */
