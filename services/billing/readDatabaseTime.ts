@@ -7,15 +7,20 @@ import { systemClock } from "../../domain/clock.ts";
 const TOLERATED_SKEW_MS = 5000;
 
 /**
- * Returns the time of a clock, corrected if this machine's clock differs from the database's by more than 5 s: the start
- * and end of a hold, and the lag of the processor's sums, are compared with the times of other machines.
+ * Returns a clock, corrected if this machine's clock differs from the database's by more than 5 s: the start and end of a
+ * hold, and the lag of the processor's sums, are compared with the times of other machines.
  */
-export const readDatabaseTime = async (db: CommonQueryMethods, clock: Clock): Promise<Date> => {
+export const correctClock = async (db: CommonQueryMethods, clock: Clock): Promise<Clock> => {
   const sentAtMs = systemClock.now().getTime();
   const { now } = await readServerStatus(db);
   const receivedAtMs = systemClock.now().getTime();
   const isRight =
     now.getTime() >= sentAtMs - TOLERATED_SKEW_MS &&
     now.getTime() <= receivedAtMs + TOLERATED_SKEW_MS;
-  return new Date(clock.now().getTime() + (isRight ? 0 : now.getTime() - receivedAtMs));
+  const correctionMs = isRight ? 0 : now.getTime() - receivedAtMs;
+  return { now: () => new Date(clock.now().getTime() + correctionMs) };
 };
+
+/** Returns the present time by the corrected clock. */
+export const readDatabaseTime = async (db: CommonQueryMethods, clock: Clock): Promise<Date> =>
+  (await correctClock(db, clock)).now();

@@ -16,6 +16,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { readDatabaseTime } from "./readDatabaseTime.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
@@ -88,7 +89,7 @@ export const readStatement = async (
     } else {
       const { streams } = await reconcileUsage(
         deps,
-        { accountId: owner.accountId, span: comparedSpan(span, clock.now()) },
+        { accountId: owner.accountId, span: comparedSpan(span, await readDatabaseTime(db, clock)) },
         signal,
       );
       const days = await listUsageDays(db, stream, span);

@@ -20,6 +20,7 @@ import type { TimeRange } from "../../timeRange.ts";
 import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
+import { readDatabaseTime } from "../../../services/billing/readDatabaseTime.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
 import {
   countAttention,
@@ -120,7 +121,7 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
     await showLastReconciliation(context, options);
     return;
   }
-  const now = clock.now();
+  const now = await readDatabaseTime(await connections.database(), clock);
   const span = chooseSpan(now, options);
   const { streams, problems } = await runOnce(context, options, span);
   const drifting = problems.filter(({ error }) => error === null);

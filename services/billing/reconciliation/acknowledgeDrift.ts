@@ -38,7 +38,7 @@ const requireSettled = async (
   const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
   if (usage.isUnsettled || usage.isWaivedInDoubt) {
     refuse(
-      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, retry it, or settle it if you have billed it by hand, and run `impact usage reconcile` again",
+      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again",
     );
   }
   if (usage.delivered !== difference.ours) {

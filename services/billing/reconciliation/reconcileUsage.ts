@@ -28,6 +28,7 @@ import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { getProcessor } from "../getProcessor.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import { correctClock } from "../readDatabaseTime.ts";
 import {
   acknowledgedIn,
   DAY,
@@ -268,15 +269,17 @@ export const reconcileUsage = async (
   {
     accountId = null,
     among = null,
-    span = defaultSpan(given.clock.now()),
+    span: givenSpan = null,
   }: {
     readonly accountId?: string | null;
     readonly among?: readonly ReportedStream[] | null;
-    readonly span?: Span;
+    readonly span?: Span | null;
   },
   signal: AbortSignal,
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
-  const deps = { ...given, db: openBulkPool(given.db, pace) };
+  const clock = await correctClock(given.db, given.clock);
+  const deps = { ...given, clock, db: openBulkPool(given.db, pace) };
+  const span = givenSpan ?? defaultSpan(clock.now());
   const acknowledgedOf = await readAcknowledgedDrift(deps.db, span);
   const unsealed = new Map(
     (await sumUnsealed(deps.db, pace, span, accountId)).map((each) => [

@@ -11,6 +11,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { correctClock } from "../readDatabaseTime.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
 
@@ -57,7 +58,8 @@ export const runReconciliation = async (
   },
   signal: AbortSignal,
 ): Promise<ReconciliationPoll> => {
-  const { db, clock } = deps;
+  const { db } = deps;
+  const clock = await correctClock(db, deps.clock);
   const startedAt = clock.now();
   const stored = await insertReconciliation(db, {
     id,
