@@ -121,6 +121,10 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
     await showLastReconciliation(context, options);
     return;
   }
+  if (options.until !== undefined) {
+    // A span that does not depend on the time is checked before the database is needed.
+    chooseSpan(clock.now(), options);
+  }
   const now = await readDatabaseTime(await connections.database(), clock);
   const span = chooseSpan(now, options);
   const { streams, problems } = await runOnce(context, options, span);
