@@ -71,8 +71,8 @@ export const listImportedTrees = (
   `);
 
 /**
- * Locks these registrations until the transaction ends, and lists them. A statement of its own waits for the locks, because
- * a statement that has waited still sees the orders from before.
+ * Locks these registrations until the transaction ends, and lists them. A separate statement waits for the locks, because
+ * a statement that has waited still sees the orders as they were when it began.
  */
 export const lockImportedTrees = async (
   transaction: DatabaseTransactionConnection,

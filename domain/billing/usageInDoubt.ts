@@ -51,7 +51,7 @@ export const resultOf = (quantity: number, share: number): "delivered" | "partia
 
 /**
  * Allots the processor's units of a minute that neither delivered events nor acknowledged drift explain to the minute's
- * other events, in their order, if everything that was sent is in its sums. An event gets units of its own sign only, up
+ * other events, in their order, if everything that was sent is in its sums. An event gets only units of its own sign, up
  * to its quantity.
  * @param quantities of the events, usage before refunds
  * @param found the unexplained units
