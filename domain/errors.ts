@@ -28,6 +28,13 @@ export class DomainError extends Error {
   }
 }
 
+/**
+ * The error of input that the caller must change.
+ * @param message names the field first, such as `quantity: must be at least 1`, if one field is wrong
+ */
+export const invalidRequest = (message: string, options?: ErrorOptions): DomainError =>
+  new DomainError("request_invalid", message, options);
+
 /** A service that ours depends on has failed. The message is for the client, the cause for the log. */
 export class OutageError extends Error {
   override readonly name = "OutageError";

@@ -1,4 +1,4 @@
-import { DomainError } from "./errors.ts";
+import { DomainError, invalidRequest } from "./errors.ts";
 import { isUuid, text } from "./fields.ts";
 
 /*
@@ -48,8 +48,7 @@ export const requireOneRecord = (
     throw recordNotFound(kind, given);
   }
   if (others.length > 0) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `${others.length + 1} ${kind}s have the id ${given}; add --org with the id of the organization or store, or use an internal id that \`impact find\` shows`,
     );
   }

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
@@ -150,7 +150,7 @@ const createReader = <
     }
     const problem = checkBody?.(ctx.request.body) ?? null;
     if (problem !== null) {
-      throw new DomainError("request_invalid", problem);
+      throw invalidRequest(problem);
     }
     const body = hasIdempotencyKeyField(schemas.body)
       ? withHeaderKey(ctx, ctx.request.body)

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -22,7 +22,7 @@ const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
 export const readIdempotencyKey = (ctx: ApiContext): string | null => {
   // Node joins repeated headers into one value, which would be a key that the client never sent.
   if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
-    throw new DomainError("request_invalid", "Idempotency-Key: must be given at most once");
+    throw invalidRequest("Idempotency-Key: must be given at most once");
   }
   const given = ctx.req.headers["idempotency-key"];
   if (typeof given !== "string" || given.trim() === "") {
@@ -50,10 +50,7 @@ export const withHeaderKey = (ctx: ApiContext, body: unknown): unknown => {
     return { ...body, [FIELD]: key };
   }
   if (typeof given === "string" && given !== key) {
-    throw new DomainError(
-      "request_invalid",
-      `${FIELD}: must equal the header Idempotency-Key if both are given`,
-    );
+    throw invalidRequest(`${FIELD}: must equal the header Idempotency-Key if both are given`);
   }
   return body;
 };

@@ -1,7 +1,7 @@
 import type { ParsedUrlQuery } from "node:querystring";
 import { z } from "zod";
 import { describeIssues, messageOfIssue } from "../../domain/describeIssues.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { isTrackingParameter } from "./isTrackingParameter.ts";
 
 /** Reads null in an optional field as an absent field. */
@@ -41,7 +41,7 @@ export const parseRequest = <Schema extends z.ZodType>(
 ): z.output<Schema> => {
   const result = schema.safeParse(value, { error: messageOfIssue });
   if (!result.success) {
-    throw new DomainError("request_invalid", describeIssues(result.error.issues, part));
+    throw invalidRequest(describeIssues(result.error.issues, part));
   }
   return result.data;
 };
@@ -73,8 +73,7 @@ export const parseQuery = <Schema extends z.ZodType>(
         : issue,
     );
     const hasUnknown = issues.some(({ code }) => code === "unrecognized_keys");
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       describeIssues(issues, "parameter") +
         (hasUnknown ? `; accepted parameters: ${names.join(", ")}` : ""),
     );
@@ -115,7 +114,7 @@ export const createMisplacedFieldCheck = (
       const accepted = misplaced.some((name) => selectorNames.has(normalizeName(name)))
         ? `; accepted fields of the body: ${fields.join(", ")}`
         : "";
-      throw new DomainError("request_invalid", describeIssues(issues, "parameter") + accepted);
+      throw invalidRequest(describeIssues(issues, "parameter") + accepted);
     }
   };
 };

@@ -7,7 +7,7 @@ import {
   outcomeOf,
   rejectionsOf,
 } from "../../domain/batches.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { mustBe } from "../../domain/fields.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";
@@ -135,8 +135,7 @@ const PRESENTED_ITEMS = 40;
 /** Keys belong to items: one key for all of them would record only the first. */
 const rejectKeyOfBatch = (ctx: ApiContext): void => {
   if (readIdempotencyKey(ctx) !== null) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
     );
   }
@@ -175,7 +174,7 @@ export const batchEndpoint = <
     outcomeOf(() => {
       const problem = checkItem?.(raw) ?? null;
       if (problem !== null) {
-        throw new DomainError("request_invalid", problem);
+        throw invalidRequest(problem);
       }
       return accept(parseRequest(schemas.item, raw, "field"), caller);
     });
@@ -233,10 +232,7 @@ export const batchEndpoint = <
           body: {
             schema: rejectedBatch,
             example: presentRejection(
-              new BatchRejectedError(
-                new Map([[1, new DomainError("request_invalid", exampleRejection)]]),
-                2,
-              ),
+              new BatchRejectedError(new Map([[1, invalidRequest(exampleRejection)]]), 2),
             ),
           },
         },

@@ -3,7 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const accountRow = z.strictObject({
@@ -77,8 +77,7 @@ const rethrowDuplicateCustomer = (error: unknown): never => {
     error instanceof UniqueIntegrityConstraintViolationError &&
     error.constraint === "account_stripe_customer"
   ) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "the Stripe customer belongs to another account; each account needs its own",
       { cause: error },
     );

@@ -6,7 +6,7 @@ import type {
   StatisticsRow,
 } from "../../domain/dashboard/statistics.ts";
 import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "../../domain/dashboard/statistics.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -25,13 +25,9 @@ const UNKNOWN_TIME_ZONE = "22023";
 
 const asTimeZoneError = (error: unknown): unknown =>
   error instanceof Error && "code" in error && error.code === UNKNOWN_TIME_ZONE
-    ? new DomainError(
-        "request_invalid",
-        "time_zone: the database does not support this time zone",
-        {
-          cause: error,
-        },
-      )
+    ? invalidRequest("time_zone: the database does not support this time zone", {
+        cause: error,
+      })
     : error;
 
 /** Returns the group of a record as text; null if it has none. */

@@ -2,7 +2,7 @@ import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import type { Owner, Totals } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
@@ -18,8 +18,7 @@ export const asTotalError = (
   field: string,
 ): unknown =>
   error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint
-    ? new DomainError(
-        "request_invalid",
+    ? invalidRequest(
         `${field}: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
         { cause: error },
       )

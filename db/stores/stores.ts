@@ -2,7 +2,7 @@ import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 
@@ -108,7 +108,7 @@ const asDomainError = (error: unknown): unknown => {
   if (error instanceof UniqueIntegrityConstraintViolationError) {
     const taken = { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
     if (taken !== undefined) {
-      return new DomainError("request_invalid", `another store has this ${taken}`, {
+      return invalidRequest(`another store has this ${taken}`, {
         cause: error,
       });
     }

@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 
 export type AccountType = "organization" | "store";
 
@@ -69,6 +69,6 @@ export const requireCustomerOfSubscription = ({
   readonly stripeSubscriptionId: string | null;
 }): void => {
   if (stripeSubscriptionId !== null && stripeCustomerId === null) {
-    throw new DomainError("request_invalid", "a Stripe subscription requires a Stripe customer");
+    throw invalidRequest("a Stripe subscription requires a Stripe customer");
   }
 };

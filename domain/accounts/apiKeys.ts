@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import type { AccountType, Mode } from "./accounts.ts";
 
 /** A key's prefix shows its interface and mode, to people and to secret scanners. */
@@ -35,10 +35,7 @@ export const startOfHour = (time: Date): Date =>
  */
 export const requireFutureExpiry = (expiresAt: Date | null, now: Date): void => {
   if (expiresAt !== null && isExpired(expiresAt, now)) {
-    throw new DomainError(
-      "request_invalid",
-      `the expiry must be in the future; ${expiresAt.toISOString()} is past`,
-    );
+    throw invalidRequest(`the expiry must be in the future; ${expiresAt.toISOString()} is past`);
   }
 };
 
@@ -73,16 +70,14 @@ export const importedKeyHint = (key: string): string => key.slice(0, SHOWN_OF_IM
  */
 export const requireImportableKey = (key: string, type: AccountType, mode: Mode): void => {
   if (!/^[!-~]*$/u.test(key) || !hasKeyLength(key)) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `the key must be ${SHORTEST_KEY} to ${LONGEST_KEY} visible ASCII characters without spaces`,
     );
   }
   for (const [otherType, prefixes] of Object.entries(KEY_PREFIX)) {
     for (const [otherMode, prefix] of Object.entries(prefixes)) {
       if (key.startsWith(prefix) && (otherType !== type || otherMode !== mode)) {
-        throw new DomainError(
-          "request_invalid",
+        throw invalidRequest(
           `a key with the prefix ${prefix} is a ${otherType}'s key for ${otherMode} mode`,
         );
       }

@@ -1,5 +1,5 @@
 import { counted } from "../counted.ts";
-import { DomainError } from "../errors.ts";
+import { DomainError, invalidRequest } from "../errors.ts";
 import type { Mode } from "./accounts.ts";
 
 /** How much an account may do in one mode. */
@@ -70,14 +70,12 @@ export const requireAffordableCount = (
   { field, count, countToday }: { field: string; count: number; countToday: number },
 ): void => {
   if (count > countPerRequest) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `${field}: must be at most ${countPerRequest}, this account's limit for one request`,
     );
   }
   if (countPerDay !== null && countToday + count > countPerDay) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `${field}: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today`,
     );
   }

@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 import { DELIVERED_LATE, isFailed } from "./meterEvents.ts";
 
@@ -33,8 +33,7 @@ export const decideHandSettlement = (
       // The processor has refused late usage after it was settled; the document bills it.
       return isFailed(state) ? "waived" : "settled";
     }
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `meter event ${id} was settled with another reference: ${settlementReference}`,
     );
   }
@@ -44,8 +43,7 @@ export const decideHandSettlement = (
   if (isFailed(state) || state === "held" || state === "waived") {
     return "waived";
   }
-  throw new DomainError(
-    "request_invalid",
+  throw invalidRequest(
     state === "superseded"
       ? `meter event ${id} is superseded: its facts were released; \`impact usage show\` lists where they are`
       : `meter event ${id} is ${state}: there is nothing to settle by hand`,
@@ -61,9 +59,6 @@ export const requireNoHandSettlement = ({
   settlementReference,
 }: Pick<SettledEvent, "id" | "settlementReference">): void => {
   if (settlementReference !== null) {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${id} was settled by hand with ${settlementReference}`,
-    );
+    throw invalidRequest(`meter event ${id} was settled by hand with ${settlementReference}`);
   }
 };

@@ -1,5 +1,5 @@
 import { counted } from "../counted.ts";
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 
@@ -11,10 +11,7 @@ type DeliveredEvent = { readonly id: bigint; readonly state: MeterEventState };
  */
 export const requireDelivered = ({ id, state }: DeliveredEvent): void => {
   if (state !== "delivered") {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${id} is ${state}: only delivered events can be reopened`,
-    );
+    throw invalidRequest(`meter event ${id} is ${state}: only delivered events can be reopened`);
   }
 };
 
@@ -35,5 +32,5 @@ export const decideReopenAfterCheck = (
       : checked.kind === "partial"
         ? `the processor has ${counted(checked.acceptedQuantity, "unit")} in that minute that no other event explains`
         : "the processor has its usage, or what it lacks is acknowledged";
-  throw new DomainError("request_invalid", `meter event ${id}: ${reason}`);
+  throw invalidRequest(`meter event ${id}: ${reason}`);
 };

@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 import { isFailed } from "./meterEvents.ts";
 import type { MeterEventState } from "./meterEvents.ts";
@@ -37,17 +37,11 @@ export const decideRetry = (
   assumed: AssumedOutcome | null,
 ): Retried | "check" => {
   if (!isFailed(state) && state !== "waived") {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${id} is ${state}: there is nothing to retry`,
-    );
+    throw invalidRequest(`meter event ${id} is ${state}: there is nothing to retry`);
   }
   if (state !== "blocked" && !outcomeUnknown) {
     if (assumed === "delivered") {
-      throw new DomainError(
-        "request_invalid",
-        `meter event ${id} is ${state}: the processor does not have it`,
-      );
+      throw invalidRequest(`meter event ${id} is ${state}: the processor does not have it`);
     }
     return retried("superseded");
   }
@@ -71,5 +65,5 @@ export const decideRetryAfterCheck = ({ id }: FailedEvent, checked: AttemptOutco
   if (checked.kind === "partial") {
     return retried("delivered", checked.acceptedQuantity);
   }
-  throw new DomainError("request_invalid", `meter event ${id}: ${checked.reason}`);
+  throw invalidRequest(`meter event ${id}: ${checked.reason}`);
 };

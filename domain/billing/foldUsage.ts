@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import type { Period } from "./billingCycle.ts";
 import { isWithin, monthlyCycle } from "./billingCycle.ts";
 
@@ -15,8 +15,7 @@ export const latestFoldTime = (now: Date): Date => new Date(now.getTime() - SETT
 export const requireSettledAge = (before: Date, now: Date): void => {
   const latest = latestFoldTime(now);
   if (before > latest) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `--before must be ${latest.toISOString()} or earlier: usage of the last 36 days may still be corrected`,
     );
   }

@@ -1,5 +1,5 @@
 import { counted } from "../counted.ts";
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import { isFailed } from "./meterEvents.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 
@@ -19,20 +19,15 @@ export const requireWaivable = (
   }: { readonly refundedUnits: number; readonly isWaivableRefund: boolean },
 ): void => {
   if (state === "held" && !isWaivableRefund) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `meter event ${id} is a refund that a retry of its usage sends; retry, settle or waive that usage first`,
     );
   }
   if (!isFailed(state) && state !== "held") {
-    throw new DomainError(
-      "request_invalid",
-      `meter event ${id} is ${state}: there is nothing to waive`,
-    );
+    throw invalidRequest(`meter event ${id} is ${state}: there is nothing to waive`);
   }
   if (refundedUnits > 0) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `meter event ${id}: refunds of ${counted(refundedUnits, "unit")} of it have been sent to the processor or offset against other usage, which they would reduce; retry the event, or bill its usage by hand and settle it`,
     );
   }

@@ -1,6 +1,6 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import { KINDS } from "../accounts/accounts.ts";
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 
 export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
 type StatisticsKind = Kind | "donation";
@@ -82,11 +82,10 @@ export const rangeOf = (
   const to = given.to ?? (given.from !== null && given.from > today ? given.from : today);
   const range = { from: given.from ?? defaultStart(to, interval), to };
   if (range.from > range.to) {
-    throw new DomainError("request_invalid", "to: must not be before from");
+    throw invalidRequest("to: must not be before from");
   }
   if (daysOf(range) > MAXIMUM_DAYS[interval]) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `from: with the interval ${interval}, at most ${MAXIMUM_DAYS[interval]} days can be counted in one request`,
     );
   }

@@ -1,7 +1,7 @@
 import type { Kind } from "../accounts/accounts.ts";
 import type { Period } from "../billing/billingCycle.ts";
 import { isWithin } from "../billing/billingCycle.ts";
-import { DomainError } from "../errors.ts";
+import { DomainError, invalidRequest } from "../errors.ts";
 import type { Registration } from "./registrations.ts";
 
 /** Returns the `refund_id` in responses, which is also the id of the workflow that completes the refund. */
@@ -63,11 +63,11 @@ export const decideRefund = (
   }
   const remaining = registration.count - registration.refundedCount;
   if (remaining === 0) {
-    throw new DomainError("request_invalid", `${kind} registration is already fully refunded`);
+    throw invalidRequest(`${kind} registration is already fully refunded`);
   }
   const count = requestedCount ?? remaining;
   if (count > remaining) {
-    throw new DomainError("request_invalid", `count: only ${remaining} can still be refunded`);
+    throw invalidRequest(`count: only ${remaining} can still be refunded`);
   }
   return count;
 };

@@ -1,4 +1,4 @@
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
 import { formatCents } from "../money.ts";
 
 /** Returns whether a store can have a balance. */
@@ -16,8 +16,5 @@ export const changedBalance = (balanceCents: number, amountCents: number): numbe
   }
   const limit =
     after < 0 ? `become ${formatCents(after)}` : `exceed ${formatCents(Number.MAX_SAFE_INTEGER)}`;
-  throw new DomainError(
-    "request_invalid",
-    `the balance is ${formatCents(balanceCents)} and cannot ${limit}`,
-  );
+  throw invalidRequest(`the balance is ${formatCents(balanceCents)} and cannot ${limit}`);
 };

@@ -1,6 +1,7 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import { isAccepted, outcomeOf } from "../batches.ts";
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
+import type { DomainError } from "../errors.ts";
 import type { Prices, StoreOperation } from "./stores.ts";
 import { balanceInsufficient } from "./stores.ts";
 
@@ -38,10 +39,7 @@ export const replayResponse = (
   stored: StoredResponse,
 ): StoreResponse => {
   if (stored.requestHash !== null && idempotency?.requestHash !== stored.requestHash) {
-    throw new DomainError(
-      "request_invalid",
-      "Idempotency-Key: was used before with another request body",
-    );
+    throw invalidRequest("Idempotency-Key: was used before with another request body");
   }
   return {
     responseBody: stored.responseBody ?? responseBody,

@@ -1,5 +1,6 @@
 import type { AccountType } from "../accounts/accounts.ts";
-import { DomainError } from "../errors.ts";
+import { invalidRequest } from "../errors.ts";
+import type { DomainError } from "../errors.ts";
 import { WEBHOOK_TYPES_OF } from "../events/webhookPayloads.ts";
 
 /** How many endpoints an account can have in a mode. */
@@ -30,7 +31,7 @@ export type WebhookSettings = {
 
 export const MAXIMUM_URL_LENGTH = 2048;
 
-const invalid = (problem: string): DomainError => new DomainError("request_invalid", problem);
+const invalid = (problem: string): DomainError => invalidRequest(problem);
 
 /**
  * Checks the URL of an endpoint and returns it in its normal form.

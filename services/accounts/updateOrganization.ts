@@ -7,7 +7,7 @@ import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { describeProfileChanges, updateAccountProfile } from "../dashboard/updateAccountProfile.ts";
 import type { ProfileChanges } from "../dashboard/updateAccountProfile.ts";
 import { getOrganization } from "./getOrganization.ts";
@@ -30,10 +30,7 @@ export const updateOrganization = (
   db.transaction(async (transaction) => {
     const { timeZone = null } = changes;
     if (timeZone !== null && !(await readIsKnownTimeZone(transaction, timeZone))) {
-      throw new DomainError(
-        "request_invalid",
-        `the database does not support the time zone ${timeZone}`,
-      );
+      throw invalidRequest(`the database does not support the time zone ${timeZone}`);
     }
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { readDeployment } from "../../db/billing/deployment.ts";
 import { deploymentNameOf, UNDECIDED_COPY } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { guardUsage } from "./holdUsage.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
@@ -21,7 +21,7 @@ export const findDeploymentName = async (deps: Dependencies): Promise<string | n
 export const getDeploymentName = async (deps: Dependencies): Promise<string> => {
   const name = await findDeploymentName(deps);
   if (name === null) {
-    throw new DomainError("request_invalid", UNDECIDED_COPY);
+    throw invalidRequest(UNDECIDED_COPY);
   }
   return name;
 };

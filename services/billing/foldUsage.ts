@@ -26,7 +26,7 @@ import {
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
@@ -65,7 +65,7 @@ export type FoldProgress = {
 const requireFlowing = async (db: CommonQueryMethods): Promise<void> => {
   const hold = findHold(await readDeployment(db));
   if (hold) {
-    throw new DomainError("request_invalid", `${describeHold(hold)}; nothing more was folded`);
+    throw invalidRequest(`${describeHold(hold)}; nothing more was folded`);
   }
 };
 

@@ -13,7 +13,7 @@ import { decideProcessor } from "../../domain/billing/deployment.ts";
 import type { StripeAccount } from "../../domain/billing/deployment.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
@@ -53,7 +53,7 @@ export type MoveToStripe = {
 const requireAccount = async (billing: Billing): Promise<StripeAccount> => {
   const account = await billing.findStripeAccount();
   if (!account) {
-    throw new DomainError("request_invalid", "STRIPE_SECRET_KEY is not set");
+    throw invalidRequest("STRIPE_SECRET_KEY is not set");
   }
   return account;
 };
@@ -161,7 +161,7 @@ export const moveToStripe = async (
     { ledgerHasLiveUsage: false, originalStripeAccountId },
   );
   if (decision.kind === "mismatch") {
-    throw new DomainError("request_invalid", decision.problem);
+    throw invalidRequest(decision.problem);
   }
   if (!options.isDryRun) {
     // First, so that no process seals more live usage for the ledger.

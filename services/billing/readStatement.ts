@@ -13,7 +13,7 @@ import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
@@ -50,8 +50,7 @@ const periodOf = async (
 ): Promise<Period> => {
   const span = period ?? (await resolveBillingCycle(deps, accountId, mode, meter)).cycle;
   if (span === null) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
     );
   }

@@ -14,7 +14,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import { deploymentNameOf } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
@@ -25,15 +25,13 @@ const requireUnusedCopy = async (
   isKnownCopy: boolean,
 ): Promise<void> => {
   if (!isServerChanged && !isKnownCopy) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
     );
   }
   const { holder, isHeld } = await readDispatcherStatus(transaction);
   if (isHeld) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `the worker ${holder} uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds`,
     );
   }

@@ -8,7 +8,7 @@ import type {
   ConfirmedCharity,
 } from "../../domain/charities/charities.ts";
 import { formatEin } from "../../domain/charities/charities.ts";
-import { DomainError, OutageError } from "../../domain/errors.ts";
+import { DomainError, OutageError, invalidRequest } from "../../domain/errors.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
@@ -42,8 +42,7 @@ const requireMatch = (charity: Charity | null, { ein, nonprofitId }: CharityIds)
     );
   }
   if (ein !== null && charity.ein !== ein) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `ein and nonprofit_id do not agree: ${charity.nonprofitId} is ${charity.ein === null ? "a charity without an EIN" : formatEin(charity.ein)}`,
     );
   }

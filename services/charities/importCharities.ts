@@ -12,7 +12,7 @@ import {
   readMasterFileLine,
 } from "../../domain/charities/businessMasterFile.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 
 /** Some milliseconds of work for the database, and little to repeat after an interruption. */
@@ -85,10 +85,7 @@ export const importCharities = async (
   for await (const text of lines) {
     line += 1;
     if (line === 1 && !isMasterFileHeader(text)) {
-      throw new DomainError(
-        "request_invalid",
-        "the first line is not the header of a Business Master File",
-      );
+      throw invalidRequest("the first line is not the header of a Business Master File");
     }
     if (line === 1 || line <= linesDoneBefore || text === "") {
       continue;
@@ -105,7 +102,7 @@ export const importCharities = async (
     }
   }
   if (line === 0) {
-    throw new DomainError("request_invalid", "the file is empty");
+    throw invalidRequest("the file is empty");
   }
   await write();
   await recordCharityImport(db, file, line, clock.now());

@@ -13,7 +13,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 
 /** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
@@ -75,8 +75,7 @@ export const getOrderCertificateToken = async (
     throw new DomainError("record_not_found", "failed to find order");
   }
   if (records.length > MAXIMUM_CERTIFIED_RECORDS) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `order_id: has more than ${MAXIMUM_CERTIFIED_RECORDS} records; request the certificates of its records`,
     );
   }

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { PictureFormat, PictureHeader } from "../../domain/dashboard/pictureHeader.ts";
 import { readPictureHeader } from "../../domain/dashboard/pictureHeader.ts";
 import type { Logo } from "../../domain/dashboard/profile.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { decodeWebp } from "./pictures/decodeWebp.ts";
 import { encodePng } from "./pictures/encodePng.ts";
 import type { RasterPicture } from "./pictures/rasterize.ts";
@@ -20,7 +20,7 @@ const BOX = { width: 480, height: 240 };
 export type NewLogo = Logo & { readonly png: Buffer };
 
 const reject = (problem: string, cause?: unknown): never => {
-  throw new DomainError("request_invalid", `logo: ${problem}`, { cause });
+  throw invalidRequest(`logo: ${problem}`, { cause });
 };
 
 /** Returns the header of a picture that is cheap enough to be decoded. */

@@ -3,7 +3,7 @@ import type { FeedEvent } from "../../db/events/feed.ts";
 import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
 import { EVENT_DAYS, parseEventId } from "../../domain/events/events.ts";
 
@@ -35,7 +35,7 @@ const gone = (why: string): DomainError =>
 const parsePosition = (startingAfter: string | null): FeedPosition | null => {
   const position = startingAfter === null ? null : parseEventId(startingAfter);
   if (startingAfter !== null && position === null) {
-    throw new DomainError("request_invalid", "starting_after: must be the id of an event");
+    throw invalidRequest("starting_after: must be the id of an event");
   }
   return position;
 };

@@ -11,7 +11,7 @@ import {
 import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
 
@@ -43,16 +43,16 @@ export const importKey = (
     const known = await findApiKeyByHash(transaction, digest);
     if (known) {
       if (known.accountId !== account.id) {
-        throw new DomainError("request_invalid", "the key belongs to another account");
+        throw invalidRequest("the key belongs to another account");
       }
       if (known.mode !== mode) {
-        throw new DomainError("request_invalid", `the account has this key in ${known.mode} mode`);
+        throw invalidRequest(`the account has this key in ${known.mode} mode`);
       }
       if (known.revokedAt !== null) {
-        throw new DomainError("request_invalid", "the key was revoked here");
+        throw invalidRequest("the key was revoked here");
       }
       if (isExpired(known.expiresAt, createdAt)) {
-        throw new DomainError("request_invalid", "the key has expired here");
+        throw invalidRequest("the key has expired here");
       }
       return { id: known.id, hint: known.hint, isNew: false };
     }

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { findDashboardAccount, findSlugOwner, insertAlias } from "../../db/dashboard/dashboards.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
@@ -32,7 +32,7 @@ export const importSlug = (
       dashboard === null && (await insertAlias(transaction, { slug, accountId, createdAt: now }));
     const owner = dashboard?.accountId ?? (await findSlugOwner(transaction, slug))?.accountId;
     if (owner !== accountId) {
-      throw new DomainError("request_invalid", `the slug ${slug} leads to another dashboard`);
+      throw invalidRequest(`the slug ${slug} leads to another dashboard`);
     }
     if (isNew) {
       await recordAction(

@@ -10,7 +10,7 @@ import {
 } from "../../db/registrations/shortPages.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import type {
   Owner,
   RegistrationFilter,
@@ -58,7 +58,7 @@ const getListPosition = async (
   }
   const position = await findListPosition(db, owner, id);
   if (!position) {
-    throw new DomainError("request_invalid", STARTING_AFTER_UNKNOWN);
+    throw invalidRequest(STARTING_AFTER_UNKNOWN);
   }
   return position;
 };

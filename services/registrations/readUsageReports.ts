@@ -18,7 +18,7 @@ import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
 import { billingStatusOf, reportStateOf } from "../../domain/billing/billingStatus.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
@@ -163,7 +163,7 @@ const findStart = async (
       return { kindIndex, position };
     }
   }
-  throw new DomainError("request_invalid", STARTING_AFTER_UNKNOWN);
+  throw invalidRequest(STARTING_AFTER_UNKNOWN);
 };
 
 /**

@@ -4,7 +4,7 @@ import { findOwnRegistration, lockRegistration } from "../../db/registrations/re
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
@@ -37,10 +37,7 @@ export const refundNotFound = ({ kind }: Owner): DomainError =>
   new DomainError("record_not_found", `failed to find ${kind} registration`);
 
 export const refundKeyIsTaken = (): DomainError =>
-  new DomainError(
-    "request_invalid",
-    "idempotency_key: belongs to the refund of another registration",
-  );
+  invalidRequest("idempotency_key: belongs to the refund of another registration");
 
 /**
  * Returns the refund that an earlier call made with the key, or null.

@@ -4,7 +4,7 @@ import type { Store } from "../../db/stores/stores.ts";
 import { insertStore } from "../../db/stores/stores.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { issueKey } from "../accounts/issueKey.ts";
@@ -36,7 +36,7 @@ export const createStore = (
   db.transaction(async (transaction) => {
     const domain = normalizeDomain(given.domain);
     if (domain === null) {
-      throw new DomainError("request_invalid", `domain: ${given.domain} is not a domain`);
+      throw invalidRequest(`domain: ${given.domain} is not a domain`);
     }
     if (given.organizationId !== null) {
       await getOrganization(transaction, given.organizationId);

@@ -4,7 +4,8 @@ import type { AccountRegistration } from "../../db/registrations/registrations.t
 import { findRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
+import type { DomainError } from "../../domain/errors.ts";
 import { recordNotFound } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
@@ -41,7 +42,7 @@ export type AnyRefund = {
 };
 
 const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
-  new DomainError("request_invalid", `${kind} registration is already fully refunded`);
+  invalidRequest(`${kind} registration is already fully refunded`);
 
 /** Returns what a refund of an organization's registration would do, without refunding. */
 const checkRefund = async (
@@ -96,7 +97,7 @@ const refundStoreRegistration = async (
     throw fullyRefunded(registration);
   }
   if (quantity > remaining) {
-    throw new DomainError("request_invalid", `count: only ${remaining} can still be refunded`);
+    throw invalidRequest(`count: only ${remaining} can still be refunded`);
   }
   if (isDryRun) {
     return { registration, refundedCount: quantity, replayed: false };

@@ -3,7 +3,7 @@ import { insertEndpoint, listEndpoints, lockEndpointsOf } from "../../db/webhook
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { insertSecret } from "../../db/webhooks/secrets.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import {
   formatSecret,
   MAXIMUM_ENDPOINTS,
@@ -30,8 +30,7 @@ export const requireUsableUrl = (
 ): string => {
   const url = parseEndpointUrl(given, { allowsHttp });
   if (!isAllowedHost(new URL(url).hostname, allowedNetworks)) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
     );
   }
@@ -46,7 +45,7 @@ export const requireUnusedUrl = (
 ): void => {
   const other = endpoints.find((each) => each.url === url && each.id !== own);
   if (other) {
-    throw new DomainError("request_invalid", `url: the endpoint ${other.id} has this URL`);
+    throw invalidRequest(`url: the endpoint ${other.id} has this URL`);
   }
 };
 
@@ -67,8 +66,7 @@ export const createWebhookEndpoint = (
     const endpoints = await listEndpoints(transaction, owner);
     requireUnusedUrl(endpoints, url, null);
     if (endpoints.length >= MAXIMUM_ENDPOINTS) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `the maximum of ${MAXIMUM_ENDPOINTS} webhook endpoints is reached; delete one first`,
       );
     }

@@ -1,6 +1,6 @@
 import { insertDelivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
@@ -9,7 +9,7 @@ import { newId } from "../newId.ts";
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
   if (disabledAt !== null) {
-    throw new DomainError("request_invalid", "the webhook endpoint is disabled; enable it first");
+    throw invalidRequest("the webhook endpoint is disabled; enable it first");
   }
 };
 

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { findDelivery, listAttempts, listDeliveries } from "../../db/webhooks/deliveryLists.ts";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { eventIdOf, parseEventId } from "../../domain/events/events.ts";
 import type { DeliveryState } from "../../domain/webhooks/decideDelivery.ts";
 
@@ -65,7 +65,7 @@ export const readDeliveries = async (
 ): Promise<{ readonly deliveries: readonly Delivery[]; readonly hasMore: boolean }> => {
   const after = startingAfter === null ? null : await find(db, endpointId, startingAfter);
   if (startingAfter !== null && after === null) {
-    throw new DomainError("request_invalid", "starting_after: must be the id of a delivery");
+    throw invalidRequest("starting_after: must be the id of a delivery");
   }
   const found = await listDeliveries(db, endpointId, { state, after, limit: limit + 1 });
   return { deliveries: found.slice(0, limit), hasMore: found.length > limit };

@@ -1,7 +1,7 @@
 import { findRecentEventBoundary } from "../../db/events/eventDays.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { insertMissedDeliveries } from "../../db/webhooks/recovery.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { startOfTransaction } from "../../domain/events/events.ts";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
@@ -96,10 +96,7 @@ export const recoverWebhookEvents = (
   requireEnabled(endpoint);
   const now = deps.clock.now();
   if (since > now || since.getTime() < now.getTime() - RECOVERY_DAYS * DAY_MS) {
-    throw new DomainError(
-      "request_invalid",
-      `since: must be a time of the last ${RECOVERY_DAYS} days`,
-    );
+    throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
   }
   return recover(deps, endpoint, since, positions);
 };

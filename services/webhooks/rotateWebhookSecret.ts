@@ -6,7 +6,7 @@ import {
   insertSecret,
   listSecrets,
 } from "../../db/webhooks/secrets.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
 import { newSecret } from "./createWebhookEndpoint.ts";
 import { getOwnWebhookEndpoint } from "./getWebhookEndpoint.ts";
@@ -34,8 +34,7 @@ export const rotateWebhookSecret = (
       await deleteSecrets(transaction, id);
     } else {
       if ((await listSecrets(transaction, id, now)).length >= MAXIMUM_SECRETS) {
-        throw new DomainError(
-          "request_invalid",
+        throw invalidRequest(
           `${MAXIMUM_SECRETS} secrets of the endpoint sign already; wait until one expires, or revoke the previous ones`,
         );
       }

@@ -2,7 +2,7 @@ import type { FragmentSqlToken } from "slonik";
 import { isContentError } from "../../db/isContentError.ts";
 import { joinCalls } from "../../db/joinCalls.ts";
 import { sql } from "../../db/sql.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -22,7 +22,7 @@ test("calls of the same time are written together, each with its own result", as
 test("an item whose content is rejected fails alone", async (t) => {
   const write = joinCalls(async (items: readonly string[]) => {
     if (items.includes("bad")) {
-      throw new DomainError("request_invalid", "bad content");
+      throw invalidRequest("bad content");
     }
     return items;
   });
@@ -88,5 +88,5 @@ test("a statement that is wrong, or takes too long, is no error of the content",
 
   t.false(isContentError(wrong), wrong.message);
   t.false(isContentError(slow), slow.message);
-  t.true(isContentError(new DomainError("request_invalid", "wrong")));
+  t.true(isContentError(invalidRequest("wrong")));
 });

@@ -5,14 +5,14 @@ import { z } from "zod";
 import { openPool } from "../../db/pool.ts";
 import { nothing, sql } from "../../db/sql.ts";
 import { requireAll } from "../../domain/batches.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
-const REFUSAL = new DomainError("request_invalid", "count: is more than what remains");
+const REFUSAL = invalidRequest("count: is more than what remains");
 
 /** Opens a pool of one connection, and returns it with the process that serves that connection. */
 const openSmallPool = async (t: ExecutionContext<DatabaseContext>) => {

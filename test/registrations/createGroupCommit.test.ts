@@ -1,5 +1,5 @@
 import test from "ava";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { createGroupCommit } from "../../services/createGroupCommit.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
@@ -15,7 +15,7 @@ const openQueue = (maximumWaiting = 10_000) => {
       batches.push(batch);
       await Promise.resolve();
       if (batch.some(({ isBad }) => isBad)) {
-        throw new DomainError("request_invalid", "bad");
+        throw invalidRequest("bad");
       }
       return batch.map(({ number }) => number);
     },
@@ -204,7 +204,7 @@ test("jobs of several accounts take turns, and a job that fails fails alone", as
       await Promise.resolve();
       order.push(`${account}${number}`);
       if (number === 1) {
-        throw new DomainError("request_invalid", "bad");
+        throw invalidRequest("bad");
       }
     });
 

@@ -4,7 +4,7 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { CharityIds } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { presentDonation } from "../../../program/exports/presentRows.ts";
 import type { DonationRefundRequest } from "../../../services/charities/donations/refundDonation.ts";
@@ -29,7 +29,7 @@ const charityOf = ({
   if (ein !== null) {
     return { ein, nonprofitId: null };
   }
-  throw new DomainError("request_invalid", CHARITY_REQUIRED);
+  throw invalidRequest(CHARITY_REQUIRED);
 };
 
 /** @throws DomainError request_invalid if the body names no charity */

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import {
   findFractionalCountProblem,
   fractionalCountOf,
@@ -37,7 +37,7 @@ export const newRegistrationOf = (
     attribution: body.attribution ?? "",
     metadata: body.metadata ?? {},
     // The organization may have counted fractions when it sent the request for the first time.
-    refusal: problem === null ? null : new DomainError("request_invalid", problem),
+    refusal: problem === null ? null : invalidRequest(problem),
   };
 };
 

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
 import { KEY_PREFIX } from "../../../domain/accounts/apiKeys.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
 import type {
   AuthenticateStore,
@@ -29,10 +29,7 @@ const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): str
   const alias = ALIASES[name];
   const [value, aliasValue] = [readHeader(headers, name), readHeader(headers, alias)];
   if (value !== "" && aliasValue !== "" && value !== aliasValue) {
-    throw new DomainError(
-      "request_invalid",
-      `${name} and ${alias} are aliases; their values must match`,
-    );
+    throw invalidRequest(`${name} and ${alias} are aliases; their values must match`);
   }
   return value === "" ? aliasValue : value;
 };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { TIMESTAMP_PATTERN, toMicroseconds } from "../cursor.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { date, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
@@ -77,10 +77,7 @@ const valueOf = (given: Readonly<Record<string, string | undefined>>): string | 
   const values = Object.values(given).filter((value) => value !== undefined && value !== "");
   const [value = null] = values;
   if (values.some((other) => other !== value)) {
-    throw new DomainError(
-      "request_invalid",
-      `${Object.keys(given).join(", ")}: are aliases; their values must match`,
-    );
+    throw invalidRequest(`${Object.keys(given).join(", ")}: are aliases; their values must match`);
   }
   return value;
 };
@@ -96,8 +93,7 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
   }
   const time = toMicroseconds(given);
   if (time === null) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       "created_at: must be a date in the form YYYY-MM-DD or an ISO 8601 timestamp",
     );
   }
@@ -203,10 +199,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       const { accountId, mode } = caller;
       const stage = given.evidence_stage ?? null;
       if (stage !== null && mode !== "test") {
-        throw new DomainError(
-          "request_invalid",
-          "evidence_stage: is permitted only with test keys",
-        );
+        throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
       const selection = selectionOf(given);
       const owner = { accountId, mode };

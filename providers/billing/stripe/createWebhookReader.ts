@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
 import { z } from "zod";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { ProcessorEvent } from "../../../domain/billing/processorEvents.ts";
 
 /**
@@ -41,7 +41,7 @@ const parseBody = (body: string): z.output<typeof envelope> => {
   try {
     return envelope.parse(JSON.parse(body));
   } catch (cause) {
-    throw new DomainError("request_invalid", "the body is not an event of Stripe", { cause });
+    throw invalidRequest("the body is not an event of Stripe", { cause });
   }
 };
 
@@ -90,7 +90,7 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         };
       } catch (error) {
         if (error instanceof z.ZodError) {
-          throw new DomainError("request_invalid", "the body is not an event of Stripe", {
+          throw invalidRequest("the body is not an event of Stripe", {
             cause: error,
           });
         }
@@ -101,6 +101,6 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         problem = error.message.split("\n", 1)[0]?.trim() ?? problem;
       }
     }
-    throw new DomainError("request_invalid", `invalid Stripe-Signature: ${problem}`);
+    throw invalidRequest(`invalid Stripe-Signature: ${problem}`);
   };
 };

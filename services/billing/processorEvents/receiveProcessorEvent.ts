@@ -4,7 +4,7 @@ import { insertProcessorEvent } from "../../../db/billing/processorEvents/proces
 import { findForeignMode, isProcessed } from "../../../domain/billing/processorEvents.ts";
 import type { ProcessorEvent } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 
 /**
  * Stores an event that a webhook has announced, for a worker to process.
@@ -28,7 +28,7 @@ export const receiveProcessorEvent = async (
   const foreign = findForeignMode(event, processor);
   if (foreign !== null) {
     observeForeignMode(foreign);
-    throw new DomainError("request_invalid", foreign);
+    throw invalidRequest(foreign);
   }
   if (!isProcessed(event.type)) {
     return "ignored";

@@ -5,7 +5,7 @@ import {
 } from "../../../db/billing/processorEvents/processorEvents.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 
 const RESOLUTIONS = {
@@ -36,8 +36,7 @@ export const resolveProcessorEvent = (
       return false;
     }
     if (event.state !== "failed") {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `event ${id} is ${event.state}: only failed events are retried or discarded`,
       );
     }

@@ -5,7 +5,7 @@ import type { Hold } from "../../../domain/billing/deployment.ts";
 import { isHoldMissing } from "../../../domain/billing/deployment.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { guardUsage } from "../holdUsage.ts";
@@ -19,7 +19,7 @@ type Dependencies = {
 };
 
 export const refuse = (message: string): never => {
-  throw new DomainError("request_invalid", message);
+  throw invalidRequest(message);
 };
 
 /**

@@ -4,7 +4,7 @@ import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 
 /** @throws DomainError record_not_found */
 export const getMeterEvent = async (
@@ -64,8 +64,7 @@ export const lockUnchangedEvents = async (
       current.settlementReference !== event.settlementReference ||
       isOtherChanged
     ) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `meter event ${event.id}: it or another event of its minute has changed meanwhile; try again`,
       );
     }

@@ -5,7 +5,7 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
@@ -33,8 +33,7 @@ export const reopenUsage = async (
   requireDelivered(event);
   requireNoHandSettlement(event);
   if (!(await hasFacts(db, meterEventId))) {
-    throw new DomainError(
-      "request_invalid",
+    throw invalidRequest(
       `meter event ${meterEventId}: its facts were sealed again in a later event`,
     );
   }

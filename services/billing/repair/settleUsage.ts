@@ -6,7 +6,7 @@ import type { HandSettlement } from "../../../domain/billing/decideHandSettlemen
 import { decideHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 
@@ -29,8 +29,7 @@ export const settleUsage = (
     const { quantity } = event;
     const state = decideHandSettlement(event, settlement);
     if (expectedUnits !== null && expectedUnits !== quantity) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `meter event ${meterEventId} has ${counted(quantity, "unit")}, not ${expectedUnits}`,
       );
     }

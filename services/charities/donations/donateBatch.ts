@@ -6,7 +6,7 @@ import type { Outcome } from "../../../domain/batches.ts";
 import { asRejection, countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 import type { SpendingGuard } from "../../registrations/limits/createSpendingGuard.ts";
@@ -54,8 +54,7 @@ const findFirstOfKeys = (items: readonly Item[]): readonly Item[] => {
 };
 
 const tooMuch = (): DomainError =>
-  new DomainError(
-    "request_invalid",
+  invalidRequest(
     `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
   );
 

@@ -8,7 +8,7 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../../domain/charities/donations.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { recordEvent } from "../../events/recordEvent.ts";
 import { donationData } from "./donationData.ts";
@@ -41,8 +41,7 @@ export const findKeyProblem = (
   if (owner === donationId) {
     return null;
   }
-  return new DomainError(
-    "request_invalid",
+  return invalidRequest(
     owner === undefined
       ? `idempotency_key: the refund of this donation has ${MAXIMUM_REFUND_KEYS} keys already; use one of them, or none`
       : "idempotency_key: belongs to the refund of another donation",

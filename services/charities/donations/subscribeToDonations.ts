@@ -9,7 +9,7 @@ import {
 import type { ProvisioningAttempt } from "../../../db/charities/donationSubscriptions.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError, OutageError } from "../../../domain/errors.ts";
+import { OutageError, invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProvisioningRejectedError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
@@ -74,10 +74,7 @@ export const subscribeToDonations = async (
     );
   }
   if (processor.name === "stripe" && account.stripeSubscriptionId === null) {
-    throw new DomainError(
-      "request_invalid",
-      "the organization has no Stripe subscription to add donations to",
-    );
+    throw invalidRequest("the organization has no Stripe subscription to add donations to");
   }
   const carrier = {
     processor: processor.name,

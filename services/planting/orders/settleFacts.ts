@@ -11,7 +11,7 @@ import {
 } from "../../../db/planting/facts.ts";
 import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
 import { addToTally } from "../../../db/planting/tallies.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { plantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type {
@@ -106,7 +106,7 @@ export const changeTimeline = async (
   }
   const problem = findTimelineProblem(order);
   if (problem !== null) {
-    throw new DomainError("request_invalid", problem);
+    throw invalidRequest(problem);
   }
   return settleFacts(transaction, { ...order, timeline });
 };
@@ -142,7 +142,7 @@ export const recordFact = async (
   const fact = plantingFact.parse(reported);
   const futureField = findFutureField(fact, now);
   if (futureField !== null) {
-    throw new DomainError("request_invalid", `${fact.stage}: ${futureField} is in the future`);
+    throw invalidRequest(`${fact.stage}: ${futureField} is in the future`);
   }
   const digest = digestOf(fact);
   const isNew = await insertFact(transaction, {
@@ -163,7 +163,7 @@ export const recordFact = async (
   if (isNew && source !== "operator" && stored.state !== "accepted") {
     const problem = findUnsettledProblem(await countUnsettledFacts(transaction, order.id));
     if (problem !== null) {
-      throw new DomainError("request_invalid", `${fact.stage}: ${problem}`);
+      throw invalidRequest(`${fact.stage}: ${problem}`);
     }
   }
   return {

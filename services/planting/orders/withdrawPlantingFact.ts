@@ -17,7 +17,7 @@ import { lockPlantingOrder } from "../../../db/planting/orders.ts";
 import { deleteMedia, restoreSites } from "../../../db/planting/sites.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
@@ -198,8 +198,7 @@ export const withdrawPlantingFact = (
     action: "evidence.withdraw",
     run: async (transaction, before, fact, now) => {
       if (replacement && replacement.order !== before.publicId) {
-        throw new DomainError(
-          "request_invalid",
+        throw invalidRequest(
           `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
         );
       }
@@ -238,7 +237,7 @@ export const reinstatePlantingFact = (
     action: "evidence.reinstate",
     run: async (transaction, before, fact) => {
       if (fact.state !== "withdrawn") {
-        throw new DomainError("request_invalid", `fact ${factId} is not withdrawn`);
+        throw invalidRequest(`fact ${factId} is not withdrawn`);
       }
       await reconsiderFact(transaction, fact.id);
       return { order: await settleFacts(transaction, before), replacement: [] };

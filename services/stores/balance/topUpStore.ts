@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { findBalanceEntryByReference } from "../../../db/stores/balances.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { defaultTopUpReference } from "../../../domain/stores/stores.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
@@ -43,8 +43,7 @@ export const topUpStore = (
     const reference = given ?? defaultTopUpReference(now, amountCents);
     const known = await findBalanceEntryByReference(transaction, storeId, reference);
     if (known && known.amountCents !== amountCents) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `the reference ${reference} was already used for a top-up of ${formatCents(known.amountCents)}`,
       );
     }

@@ -1,7 +1,7 @@
 import { lockNewestDonations } from "../../../db/stores/storeDonations.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { recordDonationRefunds } from "../../charities/donations/refundDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
@@ -31,15 +31,13 @@ export const reverseStoreDonations = (
       const { quantity, filter, reason } = reversal;
       const owner = { accountId: write.accountId, mode: write.mode };
       if (quantity > MAXIMUM_DONATIONS) {
-        throw new DomainError(
-          "request_invalid",
+        throw invalidRequest(
           `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
         );
       }
       const found = await lockNewestDonations(transaction, owner, filter, quantity);
       if (found.length < quantity) {
-        throw new DomainError(
-          "request_invalid",
+        throw invalidRequest(
           `quantity: only ${counted(found.length, "of the matching donations remains", "of the matching donations remain")} to be reversed`,
         );
       }

@@ -8,7 +8,7 @@ import { insertReversals, lockReversible } from "../../../db/registrations/store
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { counted } from "../../../domain/counted.ts";
-import { DomainError } from "../../../domain/errors.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { Owner } from "../../../domain/registrations/registrations.ts";
 import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
@@ -37,8 +37,7 @@ const selectNewestUnits = async (
   let after: ListPosition | null = null;
   while (missing > 0) {
     if (selected.length >= MAXIMUM_RECORDS) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `quantity: one call can reverse units of at most ${MAXIMUM_RECORDS} records; reverse at most ${quantity - missing} units in this call and the rest in others`,
       );
     }
@@ -57,8 +56,7 @@ const selectNewestUnits = async (
     }
     after = positionOf(page.at(-1));
     if (missing > 0 && page.length < limit) {
-      throw new DomainError(
-        "request_invalid",
+      throw invalidRequest(
         `quantity: only ${counted(quantity - missing, "of the matching units remains", "of the matching units remain")} to be reversed`,
       );
     }

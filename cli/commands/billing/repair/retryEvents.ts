@@ -3,7 +3,7 @@ import { listFailedMeterEventIds } from "../../../../db/billing/meterEventReport
 import { findRegistration } from "../../../../db/registrations/registrations.ts";
 import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
 import { counted } from "../../../../domain/counted.ts";
-import { DomainError } from "../../../../domain/errors.ts";
+import { invalidRequest } from "../../../../domain/errors.ts";
 import { recordNotFound } from "../../../../domain/recordIds.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
@@ -73,7 +73,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
     return events;
   }
   throw (await findRegistration(db, id.registrationId))
-    ? new DomainError("request_invalid", "none of its usage has failed; there is nothing to retry")
+    ? invalidRequest("none of its usage has failed; there is nothing to retry")
     : recordNotFound("registration", id.registrationId);
 };
 
