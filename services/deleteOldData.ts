@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
+import { daysBefore } from "../domain/durations.ts";
 import { recordExpiredKeys } from "./accounts/recordExpiredKeys.ts";
 import { recountAllTestRecords } from "./accounts/recountAllTestRecords.ts";
 import { deleteOldBillingRecords } from "./billing/deleteOldBillingRecords.ts";
@@ -21,8 +22,6 @@ export type RetentionDependencies = {
   readonly testDataDays: number;
 };
 
-const DAY_MS = 24 * 60 * 60 * 1000;
-
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
 const MAXIMUM_STEP_MS = 30 * 60 * 1000;
 
@@ -34,7 +33,7 @@ const testDataSteps = ({ db, clock, testDataDays }: RetentionDependencies): Step
   if (testDataDays === 0) {
     return {};
   }
-  const before = new Date(clock.now().getTime() - testDataDays * DAY_MS);
+  const before = daysBefore(clock.now(), testDataDays);
   return {
     testRegistrations: (signal) => deleteOldTestRegistrations(db, before, signal),
     testDonations: (signal) => deleteOldTestDonations(db, before, signal),

@@ -1,3 +1,4 @@
+import { HOUR_MS } from "../durations.ts";
 import { invalidRequest } from "../errors.ts";
 import type { AccountType, Mode } from "./accounts.ts";
 
@@ -22,8 +23,6 @@ export type KeySettings = {
 
 export const isExpired = (expiresAt: Date | null, now: Date): boolean =>
   expiresAt !== null && expiresAt <= now;
-
-const HOUR_MS = 60 * 60 * 1000;
 
 /** Returns the hour of a use, as a key's last use is stored. */
 export const startOfHour = (time: Date): Date =>

@@ -1,3 +1,4 @@
+import { DAY_MS } from "../durations.ts";
 import type { HandSettlement } from "./decideHandSettlement.ts";
 import { ACCEPTED_AGE_MS } from "./usage.ts";
 
@@ -17,7 +18,7 @@ export type DecidedCorrection = {
 };
 
 /** Leaves the sender a day to send the event. */
-const RESERVE_MS = 24 * 60 * 60 * 1000;
+const RESERVE_MS = DAY_MS;
 
 /** Returns the document that corrects units at the processor by hand. */
 const documentFor = (quantity: number): HandSettlement["kind"] =>

@@ -1,3 +1,4 @@
+import { HOUR_MS } from "../durations.ts";
 import { DELIVERED_LATE, isFailed } from "./meterEvents.ts";
 import type { FailedState } from "./meterEvents.ts";
 import { ACCEPTED_AGE_MS } from "./usage.ts";
@@ -105,7 +106,7 @@ const IN_DOUBT_DELAY_MS = 1000;
  * Stripe rejects a duplicate identifier for 24 hours; after that a resend could count twice. Four of these hours are a
  * reserve for clock differences and for calls in flight.
  */
-const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
+const IDENTIFIER_TRUSTED_MS = 20 * HOUR_MS;
 
 const FIRST_RETRY_DELAY_MS = 1000;
 

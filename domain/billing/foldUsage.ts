@@ -1,3 +1,4 @@
+import { DAY_MS } from "../durations.ts";
 import { invalidRequest } from "../errors.ts";
 import type { Period } from "./billingCycle.ts";
 import { isWithin, monthlyCycle } from "./billingCycle.ts";
@@ -6,7 +7,7 @@ import { isWithin, monthlyCycle } from "./billingCycle.ts";
  * The age from which usage is settled for good. Stripe accepts usage of the past 35 days, and the nightly reconciliation
  * repeats as many; a day is for its lag and for clock differences.
  */
-const SETTLED_AGE_MS = 36 * 24 * 60 * 60 * 1000;
+const SETTLED_AGE_MS = 36 * DAY_MS;
 
 /** Returns the time before which usage must have been registered, and delivered, to be folded. */
 export const latestFoldTime = (now: Date): Date => new Date(now.getTime() - SETTLED_AGE_MS);

@@ -1,3 +1,5 @@
+import { HOUR_MS } from "../durations.ts";
+
 /** `sealed`: not attempted yet. `sending`: attempted, but not settled. */
 export const UNFINISHED_STATES = ["sealed", "sending"] as const;
 
@@ -94,4 +96,4 @@ export type UsageState = (typeof USAGE_STATES)[number];
 export const DELIVERED_LATE = "delivered after its billing period ended; may not be on any invoice";
 
 /** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
-export const DEFAULT_GRACE_MS = 60 * 60 * 1000;
+export const DEFAULT_GRACE_MS = HOUR_MS;

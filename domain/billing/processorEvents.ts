@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS } from "../durations.ts";
 import type { LiveProcessor } from "./deployment.ts";
 import type { StoredState } from "./meterEvents.ts";
 
@@ -91,14 +92,14 @@ export const decideLateRejection = (
 };
 
 const FIRST_DELAY_MS = 5000;
-export const MAXIMUM_PROCESSING_DELAY_MS = 60 * 60 * 1000;
+export const MAXIMUM_PROCESSING_DELAY_MS = HOUR_MS;
 
 /** Returns the delay after an attempt to process an event, counted from 1. It also covers a process that dies meanwhile. */
 export const processingDelayMs = (attempt: number): number =>
   Math.min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAXIMUM_PROCESSING_DELAY_MS);
 
 /** Long enough for an outage of the processor over a weekend. */
-const GIVE_UP_AFTER_MS = 7 * 24 * 60 * 60 * 1000;
+const GIVE_UP_AFTER_MS = 7 * DAY_MS;
 
 /** Returns whether an event that could not be processed is given up, and left to an operator. */
 export const isGivenUp = (receivedAt: Date, now: Date): boolean =>

@@ -1,4 +1,5 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import { DAY_MS } from "../durations.ts";
 
 /** The usage of one account's meter in one mode. A stream has one sender, which reports it first in, first out. */
 export type UsageStream = AccountMode & { readonly meter: Kind };
@@ -39,7 +40,7 @@ export type ProcessorName = (typeof PROCESSORS)[number];
  * 35 calendar days; half a day of them is a reserve for clock differences and queues.
  */
 export const ACCEPTED_AGE_MS: Readonly<Record<ProcessorName, number | null>> = {
-  stripe: 34.5 * 24 * 60 * 60 * 1000,
+  stripe: 34.5 * DAY_MS,
   ledger: null,
 };
 

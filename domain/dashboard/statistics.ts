@@ -1,5 +1,6 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import { KINDS } from "../accounts/accounts.ts";
+import { DAY_MS } from "../durations.ts";
 import { invalidRequest } from "../errors.ts";
 
 export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
@@ -47,8 +48,6 @@ export type StatisticsRow = {
 
 /** Bounds the time of a query and the length of its result. */
 const MAXIMUM_DAYS: Readonly<Record<Interval, number>> = { day: 366, month: 1830 };
-
-const DAY_MS = 86_400_000;
 
 const daysOf = ({ from, to }: DayRange): number => (Date.parse(to) - Date.parse(from)) / DAY_MS + 1;
 

@@ -1,4 +1,5 @@
 import type { Mode } from "../accounts/accounts.ts";
+import { DAY_MS } from "../durations.ts";
 import type { ForestType } from "./impactFactors.ts";
 
 /** The stages of a planting order, in order. */
@@ -124,7 +125,6 @@ export type FactDecision =
   | { readonly state: "contradiction"; readonly reason: string };
 
 /** The tolerated difference: partners report days, and days start at different times. */
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
  * Decides whether a fact is accepted. Facts may arrive in any order; a stage is reached once and never reverted.

@@ -1,6 +1,7 @@
 import type { Kind } from "../accounts/accounts.ts";
 import type { Period } from "../billing/billingCycle.ts";
 import { isWithin } from "../billing/billingCycle.ts";
+import { DAY_MS } from "../durations.ts";
 import { DomainError, invalidRequest } from "../errors.ts";
 import type { Registration } from "./registrations.ts";
 
@@ -11,7 +12,7 @@ export const refundIdOf = (registrationId: string): string => `refund-${registra
  * How long sending a refund may be delayed, for example by an outage of the processor. Stripe accepts usage of the past
  * 35 days; this margin leaves slightly more than the longest month.
  */
-const SENDING_MARGIN_MS = 3 * 24 * 60 * 60 * 1000;
+const SENDING_MARGIN_MS = 3 * DAY_MS;
 
 /** What decides whether usage can still be refunded. */
 export type RefundWindow = {

@@ -1,10 +1,8 @@
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../durations.ts";
 import { FAILING_DAYS } from "./webhookEndpoints.ts";
 import type { DisabledReason } from "./webhookEndpoints.ts";
 
 const SECOND_MS = 1000;
-const MINUTE_MS = 60 * SECOND_MS;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 /** The delays after failed attempts: ten attempts in about 75 hours. */
 const RETRY_DELAYS_MS: readonly number[] = [

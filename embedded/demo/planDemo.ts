@@ -1,5 +1,6 @@
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Ein } from "../../domain/charities/charities.ts";
+import { DAY_MS } from "../../domain/durations.ts";
 import { chooseBySeed } from "../../domain/planting/seededChoice.ts";
 import type { SeededChoice } from "../../domain/planting/seededChoice.ts";
 
@@ -62,7 +63,6 @@ export type DemoPeriod = {
   readonly orderedAt: Date | null;
 };
 
-const DAY_MS = 24 * 60 * 60 * 1000;
 const DAYS = 365;
 /** Older test data would be deleted in the first night (TEST_DATA_RETENTION_DAYS). */
 const TEST_DAYS = 80;

@@ -3,9 +3,8 @@ import { deleteProcessedEvents } from "../../db/billing/processorEvents/processo
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { daysBefore } from "../../domain/durations.ts";
 import { deleteInBatches, deleteInOrder } from "../deleteInBatches.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Usage that is reported later has a trace of its own. */
 const TRACE_CONTEXT_DAYS = 1;
@@ -52,6 +51,6 @@ export const deleteOldBillingRecords = (
     reconciliations: retention.reconciliationDays,
     traceContexts: TRACE_CONTEXT_DAYS,
   }[records];
-  const before = new Date(clock.now().getTime() - days * DAY_MS);
+  const before = daysBefore(clock.now(), days);
   return DELETIONS[records](db, before, signal);
 };

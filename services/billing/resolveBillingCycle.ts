@@ -5,6 +5,7 @@ import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { HOUR_MS } from "../../domain/durations.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { isProcessorUnusable } from "../../providers/billing/processor.ts";
@@ -12,7 +13,7 @@ import { getAccount } from "../accounts/getAccount.ts";
 import { getProcessor } from "./getProcessor.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
-const MIRROR_MAXIMUM_AGE_MS = 60 * 60 * 1000;
+const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
 
 const TIMEOUT_MS = 8000;
 

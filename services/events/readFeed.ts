@@ -3,11 +3,10 @@ import type { FeedEvent } from "../../db/events/feed.ts";
 import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { daysBefore } from "../../domain/durations.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
 import { EVENT_DAYS, parseEventId } from "../../domain/events/events.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** A page is held in memory. */
 const PAGE_BYTES = 768 * 1024;
@@ -23,7 +22,7 @@ export type Feed = {
 type Dependencies = { readonly db: CommonQueryMethods; readonly clock: Clock };
 
 /** The time from which on all events are kept. */
-export const keptSince = (now: Date): Date => new Date(now.getTime() - EVENT_DAYS * DAY_MS);
+export const keptSince = (now: Date): Date => daysBefore(now, EVENT_DAYS);
 
 const gone = (why: string): DomainError =>
   new DomainError(

@@ -6,11 +6,12 @@ import {
   isRunLost,
 } from "../../db/history/importRuns.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { DAY_MS } from "../../domain/durations.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { newId } from "../newId.ts";
 
 /** Longer than any import takes. */
-const MAXIMUM_AGE_MS = 7 * 24 * 60 * 60 * 1000;
+const MAXIMUM_AGE_MS = 7 * DAY_MS;
 
 /**
  * Runs a function that remembers in the database what it reads, and forgets it afterwards. Also forgets what killed runs

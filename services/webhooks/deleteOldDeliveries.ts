@@ -3,11 +3,12 @@ import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { DAY_MS } from "../../domain/durations.ts";
 import { deleteInOrder } from "../deleteInBatches.ts";
 import { keptSince } from "../events/readFeed.ts";
 
 /** Longer than any transaction that records an event for the endpoint. */
-const DELETED_ENDPOINT_MS = 24 * 60 * 60 * 1000;
+const DELETED_ENDPOINT_MS = DAY_MS;
 
 /**
  * Deletes deliveries that are as old as the feed's oldest event, and what is left of deleted endpoints. It may be

@@ -1,6 +1,7 @@
 import { findRecentEventBoundary } from "../../db/events/eventDays.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { insertMissedDeliveries } from "../../db/webhooks/recovery.ts";
+import { DAY_MS, HOUR_MS } from "../../domain/durations.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { startOfTransaction } from "../../domain/events/events.ts";
 import type { FeedPosition } from "../../domain/events/events.ts";
@@ -8,9 +9,6 @@ import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
 import { requireEnabled } from "./pingWebhookEndpoint.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
-
-const HOUR_MS = 60 * 60 * 1000;
-const DAY_MS = 24 * HOUR_MS;
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;

@@ -6,14 +6,13 @@ import {
   insertSecret,
   listSecrets,
 } from "../../db/webhooks/secrets.ts";
+import { HOUR_MS } from "../../domain/durations.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
 import { newSecret } from "./createWebhookEndpoint.ts";
 import { getOwnWebhookEndpoint } from "./getWebhookEndpoint.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
-
-const HOUR_MS = 60 * 60 * 1000;
 
 /**
  * Replaces an endpoint's secret. The old one also signs for another day, so that receivers can change over; with

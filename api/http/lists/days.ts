@@ -1,4 +1,4 @@
-const DAY_MS = 86_400_000;
+import { DAY_MS } from "../../../domain/durations.ts";
 
 /** Returns the start of a day, `YYYY-MM-DD`, in UTC. */
 export const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000Z`);

@@ -3,10 +3,9 @@ import { Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { KEY_SCOPES } from "../../../domain/accounts/apiKeys.ts";
 import type { KeyScope, KeySettings } from "../../../domain/accounts/apiKeys.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import { parseExpiry, parseKeyName, parseMode } from "../../arguments.ts";
 import type { Expiry } from "../../arguments.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 export type NewKeyOptions = {
   readonly mode: Mode;

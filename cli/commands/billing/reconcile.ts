@@ -3,6 +3,7 @@ import { listUnnamedRejections } from "../../../db/billing/processorEvents/usage
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
+import { HOUR_MS } from "../../../domain/durations.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
@@ -40,7 +41,7 @@ export type ReconcileOptions = TimeRange & {
 };
 
 /** As long as a nightly run may take. */
-const TIMEOUT_MS = 6 * 60 * 60 * 1000;
+const TIMEOUT_MS = 6 * HOUR_MS;
 
 const UNNAMED_SHOWN = 20;
 

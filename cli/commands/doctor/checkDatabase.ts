@@ -8,6 +8,7 @@ import {
   countUncreditedMeterEvents,
 } from "../../../db/billing/meterEventReports.ts";
 import { counted } from "../../../domain/counted.ts";
+import { HOUR_MS } from "../../../domain/durations.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { check, ok, skipped, warning, wrong } from "./check.ts";
@@ -111,7 +112,7 @@ const checkUncredited = ({ connections }: Context): Promise<Finding> =>
   });
 
 /** A nightly reconciliation that failed once, and some hours to repair it. */
-const TOLERATED_RECONCILIATION_AGE_MS = 36 * 60 * 60 * 1000;
+const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
 const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> =>
   check("reconciliation", async () => {

@@ -1,5 +1,6 @@
 import { listExpiringKeys } from "../../../db/accounts/apiKeys.ts";
 import { counted } from "../../../domain/counted.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning } from "./check.ts";
@@ -7,7 +8,6 @@ import type { Finding } from "./check.ts";
 
 /** Long enough to give a client another key. */
 const NOTICE_DAYS = 14;
-const DAY_MS = 24 * 60 * 60 * 1000;
 /** More are counted and not named. */
 const NAMED_KEYS = 3;
 

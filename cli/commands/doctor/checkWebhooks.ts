@@ -5,12 +5,11 @@ import {
 } from "../../../db/webhooks/endpointHealth.ts";
 import { readWebhookState } from "../../../db/webhooks/state.ts";
 import { counted } from "../../../domain/counted.ts";
+import { HOUR_MS } from "../../../domain/durations.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
-
-const HOUR_MS = 60 * 60 * 1000;
 
 /** A delivery that waits longer has failed several times. */
 const TOLERATED_AGE_MS = HOUR_MS;

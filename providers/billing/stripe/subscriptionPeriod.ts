@@ -4,6 +4,7 @@ import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
 import { MISSING } from "../../../domain/billing/subscriptions.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import type { DonationPrices } from "./donationPrices.ts";
 
 /** States in which a subscription has ended. */
@@ -32,7 +33,7 @@ const oneIntervalBefore = (
   const date = new Date(end * 1000);
   const target = new Date(
     Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - months * count, 1) +
-      (date.getTime() % 86_400_000),
+      (date.getTime() % DAY_MS),
   );
   const lastDay = new Date(
     Date.UTC(target.getUTCFullYear(), target.getUTCMonth() + 1, 0),

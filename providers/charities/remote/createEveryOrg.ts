@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { TakePermit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
+import { MINUTE_MS } from "../../../domain/durations.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { fetchJson } from "./fetchJson.ts";
@@ -18,7 +19,6 @@ import { searchByEin } from "./searchByEin.ts";
 const MAXIMUM_HITS = 50;
 const DETAILS_PER_MINUTE = 100;
 const SEARCHES_PER_MINUTE = 500;
-const MINUTE_MS = 60_000;
 
 const detailsResponse = z.object({
   data: z.object({

@@ -2,9 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import { findCharityDetails, saveCharityDetail } from "../../../db/charities/charityDetails.ts";
 import type { Charity, Ein } from "../../../domain/charities/charities.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import type { CharityProvider, LocalCharities, RemoteCharityProvider } from "../provider.ts";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 const lookupOfEin = (ein: Ein): string => `ein:${ein}`;
 const lookupOfId = (nonprofitId: string): string => `id:${nonprofitId}`;

@@ -11,6 +11,7 @@ import {
 } from "../../../db/planting/facts.ts";
 import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
 import { addToTally } from "../../../db/planting/tallies.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { plantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
@@ -37,7 +38,7 @@ export type RecordedFact = {
 };
 
 /** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
-const LEAD_MS = 24 * 60 * 60 * 1000;
+const LEAD_MS = DAY_MS;
 
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");

@@ -11,6 +11,7 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { UsualDay } from "../../../domain/accounts/limits.ts";
 import { isUnusualDay } from "../../../domain/accounts/limits.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 
 /** An account's day that is ten times as large as its usual one. */
 export type UnusualDay = DailyCount & { readonly usualCount: number };
@@ -48,8 +49,6 @@ export type DailyCounts = {
 
 const keyOf = ({ accountId, mode, day }: AccountMode & { readonly day: string }): string =>
   `${accountId}/${mode}/${day}`;
-
-const DAY_MS = 86_400_000;
 
 /** Returns a function that returns the day in UTC, and formats it only once a day. */
 const createToday = (clock: Clock): (() => string) => {

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { eraseOldResponseBodies } from "../../../db/stores/idempotentResponses.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { daysBefore } from "../../../domain/durations.ts";
 import { deleteInOrder } from "../../deleteInBatches.ts";
 
-const DAY_MS = 24 * 60 * 60 * 1000;
 /** Longer than any client retries. */
 const KEPT_DAYS = 30;
 
@@ -16,7 +16,7 @@ export const eraseOldResponses = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   signal: AbortSignal,
 ): Promise<number> => {
-  const before = new Date(clock.now().getTime() - KEPT_DAYS * DAY_MS);
+  const before = daysBefore(clock.now(), KEPT_DAYS);
   return deleteInOrder<Date>(
     (limit, from) => eraseOldResponseBodies(db, { from, before }, limit),
     signal,

@@ -1,12 +1,13 @@
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../callTemporal.ts";
 import type { Pass, PassDependencies } from "./pass.ts";
 
 /** The schedule has swept all subscriptions since a release that is older than this. */
-const SWEEP_INTERVAL_MS = 24 * 60 * 60 * 1000;
+const SWEEP_INTERVAL_MS = DAY_MS;
 
 /**
  * Has all subscriptions read again when a hold begins, and when it ends: both may happen while no worker runs. The hold

@@ -1,4 +1,5 @@
 import { counted } from "../../../../domain/counted.ts";
+import { HOUR_MS } from "../../../../domain/durations.ts";
 import { settleAfterRestore } from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
@@ -16,7 +17,7 @@ export type AfterRestoreOptions = Pick<OperatorOptions, "as"> & {
 };
 
 /** One call to the processor for each customer, meter and minute in doubt. */
-const TIMEOUT_MS = 60 * 60 * 1000;
+const TIMEOUT_MS = HOUR_MS;
 
 export const reconcileAfterRestore = async (
   { io, connections, clock }: Context,

@@ -1,4 +1,5 @@
 import { counted } from "../../../../domain/counted.ts";
+import { HOUR_MS } from "../../../../domain/durations.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import type {
   FailoverReport,
@@ -26,7 +27,7 @@ export type SettleFailoverOptions = DocumentOptions &
   };
 
 /** At least one call to the processor for each customer and meter. */
-const TIMEOUT_MS = 60 * 60 * 1000;
+const TIMEOUT_MS = HOUR_MS;
 
 /** Returns what is sent to the processor, or was settled by hand. */
 const correctionOf = ({ action, processorQuantity, ours }: ProposedCorrection): number | null =>
