@@ -93,11 +93,10 @@ export const fillDemo = async ({
     records,
   };
   // Last, so that a database with this entry has everything.
-  await recordAction(
-    db,
-    SERVICE,
-    { action: "demo.fill", accountId: organization.id, details: data },
-    now,
-  );
+  await recordAction(db, SERVICE, now, {
+    action: "demo.fill",
+    accountId: organization.id,
+    details: data,
+  });
   return { data, organizationKeys: organization, storeKeys: store };
 };

@@ -50,7 +50,7 @@ export const createKeyUses = ({
         for (const { id, accountId, isFirst } of await updateLastUses(transaction, stored)) {
           if (isFirst) {
             const use = { action: "key.first_use", accountId, subject: id } as const;
-            await recordAction(transaction, SERVICE, use, now);
+            await recordAction(transaction, SERVICE, now, use);
           }
         }
       });

@@ -42,12 +42,11 @@ export const createOrganization = (
     if (subscriptionPolicy !== undefined) {
       await updateAccount(transaction, account.id, { subscriptionPolicy });
     }
-    await recordAction(
-      transaction,
-      actor,
-      { action: "org.create", accountId: account.id, details: organization },
-      account.createdAt,
-    );
+    await recordAction(transaction, actor, account.createdAt, {
+      action: "org.create",
+      accountId: account.id,
+      details: organization,
+    });
     const deps = { db: transaction, clock, actor };
     const live = await issueKey(deps, account, "live");
     const test = await issueKey(deps, account, "test");

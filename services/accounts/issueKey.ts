@@ -42,16 +42,11 @@ export const issueKey = (
       ...settings,
       createdAt,
     });
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "key.issue",
-        accountId: account.id,
-        subject: id,
-        details: { mode, ...settings },
-      },
-      createdAt,
-    );
+    await recordAction(transaction, actor, createdAt, {
+      action: "key.issue",
+      accountId: account.id,
+      subject: id,
+      details: { mode, ...settings },
+    });
     return { id, key };
   });

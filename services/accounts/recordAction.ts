@@ -14,8 +14,8 @@ export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
 export const recordAction = (
   transaction: CommonQueryMethods,
   actor: Actor,
-  { action, accountId = null, subject = null, details = {} }: Action,
   now: Date,
+  { action, accountId = null, subject = null, details = {} }: Action,
 ): Promise<void> =>
   insertAuditEntry(
     transaction,

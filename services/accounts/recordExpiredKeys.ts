@@ -23,12 +23,12 @@ export const recordExpiredKeys = async (
       const keys = await markExpiriesRecorded(transaction, now, BATCH_SIZE);
       for (const { id, accountId, expiresAt } of keys) {
         const details = { expiresAt };
-        await recordAction(
-          transaction,
-          SERVICE,
-          { action: "key.expire", accountId, subject: id, details },
-          now,
-        );
+        await recordAction(transaction, SERVICE, now, {
+          action: "key.expire",
+          accountId,
+          subject: id,
+          details,
+        });
       }
       return keys.length;
     });

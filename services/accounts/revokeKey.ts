@@ -33,12 +33,11 @@ export const revokeKey = (
       throw new DomainError("record_not_found", `key ${id} not found; see \`impact key list\``);
     }
     if (isNew) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "key.revoke", accountId: found.accountId, subject: id },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "key.revoke",
+        accountId: found.accountId,
+        subject: id,
+      });
     }
     const keys = await listApiKeys(transaction, found.accountId);
     return {

@@ -41,19 +41,14 @@ export const updateOrganization = (
     if (profile !== null) {
       await updateAccountProfile(transaction, id, profile);
     }
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "org.update",
-        accountId: id,
-        details: {
-          ...changes,
-          ...(limits === null ? {} : { limits }),
-          ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
-        },
+    await recordAction(transaction, actor, clock.now(), {
+      action: "org.update",
+      accountId: id,
+      details: {
+        ...changes,
+        ...(limits === null ? {} : { limits }),
+        ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
       },
-      clock.now(),
-    );
+    });
     return account;
   });

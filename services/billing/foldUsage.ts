@@ -85,12 +85,11 @@ const foldPart = (
     const folded = await foldSeconds(transaction, stream, part, { settledBefore, now });
     requireSameUnits(sumsBefore, folded, await sumFoldedHours(transaction, stream, part));
     if (isFirst && folded.events > 0) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "usage.fold", accountId, details: { before: before.toISOString() } },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "usage.fold",
+        accountId,
+        details: { before: before.toISOString() },
+      });
     }
     return folded;
   });

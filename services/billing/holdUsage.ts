@@ -35,7 +35,7 @@ export const holdUsage = (
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
     await recordHold(transaction, recorded);
-    await recordAction(transaction, actor, { action: "usage.hold" }, recorded.at);
+    await recordAction(transaction, actor, recorded.at, { action: "usage.hold" });
     return recorded;
   });
 
@@ -53,7 +53,7 @@ export const endHold = async (
   if (hold) {
     const now = await readDatabaseTime(transaction, clock);
     await recordRelease(transaction, { at: now, by, hold });
-    await recordAction(transaction, actor, { action: "usage.release", details: { hold } }, now);
+    await recordAction(transaction, actor, now, { action: "usage.release", details: { hold } });
   }
   return hold;
 };
@@ -104,18 +104,13 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
     }
     const now = await readDatabaseTime(transaction, clock);
     const hold = await beginHoldAfterChange(transaction, current, now);
-    await recordAction(
-      transaction,
-      SERVICE,
-      {
-        action: "usage.hold",
-        details: {
-          reason: hold.reason,
-          ...(current.hold && { earlierHoldAt: current.hold.at }),
-        },
+    await recordAction(transaction, SERVICE, now, {
+      action: "usage.hold",
+      details: {
+        reason: hold.reason,
+        ...(current.hold && { earlierHoldAt: current.hold.at }),
       },
-      now,
-    );
+    });
     return hold;
   });
 };

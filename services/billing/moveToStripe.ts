@@ -67,12 +67,10 @@ const recordStripe = (
     const { processor } = await lockDeployment(transaction);
     if (processor?.name !== "stripe") {
       await recordProcessor(transaction, { name: "stripe", account }, operator);
-      await recordAction(
-        transaction,
-        actor,
-        { action: "deployment.move_to_stripe", details: { account } },
-        clock.now(),
-      );
+      await recordAction(transaction, actor, clock.now(), {
+        action: "deployment.move_to_stripe",
+        details: { account },
+      });
     }
   });
 
@@ -130,12 +128,11 @@ const moveStream = (
       ...(isDryRun ? {} : await moveEvents(transaction, stream, since, now)),
     };
     if (!isDryRun && moved.events > 0) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "deployment.move_to_stripe", accountId, details: moved },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "deployment.move_to_stripe",
+        accountId,
+        details: moved,
+      });
     }
     return { accountId, accountName, ...moved };
   });

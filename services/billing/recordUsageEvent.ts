@@ -13,18 +13,13 @@ export const recordUsageEvent = async (
 ): Promise<void> => {
   const type = usageEventOf(before.state, after);
   if (type !== null) {
-    await recordEvent(
-      transaction,
-      before,
-      {
-        type,
-        data: {
-          kind: before.meter,
-          count: before.quantity,
-          registered_at: new Date(before.second * 1000).toISOString(),
-        },
+    await recordEvent(transaction, before, now, {
+      type,
+      data: {
+        kind: before.meter,
+        count: before.quantity,
+        registered_at: new Date(before.second * 1000).toISOString(),
       },
-      now,
-    );
+    });
   }
 };

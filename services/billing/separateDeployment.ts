@@ -65,18 +65,13 @@ export const separateDeployment = (
     await recordHold(transaction, hold);
     await recordSeparation(transaction, now);
     const disabledEndpoints = await disableAllEndpoints(transaction, now);
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "deployment.separate",
-        details: {
-          id,
-          originalId: deployment.id,
-          disabledWebhookEndpoints: disabledEndpoints,
-        },
+    await recordAction(transaction, actor, now, {
+      action: "deployment.separate",
+      details: {
+        id,
+        originalId: deployment.id,
+        disabledWebhookEndpoints: disabledEndpoints,
       },
-      now,
-    );
+    });
     return { name: deploymentNameOf({ id }), originalName, hold, disabledEndpoints };
   });

@@ -33,11 +33,9 @@ export const takeOverDeployment = ({
       ? await beginHoldAfterChange(transaction, deployment, now)
       : deployment.hold;
     await recordServer(transaction);
-    await recordAction(
-      transaction,
-      actor,
-      { action: "deployment.take_over", details: { name, hold } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "deployment.take_over",
+      details: { name, hold },
+    });
     return { name, hold, hadChanged: true };
   });

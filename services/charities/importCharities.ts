@@ -52,12 +52,10 @@ export const importCharities = async (
   const { linesDone: linesDoneBefore, isFinished } = await db.transaction(async (transaction) => {
     const progress = await beginCharityImport(transaction, file);
     if (!progress.isFinished) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "charity.import", details: { ...file, linesDone: progress.linesDone } },
-        clock.now(),
-      );
+      await recordAction(transaction, actor, clock.now(), {
+        action: "charity.import",
+        details: { ...file, linesDone: progress.linesDone },
+      });
     }
     return progress;
   });

@@ -25,7 +25,7 @@ export const importCharityLinks = async (
   lines: AsyncIterable<string>,
   onBadLine: (line: number, problem: string) => void,
 ): Promise<LinksImport> => {
-  await recordAction(db, actor, { action: "charity.links" }, clock.now());
+  await recordAction(db, actor, clock.now(), { action: "charity.links" });
   let batch: CharityLinks[] = [];
   let counts: LinksImport = { updated: 0, unknown: 0, bad: 0 };
   const write = async (): Promise<void> => {

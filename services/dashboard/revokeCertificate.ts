@@ -24,11 +24,11 @@ export const revokeCertificate = (
       );
     }
     const { accountId, recordId, isOfOrder } = revoked;
-    await recordAction(
-      transaction,
-      actor,
-      { action: "certificate.revoke", accountId, subject: recordId, details: { isOfOrder } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "certificate.revoke",
+      accountId,
+      subject: recordId,
+      details: { isOfOrder },
+    });
     return { recordId, isOfOrder };
   });

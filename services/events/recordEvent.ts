@@ -20,8 +20,8 @@ export const createEvent = (content: StoredEventContent): NewEvent => ({
 export const recordEvents = async (
   transaction: CommonQueryMethods,
   owner: AccountMode,
-  contents: readonly StoredEventContent[],
   now: Date,
+  contents: readonly StoredEventContent[],
 ): Promise<void> => {
   if (contents.length > 0) {
     await insertEvents(transaction, owner, contents.map(createEvent), now);
@@ -32,6 +32,6 @@ export const recordEvents = async (
 export const recordEvent = (
   transaction: CommonQueryMethods,
   owner: AccountMode,
-  content: StoredEventContent,
   now: Date,
-): Promise<void> => recordEvents(transaction, owner, [content], now);
+  content: StoredEventContent,
+): Promise<void> => recordEvents(transaction, owner, now, [content]);

@@ -59,16 +59,11 @@ const applyChunk = async (
     ...donations.map(({ id, amountCents }) => ({ id, kind: "donation" as const, amountCents })),
   ];
   if (applied.length > 0) {
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "import.history",
-        accountId: owner.accountId,
-        details: { mode: owner.mode, refundedSince: applied },
-      },
-      clock.now(),
-    );
+    await recordAction(transaction, actor, clock.now(), {
+      action: "import.history",
+      accountId: owner.accountId,
+      details: { mode: owner.mode, refundedSince: applied },
+    });
   }
   // In the order in which a batch of registrations locks the totals.
   for (const kind of KINDS.toSorted()) {

@@ -95,16 +95,11 @@ export const createLedgerImport = (
           imaginedCents = balanceCents;
         } else if (accepted.length > 0) {
           await insertImportedBalanceEntries(transaction, storeId, accepted);
-          await recordAction(
-            transaction,
-            actor,
-            {
-              action: "import.history",
-              accountId: storeId,
-              details: { balanceEntries: accepted.length, balanceCents },
-            },
-            clock.now(),
-          );
+          await recordAction(transaction, actor, clock.now(), {
+            action: "import.history",
+            accountId: storeId,
+            details: { balanceEntries: accepted.length, balanceCents },
+          });
         }
         return outcomes;
       });

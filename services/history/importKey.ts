@@ -65,16 +65,11 @@ export const importKey = (
       hash: digest,
       createdAt,
     });
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "import.key",
-        accountId: account.id,
-        subject: imported.id,
-        details: { mode, ...settings },
-      },
-      createdAt,
-    );
+    await recordAction(transaction, actor, createdAt, {
+      action: "import.key",
+      accountId: account.id,
+      subject: imported.id,
+      details: { mode, ...settings },
+    });
     return { ...imported, isNew: true };
   });

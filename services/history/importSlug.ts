@@ -35,12 +35,11 @@ export const importSlug = (
       throw invalidRequest(`the slug ${slug} leads to another dashboard`);
     }
     if (isNew) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "import.slug", accountId, subject: slug },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "import.slug",
+        accountId,
+        subject: slug,
+      });
     }
     return { dashboardSlug, isNew };
   });

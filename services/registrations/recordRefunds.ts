@@ -89,22 +89,17 @@ export const recordRefunds = async (
   await recordEvents(
     transaction,
     owner,
-    decided.map((refund) => refundedEvent(owner, refund)),
     now,
+    decided.map((refund) => refundedEvent(owner, refund)),
   );
   if (actor) {
     for (const { registrationId, count } of refunds) {
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "refund.registration",
-          accountId: owner.accountId,
-          subject: registrationId,
-          details: { count },
-        },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "refund.registration",
+        accountId: owner.accountId,
+        subject: registrationId,
+        details: { count },
+      });
     }
   }
   return subtractFromTotals(transaction, owner, refunds, now);

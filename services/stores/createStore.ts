@@ -60,12 +60,11 @@ export const createStore = (
       plasticRemoval: true,
       donations: true,
     });
-    await recordAction(
-      transaction,
-      actor,
-      { action: "store.create", accountId: id, details: { ...given, domain } },
-      clock.now(),
-    );
+    await recordAction(transaction, actor, clock.now(), {
+      action: "store.create",
+      accountId: id,
+      details: { ...given, domain },
+    });
     const deps = { db: transaction, clock, actor };
     const live = await issueKey(deps, account, "live");
     const test = await issueKey(deps, account, "test");

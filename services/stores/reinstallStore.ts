@@ -18,12 +18,11 @@ export const reinstallStore = (
     const { uninstalledAt } = await getStore(transaction, id);
     if (uninstalledAt !== null) {
       await writeStore(transaction, id, { uninstalledAt: null });
-      await recordAction(
-        transaction,
-        actor,
-        { action: "store.reinstall", accountId: id, details: { uninstalledAt } },
-        clock.now(),
-      );
+      await recordAction(transaction, actor, clock.now(), {
+        action: "store.reinstall",
+        accountId: id,
+        details: { uninstalledAt },
+      });
     }
     return getStore(transaction, id);
   });

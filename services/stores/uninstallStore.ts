@@ -18,7 +18,7 @@ export const uninstallStore = (
     const now = clock.now();
     const isNew = await markStoreUninstalled(transaction, id, now);
     if (isNew) {
-      await recordAction(transaction, actor, { action: "store.uninstall", accountId: id }, now);
+      await recordAction(transaction, actor, now, { action: "store.uninstall", accountId: id });
     }
     return { store: await getStore(transaction, id), wasUninstalledBefore: !isNew };
   });

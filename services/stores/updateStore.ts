@@ -59,11 +59,10 @@ export const updateStore = (
     }
     await writeStore(transaction, id, changes);
     const store = await getStore(transaction, id);
-    await recordAction(
-      transaction,
-      actor,
-      { action: "store.update", accountId: id, details: { ...changes, charityProvider, limits } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "store.update",
+      accountId: id,
+      details: { ...changes, charityProvider, limits },
+    });
     return store;
   });

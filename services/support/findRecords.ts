@@ -158,19 +158,14 @@ const recordSearch = (
   const donations = countNamed(found.donations);
   return db.transaction(async (transaction) => {
     for (const accountId of new Set([...registrations.keys(), ...donations.keys()])) {
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "find",
-          accountId,
-          details: {
-            registrations: registrations.get(accountId) ?? 0,
-            donations: donations.get(accountId) ?? 0,
-          },
+      await recordAction(transaction, actor, clock.now(), {
+        action: "find",
+        accountId,
+        details: {
+          registrations: registrations.get(accountId) ?? 0,
+          donations: donations.get(accountId) ?? 0,
         },
-        clock.now(),
-      );
+      });
     }
   });
 };

@@ -28,11 +28,11 @@ export const recordWebhookAction = async (
   now: Date,
 ): Promise<void> => {
   if (actor) {
-    await recordAction(
-      transaction,
-      actor,
-      { action, accountId, subject: id, details: { mode, url, ...details } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action,
+      accountId,
+      subject: id,
+      details: { mode, url, ...details },
+    });
   }
 };

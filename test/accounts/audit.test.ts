@@ -114,14 +114,13 @@ test("audit list selects by account, action, group, operator and time, page by p
   const days = [1, 2, 3, 4].map((day) => new Date(`2020-02-0${day}T12:00:00Z`));
   for (const [index, day] of days.entries()) {
     const actor = { kind: "operator", name: `Operator ${index % 2}`, reason: null } as const;
-    await recordAction(
-      db,
-      actor,
-      { action: index < 2 ? "usage.hold" : "usage.release", accountId: id, details: { index } },
-      day,
-    );
+    await recordAction(db, actor, day, {
+      action: index < 2 ? "usage.hold" : "usage.release",
+      accountId: id,
+      details: { index },
+    });
   }
-  await recordAction(db, SERVICE, { action: "key.revoke", accountId: id }, new Date());
+  await recordAction(db, SERVICE, new Date(), { action: "key.revoke", accountId: id });
   const select = async (...options: readonly string[]) => {
     const run = await runImpact(["audit", "list", "--account", id, "--json", ...options], { env });
     return entries.parse(readJson(run));

@@ -314,7 +314,7 @@ test("after an event that the database has lost, the feed is a 410 that says wha
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
-  await recordEvent(db, { accountId, mode: "live" }, refunded("lost"), new Date());
+  await recordEvent(db, { accountId, mode: "live" }, new Date(), refunded("lost"));
   const { events } = await readBody(() => call("GET", "/events", { key }));
   await db.query(sql.typeAlias("void")`DELETE FROM event WHERE account_id = ${accountId}`);
 
@@ -350,8 +350,8 @@ test("impact event list shows the feed", async (t) => {
   const { db, databaseUrl } = t.context;
   const env = { DATABASE_URL: databaseUrl };
   const { id } = await createTestOrganization(db);
-  await recordEvent(db, { accountId: id, mode: "live" }, refunded("1"), new Date());
-  await recordEvent(db, { accountId: id, mode: "live" }, refunded("2"), new Date());
+  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("1"));
+  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("2"));
   const run = await untilComplete(
     () => runImpact(["event", "list", "--org", id], { env }),
     ({ stderr }) => stderr.includes("held back"),

@@ -33,13 +33,13 @@ test.serial(
     const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
       (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
 
-    await recordEvent(db, owner, failed, clock.now());
-    await recordEvent(db, owner, refunded("1"), clock.now());
-    await recordEvent(db, owner, refunded("2"), clock.now());
+    await recordEvent(db, owner, clock.now(), failed);
+    await recordEvent(db, owner, clock.now(), refunded("1"));
+    await recordEvent(db, owner, clock.now(), refunded("2"));
     const [failure = "", first = "", second = ""] = await read(null);
     clock.set("2031-01-01T01:00:00.000Z");
     await deleteOldEvents({ db, clock }, NEVER);
-    await recordEvent(db, owner, refunded("3"), clock.now());
+    await recordEvent(db, owner, clock.now(), refunded("3"));
     clock.set("2031-01-30T02:00:00.000Z");
     await deleteOldEvents({ db, clock }, NEVER);
     t.is((await read(null)).length, 4, "nothing is 30 days old");
@@ -77,7 +77,7 @@ test.serial(
       { url: "https://shop.example/hook", types: null, description: "" },
     );
     const read = () => readEvents({ db, clock }, account);
-    await recordEvent(db, account, refunded("copied"), clock.now());
+    await recordEvent(db, account, clock.now(), refunded("copied"));
     await owner.query(sql.typeAlias("void")`
       UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
     `);
@@ -97,7 +97,7 @@ test.serial(
       clock.now(),
     );
     t.is(delivery?.transactionId, 9_000_000_000n, "its receiver may have it under this id");
-    await recordEvent(db, account, refunded("new"), clock.now());
+    await recordEvent(db, account, clock.now(), refunded("new"));
     const events = await read();
     t.is(events.length, 1);
     t.like(events[0], { data: { registration_id: "new" } });

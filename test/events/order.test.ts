@@ -77,11 +77,11 @@ test("a reader beside writers whose transactions last differently long sees ever
     const isKept = Math.random() < 0.8;
     try {
       await pool.transaction(async (transaction) => {
-        await recordEvent(transaction, owner, refunded(`${name}-a`), systemClock.now());
+        await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-a`));
         await transaction.query(
           sql.typeAlias("void")`SELECT FROM pg_sleep(${Math.random() * 0.03})`,
         );
-        await recordEvent(transaction, owner, refunded(`${name}-b`), systemClock.now());
+        await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-b`));
         if (!isKept) {
           throw new RangeError("taken back");
         }
@@ -147,12 +147,12 @@ test("an open transaction holds later events back, which the feed says, and they
   const opened = Promise.withResolvers<undefined>();
   const mayCommit = Promise.withResolvers<undefined>();
   const first = db.transaction(async (transaction) => {
-    await recordEvent(transaction, owner, refunded("first"), at(1));
+    await recordEvent(transaction, owner, at(1), refunded("first"));
     opened.resolve(undefined);
     await mayCommit.promise;
   });
   await opened.promise;
-  await recordEvent(db, owner, refunded("second"), at(2));
+  await recordEvent(db, owner, at(2), refunded("second"));
 
   const held = await read(db, owner);
   t.deepEqual(held.events, []);
@@ -189,7 +189,7 @@ test("a transaction that only reads holds nothing back", async (t) => {
     await mayEnd.promise;
   });
   await opened.promise;
-  await recordEvent(db, owner, refunded("beside"), systemClock.now());
+  await recordEvent(db, owner, systemClock.now(), refunded("beside"));
   t.is((await follow(db, owner, { limit: 1, until: (events) => events === 1 })).length, 1);
   mayEnd.resolve(undefined);
   await reading;

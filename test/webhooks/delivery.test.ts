@@ -62,28 +62,21 @@ test("no text that a client or an operator wrote is delivered", async (t) => {
   };
   const { db } = deps;
   const now = clock.now();
-  await recordEvent(
-    db,
-    owner,
-    {
-      type: "donation.created",
-      data: {
-        ...donation,
-        idempotency_key: "PERSONAL",
-        attribution: "PERSONAL",
-        metadata: { email: "PERSONAL" },
-      },
+  await recordEvent(db, owner, now, {
+    type: "donation.created",
+    data: {
+      ...donation,
+      idempotency_key: "PERSONAL",
+      attribution: "PERSONAL",
+      metadata: { email: "PERSONAL" },
     },
-    now,
-  );
-  await recordEvent(
-    db,
-    owner,
-    { type: "donation.refunded", data: { ...donation, reason: "PERSONAL" } },
-    now,
-  );
+  });
+  await recordEvent(db, owner, now, {
+    type: "donation.refunded",
+    data: { ...donation, reason: "PERSONAL" },
+  });
   const refund = refunded("r");
-  await recordEvent(db, owner, { ...refund, data: { ...refund.data, reason: "PERSONAL" } }, now);
+  await recordEvent(db, owner, now, { ...refund, data: { ...refund.data, reason: "PERSONAL" } });
   await deliver();
   t.is(receiver.received.length, 3);
   for (const request of receiver.received) {
@@ -100,7 +93,7 @@ test("an event of another account, mode or type is not delivered, and a rolled b
   await t.throwsAsync(
     second.deps.db.transaction(async (transaction) => {
       const owner = { accountId: second.accountId, mode: "live" as const };
-      await recordEvent(transaction, owner, refunded("rolled back"), second.clock.now());
+      await recordEvent(transaction, owner, second.clock.now(), refunded("rolled back"));
       throw new Error("roll back");
     }),
     { message: "roll back" },

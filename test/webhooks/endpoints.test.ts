@@ -274,7 +274,7 @@ const recordUntilReceived = async (
   receiver: Receiver,
 ): Promise<void> => {
   await eventually(async () => {
-    await recordEvent(db, { accountId, mode: "test" }, refunded("new"), systemClock.now());
+    await recordEvent(db, { accountId, mode: "test" }, systemClock.now(), refunded("new"));
     return receiver.received.length > 0;
   });
 };
@@ -297,7 +297,7 @@ for (const source of ["the API", "the API, with a key file", "the database"]) {
     const { id, apiKeyTest } = await createTestOrganization(db);
     const receiver = await startReceiver(t);
     const { url } = await startStandaloneApi(t, { db });
-    await recordEvent(db, { accountId: id, mode: "test" }, refunded("old"), systemClock.now());
+    await recordEvent(db, { accountId: id, mode: "test" }, systemClock.now(), refunded("old"));
     const from = {
       "the API": ["--url", url],
       "the API, with a key file": [

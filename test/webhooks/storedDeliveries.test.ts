@@ -107,7 +107,7 @@ test("a recovery does not read what webhooks do not send", async (t) => {
   const { deps, accountId, endpoint, clock } = await setUp(t);
   await switchWebhookEndpoint(deps, endpoint, "disabled");
   const donations = Array.from({ length: 50 }, (_, index) => donated(`d${index}`));
-  await recordEvents(deps.db, { accountId, mode: "live" }, donations, clock.now());
+  await recordEvents(deps.db, { accountId, mode: "live" }, clock.now(), donations);
   await switchWebhookEndpoint(deps, endpoint, "enabled");
   const { db, bytesRead } = await openCountingPool(t);
 
@@ -119,7 +119,7 @@ test("5,000 events are recovered at a time, and a repeated call continues", asyn
   const { deps, accountId, endpoint, clock } = await setUp(t);
   await switchWebhookEndpoint(deps, endpoint, "disabled");
   const refunds = Array.from({ length: 5001 }, (_, index) => refunded(`r${index}`));
-  await recordEvents(deps.db, { accountId, mode: "live" }, refunds, clock.now());
+  await recordEvents(deps.db, { accountId, mode: "live" }, clock.now(), refunds);
   await switchWebhookEndpoint(deps, endpoint, "enabled");
   const recover = () => recoverWebhookEvents(deps, endpoint, clock.now());
 
@@ -131,7 +131,7 @@ test("a recovered event has the body of its first delivery", async (t) => {
   const { deps, accountId, endpoint, deliver, receiver, clock } = await setUp(t);
   const owner = { accountId, mode: "live" as const };
   const contents = [donated('"quoted"\n'), refunded("r")];
-  await recordEvents(deps.db, owner, contents, clock.now());
+  await recordEvents(deps.db, owner, clock.now(), contents);
   await deliver();
   await deps.db.query(sql.typeAlias("void")`
     DELETE FROM webhook_delivery WHERE endpoint_id = ${endpoint.id}

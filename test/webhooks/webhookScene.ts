@@ -73,7 +73,7 @@ export const setUpWebhooks = async (
     disabled,
     /** Records an event that a name identifies. */
     record: (name: string, mode: Mode = "live") =>
-      recordEvent(db, { accountId, mode }, refunded(name), clock.now()),
+      recordEvent(db, { accountId, mode }, clock.now(), refunded(name)),
     deliver: createDeliveriesTo(deps, endpoint.id),
     pass: (ms: number) => clock.set(new Date(clock.now().getTime() + ms).toISOString()),
     deliveries: () =>

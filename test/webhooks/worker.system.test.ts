@@ -51,8 +51,8 @@ test.serial(
       await recordEvent(
         deps.db,
         { accountId, mode: "live" },
-        refunded(String(count)),
         systemClock.now(),
+        refunded(String(count)),
       );
     }
     await eventually(() => receiver.received.length === 3);

@@ -51,7 +51,7 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
       }
       const name = `${writer}-${index}`;
       await pool.transaction(async (transaction) => {
-        await recordEvent(transaction, owner, refunded(name), systemClock.now());
+        await recordEvent(transaction, owner, systemClock.now(), refunded(name));
         await transaction.query(
           sql.typeAlias("void")`SELECT FROM pg_sleep(${Math.random() * 0.03})`,
         );

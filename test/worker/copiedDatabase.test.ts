@@ -157,7 +157,7 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
         { accountId, mode: "live" },
         { url: `${receiver.url}${path}`, types: null, description: "" },
       );
-      await recordEvent(db, { accountId, mode: "live" }, refunded("before"), systemClock.now());
+      await recordEvent(db, { accountId, mode: "live" }, systemClock.now(), refunded("before"));
       created.push(endpoint);
     }
     await disableEndpoint(db, created[1]?.id ?? "", "gone", systemClock.now());
@@ -186,7 +186,7 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
   t.like(await findEndpoint(copy.db, endpoint.id), { disabledReason: "requested" });
   t.like(await findEndpoint(copy.db, gone.id), { disabledReason: "gone" });
   const owner = { accountId: endpoint.accountId, mode: "live" } as const;
-  await recordEvent(copy.db, owner, refunded("after"), systemClock.now());
+  await recordEvent(copy.db, owner, systemClock.now(), refunded("after"));
   await deliver(copy);
   t.is(receiver.received.length, 0);
   await deliver(original);

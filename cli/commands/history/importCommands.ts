@@ -105,16 +105,11 @@ const runImport = async (
   const bar = createProgressBar(io);
   const rejects = await createRejects(io, options.rejects, paths, bar.clear);
   if (!isDryRun) {
-    await recordAction(
-      db,
-      actor,
-      {
-        action: "import.history",
-        accountId: account.id,
-        details: { mode, files: paths.join(", "), ordersPlanting: options.orderPlanting === true },
-      },
-      clock.now(),
-    );
+    await recordAction(db, actor, clock.now(), {
+      action: "import.history",
+      accountId: account.id,
+      details: { mode, files: paths.join(", "), ordersPlanting: options.orderPlanting === true },
+    });
   }
   const pace = await context.connections.pace();
   const startedAtMs = performance.now();

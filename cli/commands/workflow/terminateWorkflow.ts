@@ -31,12 +31,11 @@ export const terminateWorkflow = async (
       `Workflow ${workflowId} is not running: its status is ${formatStatus(description)}.`,
     );
   }
-  await recordAction(
-    await connections.database(),
-    actorOf({ as, reason }),
-    { action: "workflow.terminate", subject: workflowId, details: { run } },
-    clock.now(),
-  );
+  await recordAction(await connections.database(), actorOf({ as, reason }), clock.now(), {
+    action: "workflow.terminate",
+    subject: workflowId,
+    details: { run },
+  });
   await callTemporal(temporal, () => handle.terminate(reason));
   if (json) {
     printJson(io, { workflow_id: workflowId, status: "TERMINATED", reason });

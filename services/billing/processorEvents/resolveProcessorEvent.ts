@@ -42,11 +42,10 @@ export const resolveProcessorEvent = (
     }
     const now = clock.now();
     await resolveFailedEvent(transaction, id, state, now);
-    await recordAction(
-      transaction,
-      actor,
-      { action, subject: id, details: { type: event.type, error: event.lastError } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action,
+      subject: id,
+      details: { type: event.type, error: event.lastError },
+    });
     return true;
   });

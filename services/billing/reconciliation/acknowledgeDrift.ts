@@ -78,16 +78,11 @@ export const acknowledgeDrift = async (
     await requireSettled(transaction, difference);
     const now = clock.now();
     await saveAcknowledgedDrift(transaction, acknowledged, { reason, operator, now });
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "usage.acknowledge_drift",
-        subject: String(differenceId),
-        details: acknowledged,
-      },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "usage.acknowledge_drift",
+      subject: String(differenceId),
+      details: acknowledged,
+    });
     return acknowledged;
   });
 };

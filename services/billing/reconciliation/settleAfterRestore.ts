@@ -171,15 +171,10 @@ export const settleAfterRestore = async (
       await requireHold(transaction, heldAt);
       // A retry in the lost history may have been accepted.
       await doubtFailedEvents(transaction);
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "usage.reconcile_after_restore",
-          details: { heldAt, since: options.since, events: events.length },
-        },
-        clock.now(),
-      );
+      await recordAction(transaction, actor, clock.now(), {
+        action: "usage.reconcile_after_restore",
+        details: { heldAt, since: options.since, events: events.length },
+      });
       await endHold(transaction, deps, options.operator);
     });
   }

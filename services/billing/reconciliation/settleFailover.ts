@@ -207,6 +207,7 @@ const correctMinute = async (
     await recordAction(
       transaction,
       { kind: "operator", name: options.operator, reason: options.reason },
+      now,
       {
         action: "usage.settle",
         accountId,
@@ -220,7 +221,6 @@ const correctMinute = async (
           document: action === "settle" ? options.document : null,
         },
       },
-      now,
     );
     return { ...proposed, correctionId };
   });

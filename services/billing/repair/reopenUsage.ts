@@ -54,17 +54,12 @@ export const reopenUsage = async (
     });
     await redispatchRefunds(transaction, meterEventId);
     await releaseFacts(transaction, meterEventId, 0);
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "usage.reopen",
-        accountId: event.accountId,
-        subject: String(meterEventId),
-        details: { quantity },
-      },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "usage.reopen",
+      accountId: event.accountId,
+      subject: String(meterEventId),
+      details: { quantity },
+    });
     return { quantity };
   });
 };

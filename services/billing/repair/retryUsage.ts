@@ -93,17 +93,12 @@ export const retryUsage = async (
       meterEventId,
       event.state === "waived" ? (areSumsRead ? "all" : "neverSent") : "none",
     );
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "usage.retry",
-        accountId: event.accountId,
-        subject: String(meterEventId),
-        details: { quantity: event.quantity, assumed },
-      },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "usage.retry",
+      accountId: event.accountId,
+      subject: String(meterEventId),
+      details: { quantity: event.quantity, assumed },
+    });
     if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";
     }

@@ -44,17 +44,12 @@ export const settleUsage = (
       });
       // The workflows of refunds in a failed event have failed.
       await redispatchRefunds(transaction, meterEventId);
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "usage.settle",
-          accountId: event.accountId,
-          subject: String(meterEventId),
-          details: { ...settlement, quantity },
-        },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "usage.settle",
+        accountId: event.accountId,
+        subject: String(meterEventId),
+        details: { ...settlement, quantity },
+      });
     }
     return { quantity, replayed: state === "settled" };
   });

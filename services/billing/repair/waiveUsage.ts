@@ -35,15 +35,10 @@ export const waiveUsage = (
       settledAt: now,
     });
     await redispatchRefunds(transaction, meterEventId);
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "usage.waive",
-        accountId: event.accountId,
-        subject: String(meterEventId),
-        details: { quantity: event.quantity },
-      },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "usage.waive",
+      accountId: event.accountId,
+      subject: String(meterEventId),
+      details: { quantity: event.quantity },
+    });
   });

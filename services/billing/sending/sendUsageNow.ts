@@ -35,7 +35,7 @@ export const sendUsageNow = (
     );
     if (streams.length > 0) {
       const details = { streams: streams.length, delayed: delayedKeys.size };
-      await recordAction(transaction, actor, { action: "usage.send_now", accountId, details }, now);
+      await recordAction(transaction, actor, now, { action: "usage.send_now", accountId, details });
     }
     return { streams, delayedKeys };
   });

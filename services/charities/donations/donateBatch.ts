@@ -129,7 +129,7 @@ const recordAll = (
     const inserted = dated.filter(({ donation: { id } }) => ids.has(id));
     const donations = inserted.map(({ donation }) => donation);
     await changeDonationTotals(transaction, owner, donations, "add");
-    await recordEvents(transaction, owner, donations.map(donationCreated), now);
+    await recordEvents(transaction, owner, now, donations.map(donationCreated));
     const { all } = await readDonationTotals(transaction, owner, now);
     return {
       recorded: new Map(inserted.map(({ index, donation }) => [index, donation])),

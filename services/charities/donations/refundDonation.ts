@@ -124,25 +124,20 @@ export const refundDonation = (
       await recordDonationRefunds(transaction, owner, [{ donation, request }], now);
       // Stores have no such events.
       if (owner.accountType !== "store") {
-        await recordEvent(
-          transaction,
-          owner,
-          {
-            type: "donation.refunded",
-            data: { ...donationData(donation), reason: request.reason ?? "" },
-          },
-          now,
-        );
+        await recordEvent(transaction, owner, now, {
+          type: "donation.refunded",
+          data: { ...donationData(donation), reason: request.reason ?? "" },
+        });
       }
       if (actor) {
         const { accountId } = owner;
         const { amountCents } = donation;
-        await recordAction(
-          transaction,
-          actor,
-          { action: "refund.donation", accountId, subject: donation.id, details: { amountCents } },
-          now,
-        );
+        await recordAction(transaction, actor, now, {
+          action: "refund.donation",
+          accountId,
+          subject: donation.id,
+          details: { amountCents },
+        });
       }
     }
     const { all } = await readDonationTotals(transaction, owner, now);

@@ -102,11 +102,11 @@ const recordRefunds = async (
   await recordEvents(
     transaction,
     owner,
+    now,
     decisions.map(({ donation, request }) => ({
       type: "donation.refunded",
       data: { ...donationData(donation), reason: request.reason ?? "" },
     })),
-    now,
   );
 };
 

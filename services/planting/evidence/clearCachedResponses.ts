@@ -36,12 +36,10 @@ export const clearCachedResponses = (
 ): Promise<number> =>
   db.transaction(async (transaction) => {
     const deleted = await deleteCachedResponses(transaction, keysOf(responses));
-    await recordAction(
-      transaction,
-      actor,
-      { action: "evidence.clear_cache", details: { ...responses, deleted } },
-      clock.now(),
-    );
+    await recordAction(transaction, actor, clock.now(), {
+      action: "evidence.clear_cache",
+      details: { ...responses, deleted },
+    });
     return deleted;
   });
 

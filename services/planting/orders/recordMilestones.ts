@@ -25,6 +25,7 @@ export const recordMilestones = async (
   await recordEvents(
     transaction,
     { accountId, mode },
+    now,
     reached.map((milestone) => ({
       type: "evidence.milestone_reached",
       data: {
@@ -34,6 +35,5 @@ export const recordMilestones = async (
         tree_count: treeCount - refundedCount,
       },
     })),
-    now,
   );
 };

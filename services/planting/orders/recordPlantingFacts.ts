@@ -55,17 +55,12 @@ export const recordPlantingFacts = (
     }
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: "evidence.record",
-          accountId: before.accountId,
-          subject: String(orderId),
-          details,
-        },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: "evidence.record",
+        accountId: before.accountId,
+        subject: String(orderId),
+        details,
+      });
     }
     return recorded;
   });

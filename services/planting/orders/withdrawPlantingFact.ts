@@ -148,17 +148,12 @@ const correctOrder = async (
     }
     // A replacement that only waits changes neither other facts nor the order, yet it is stored.
     if (changes.length > 0 || order !== before || replacement.length > 0) {
-      await recordAction(
-        transaction,
-        actor,
-        {
-          action: correction.action,
-          accountId: before.accountId,
-          subject: String(orderId),
-          details: { fact: factId, stage: fact.stage, changes, replacement },
-        },
-        now,
-      );
+      await recordAction(transaction, actor, now, {
+        action: correction.action,
+        accountId: before.accountId,
+        subject: String(orderId),
+        details: { fact: factId, stage: fact.stage, changes, replacement },
+      });
     }
     return {
       order: before.publicId,

@@ -24,11 +24,10 @@ export const adjustBalance = (
     const entry = { kind: "adjustment", amountCents, reference: null, note: reason } as const;
     const now = clock.now();
     const balanceCents = await addToBalance(transaction, balance, entry, now);
-    await recordAction(
-      transaction,
-      actor,
-      { action: "store.adjust", accountId: storeId, details: { amountCents, balanceCents } },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "store.adjust",
+      accountId: storeId,
+      details: { amountCents, balanceCents },
+    });
     return balanceCents;
   });

@@ -20,20 +20,15 @@ export const recordLowBalance = async (
   now: Date,
 ): Promise<void> => {
   const { domain } = await getStore(transaction, accountId);
-  await recordEvent(
-    transaction,
-    { accountId, mode: MODE },
-    {
-      type: "balance.low",
-      data: {
-        shop_domain: domain,
-        balance_cents: balanceCents,
-        currency: "USD",
-        threshold_cents: lowBalanceCents,
-      },
+  await recordEvent(transaction, { accountId, mode: MODE }, now, {
+    type: "balance.low",
+    data: {
+      shop_domain: domain,
+      balance_cents: balanceCents,
+      currency: "USD",
+      threshold_cents: lowBalanceCents,
     },
-    now,
-  );
+  });
 };
 
 /**
@@ -63,20 +58,15 @@ export const reportRefusal = async (
   }
   await markBalanceDepleted(transaction, accountId, now);
   const { domain } = await getStore(transaction, accountId);
-  await recordEvent(
-    transaction,
-    { accountId, mode: MODE },
-    {
-      type: "balance.depleted",
-      data: {
-        shop_domain: domain,
-        balance_cents: balanceCents,
-        currency: "USD",
-        needed_cents: Math.min(neededCents, Number.MAX_SAFE_INTEGER),
-      },
+  await recordEvent(transaction, { accountId, mode: MODE }, now, {
+    type: "balance.depleted",
+    data: {
+      shop_domain: domain,
+      balance_cents: balanceCents,
+      currency: "USD",
+      needed_cents: Math.min(neededCents, Number.MAX_SAFE_INTEGER),
     },
-    now,
-  );
+  });
 };
 
 /** Records the events of decided writes of stores whose balances are locked. */

@@ -52,15 +52,10 @@ export const topUpStore = (
     }
     const entry = { kind: "topup", amountCents, reference, note } as const;
     const balanceCents = await addToBalance(transaction, balance, entry, now);
-    await recordAction(
-      transaction,
-      actor,
-      {
-        action: "store.topup",
-        accountId: storeId,
-        details: { amountCents, reference, balanceCents },
-      },
-      now,
-    );
+    await recordAction(transaction, actor, now, {
+      action: "store.topup",
+      accountId: storeId,
+      details: { amountCents, reference, balanceCents },
+    });
     return { balanceCents, reference, replayed: false };
   });

@@ -38,18 +38,13 @@ export const exportCustomer = async (
     registrations: registrations.slice(0, MAXIMUM_CUSTOMER_RECORDS),
     donations: donations.slice(0, MAXIMUM_CUSTOMER_RECORDS),
   };
-  await recordAction(
-    db,
-    actor,
-    {
-      action: "store.export_customer",
-      accountId: storeId,
-      details: {
-        registrations: found.registrations.length,
-        donations: found.donations.length,
-      },
+  await recordAction(db, actor, clock.now(), {
+    action: "store.export_customer",
+    accountId: storeId,
+    details: {
+      registrations: found.registrations.length,
+      donations: found.donations.length,
     },
-    clock.now(),
-  );
+  });
   return { ...found, hasMore };
 };

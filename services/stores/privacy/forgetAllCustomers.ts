@@ -49,12 +49,11 @@ export const forgetAllCustomers = async (
     return total;
   };
   // First, because a change may commit and the process end before the counts are known.
-  await recordAction(
-    db,
-    actor,
-    { action: "store.forget", accountId: storeId, details: { of: "all customers" } },
-    clock.now(),
-  );
+  await recordAction(db, actor, clock.now(), {
+    action: "store.forget",
+    accountId: storeId,
+    details: { of: "all customers" },
+  });
   let registrations = 0;
   let donations = 0;
   for (const mode of MODES) {

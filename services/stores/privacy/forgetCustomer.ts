@@ -55,12 +55,11 @@ const forgetBatch = (
       donations: await blankSelectedDonations(transaction, storeId, selection, BATCH_RECORDS),
     };
     if (forgotten.registrations + forgotten.donations > 0) {
-      await recordAction(
-        transaction,
-        actor,
-        { action: "store.forget", accountId: storeId, details: { of: "customer", ...forgotten } },
-        clock.now(),
-      );
+      await recordAction(transaction, actor, clock.now(), {
+        action: "store.forget",
+        accountId: storeId,
+        details: { of: "customer", ...forgotten },
+      });
     }
     return forgotten;
   });
@@ -94,12 +93,11 @@ export const forgetCustomer = async (
   }
   if (total.registrations + total.donations === 0) {
     // The request itself is recorded, even if there was nothing to erase.
-    await recordAction(
-      db,
-      actor,
-      { action: "store.forget", accountId: storeId, details: { of: "customer", ...total } },
-      clock.now(),
-    );
+    await recordAction(db, actor, clock.now(), {
+      action: "store.forget",
+      accountId: storeId,
+      details: { of: "customer", ...total },
+    });
   }
   return total;
 };

@@ -21,18 +21,13 @@ export const recordListExport = (
     until,
   }: { readonly list: string; readonly from?: Date | undefined; readonly until?: Date | undefined },
 ): Promise<void> =>
-  recordAction(
-    db,
-    actor,
-    {
-      action: "export",
-      accountId,
-      details: {
-        list,
-        mode,
-        ...(from === undefined ? {} : { from: from.toISOString() }),
-        ...(until === undefined ? {} : { until: until.toISOString() }),
-      },
+  recordAction(db, actor, clock.now(), {
+    action: "export",
+    accountId,
+    details: {
+      list,
+      mode,
+      ...(from === undefined ? {} : { from: from.toISOString() }),
+      ...(until === undefined ? {} : { until: until.toISOString() }),
     },
-    clock.now(),
-  );
+  });

@@ -110,17 +110,12 @@ export const reverseStoreRegistrations = (
         );
       }
       if (deps.actor) {
-        await recordAction(
-          transaction,
-          deps.actor,
-          {
-            action: "refund.registration",
-            accountId,
-            subject: filter.registrationId ?? null,
-            details: { count: quantity },
-          },
-          now,
-        );
+        await recordAction(transaction, deps.actor, now, {
+          action: "refund.registration",
+          accountId,
+          subject: filter.registrationId ?? null,
+          details: { count: quantity },
+        });
       }
       const amountCents = reversals.reduce(
         (sum, { record, count }) => sum + count * record.unitPriceCents,

@@ -41,17 +41,12 @@ const disableIfDead = async (
     const endpoint = await disableEndpoint(transaction, endpointId, reason, now);
     if (endpoint) {
       await failPendingDeliveries(transaction, endpointId);
-      await recordAction(
-        transaction,
-        SERVICE,
-        {
-          action: "webhook.disable",
-          accountId: endpoint.accountId,
-          subject: endpointId,
-          details: { url: endpoint.url, reason, error: result.error },
-        },
-        now,
-      );
+      await recordAction(transaction, SERVICE, now, {
+        action: "webhook.disable",
+        accountId: endpoint.accountId,
+        subject: endpointId,
+        details: { url: endpoint.url, reason, error: result.error },
+      });
     }
     return endpoint;
   });
