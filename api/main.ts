@@ -1,9 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { createPermits } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
+import type { Clock } from "../domain/clock.ts";
 import {
   openCopies,
   openDatabase,
@@ -18,10 +20,9 @@ import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts"
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
-import { serveOperations } from "../program/server/serveOperations.ts";
+import { serveMetrics } from "../program/server/serveMetrics.ts";
 import { browsableUrl, startServer } from "../program/server/startServer.ts";
-import type { RunningServer, ServerOptions } from "../program/server/startServer.ts";
-import type { Listener } from "../program/server/limitConcurrency.ts";
+import type { RunningServer } from "../program/server/startServer.ts";
 import { addHealthMetrics } from "../program/server/addHealthMetrics.ts";
 import { addPoolMetrics } from "../program/addPoolMetrics.ts";
 import { openTemporalClient } from "../program/temporal/temporalClient.ts";
@@ -44,6 +45,7 @@ import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createOpenLists } from "./http/lists/openLists.ts";
 import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
+import type { ApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";
@@ -55,62 +57,49 @@ const FINISH_REQUESTS_MS = 7000;
 /** Short, because the partner's report waits for it and the workflow polls anyway. */
 const WAKE_TIMEOUT_MS = 1000;
 
-const startApi = async (
-  config: Config,
-  logger: Logger,
-  tracing: RunningTracing | undefined,
-): Promise<RunningPart> => {
-  const ignoredPrice = findIgnoredPrice(config);
-  if (ignoredPrice !== null) {
-    logger.warn(ignoredPrice);
-  }
+type Tracing = RunningTracing | undefined;
+
+/** Opens all pools, so that no kind of work uses up the connections of another. */
+const openConnections = async (config: Config, tracing: Tracing) => {
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
   const pace = openBulkPace(db);
   const copies = openCopies(config, pace);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
-  const temporal = openTemporalClient();
-  const clock = systemClock;
-  const metrics = createApiMetrics();
-  const healthConnection = await openHealthConnection(config);
-  const health = await watchHealth({
-    db: healthConnection,
-    temporal,
-    clock,
-    logger,
-    needsTemporal: false,
-  });
-  addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, searches, reads });
-  const writer = createRegistrationWriter({
+  const healthChecks = await openHealthConnection(config);
+  return {
     db,
-    clock,
-    observeBatch: metrics.observeBatch,
-    tracing,
-  });
-  const storeWriter = createStoreRegistrationWriter({
-    db,
-    clock,
-    observeBatch: metrics.observeBatch,
-    tracing,
-  });
+    pace,
+    copies,
+    searches,
+    reads,
+    healthChecks,
+    end: async (): Promise<void> => {
+      await Promise.all([db, copies, searches, reads, healthChecks].map((pool) => pool.end()));
+    },
+  };
+};
+
+type Observed = {
+  readonly config: Config;
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly metrics: ApiMetrics;
+  readonly logger: Logger;
+  readonly tracing: Tracing;
+};
+
+/** What collects writes in memory: registrations for a batch, and the counts of accounts' days and last uses of keys. */
+const createWriters = ({ config, db, clock, metrics, logger, tracing }: Observed) => {
+  const { observeBatch } = metrics;
+  const writer = createRegistrationWriter({ db, clock, observeBatch, tracing });
+  const storeWriter = createStoreRegistrationWriter({ db, clock, observeBatch, tracing });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
-  const openLists = createOpenLists({
-    maximum: config.MAXIMUM_OPEN_LISTS,
-    maximumPerAccount: config.MAXIMUM_OPEN_LISTS_PER_ACCOUNT,
-  });
-  metrics.watchLists(openLists.count);
-  const billing = createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) });
-  const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
-  const getDeployment = await createDeploymentName({ db, clock });
-  const validateCharity = createCharityValidator(temporal, getDeployment, { tracing });
-  const planting = createPlanting(readPlantingSettings(config));
-  const limits = readAccountLimits(config);
   const guard = createSpendingGuard({
     db,
     clock,
-    defaults: limits,
+    defaults: readAccountLimits(config),
     onUnusualDay: (day) => {
       metrics.observeUnusualDay();
       logger.warn(day, "an account has registered at least ten times its usual day");
@@ -126,68 +115,95 @@ const startApi = async (
       logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
     },
   });
+  return {
+    writer,
+    storeWriter,
+    guard,
+    keyUses,
+    /** Stores everything for the last time. */
+    end: async (): Promise<void> => {
+      await Promise.all([writer.drain(), storeWriter.drain()]);
+      await guard.stop();
+      await keyUses.stop();
+    },
+  };
+};
+
+const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promise<RunningPart> => {
+  const ignoredPrice = findIgnoredPrice(config);
+  if (ignoredPrice !== null) {
+    logger.warn(ignoredPrice);
+  }
+  const connections = await openConnections(config, tracing);
+  const { db, pace, copies, searches, reads, healthChecks } = connections;
+  const temporal = openTemporalClient();
+  const clock = systemClock;
+  const metrics = createApiMetrics();
+  const health = await watchHealth({
+    db: healthChecks,
+    temporal,
+    clock,
+    logger,
+    needsTemporal: false,
+  });
+  addHealthMetrics(metrics.registry, health.read);
+  addPoolMetrics(metrics.registry, { main: db, searches, reads });
+  const writers = createWriters({ config, db, clock, metrics, logger, tracing });
+  const { writer, storeWriter, guard, keyUses } = writers;
+  const openLists = createOpenLists({
+    maximum: config.MAXIMUM_OPEN_LISTS,
+    maximumPerAccount: config.MAXIMUM_OPEN_LISTS_PER_ACCOUNT,
+  });
+  metrics.watchLists(openLists.count);
+  const getDeployment = await createDeploymentName({ db, clock });
+  const running: RunningServer[] = [];
   const shared = {
+    db,
+    reads,
+    clock,
     logger,
     observe: metrics.observeRequest,
-    limiter: createRequestLimiter({ defaults: limits }),
+    limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
     tracing,
     guard,
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
     streaming: { openLists, pace, writeTimeoutMs: WRITE_TIMEOUT_MS },
+    charities: createCharities({ db, searches, clock, settings: readCharitySettings(config) }),
+    validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
+    planting: createPlanting(readPlantingSettings(config)),
+    webhookSettings: readWebhookSettings(config),
+    publicBaseUrl: (): string =>
+      config.PUBLIC_BASE_URL ??
+      browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`),
   };
-  const running: RunningServer[] = [];
-  const publicBaseUrl = (): string =>
-    config.PUBLIC_BASE_URL ??
-    browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`);
-  const webhookSettings = readWebhookSettings(config);
   const standalone = createStandaloneApp({
     ...shared,
     authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
-    publicBaseUrl,
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
-    planting,
     plantingCallbackSecrets: config.PLANTING_CALLBACK_SECRET?.split(",") ?? [],
     readStripeWebhook: await loadWebhookReader(config.STRIPE_WEBHOOK_SECRET),
-    webhookSettings,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
     },
-    db,
-    reads,
     copies,
-    clock,
-    billing,
-    charities,
-    validateCharity,
+    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
     writer,
   });
   const store = createStoreApp({
     ...shared,
     authenticator: createStoreAuthenticator({ db, clock, keyUses }),
     platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
-    db,
-    reads,
-    clock,
-    charities,
-    validateCharity,
-    planting,
-    publicBaseUrl,
-    webhookSettings,
     storeWriter,
   });
 
-  const host = config.HOST;
   const forClients = {
+    host: config.HOST,
     maximumConnections: config.MAXIMUM_CONNECTIONS,
     onRejectedConnection: metrics.observeRejectedConnection,
   };
-  const serve = async (
-    listener: Listener,
-    options: Omit<ServerOptions, "host"> & { readonly host?: string },
-  ): Promise<string> => {
-    const server = await startServer(listener, { host, ...options });
+  const keepRunning = (server: RunningServer): string => {
     running.push(server);
     return server.url;
   };
@@ -202,50 +218,38 @@ const startApi = async (
   const stop = async (): Promise<void> => {
     health.startStopping();
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
-    await Promise.all([writer.drain(), storeWriter.drain()]);
-    await guard.stop();
-    await keyUses.stop();
+    await writers.end();
     health.end();
-    await Promise.all([
-      db.end(),
-      copies.end(),
-      searches.end(),
-      reads.end(),
-      healthConnection.end(),
-    ]);
+    await connections.end();
   };
   try {
     const urls = {
-      standalone: await serve(standalone.callback(), {
-        ...forClients,
-        fromMemory: standalone.fromMemory,
-        port: config.PORT,
-        setting: "PORT",
-      }),
-      store: await serve(store.callback(), {
-        ...forClients,
-        port: config.STORE_PORT,
-        setting: "STORE_PORT",
-        presentError: presentStoreError,
-      }),
-      ...(config.METRICS_PORT === "off"
-        ? {}
-        : {
-            metrics: await serve(
-              serveOperations({
-                contentType: metrics.registry.contentType,
-                read: () => metrics.registry.metrics(),
-              }),
-              {
-                host: config.METRICS_HOST,
-                hostSetting: "METRICS_HOST",
-                port: config.METRICS_PORT,
-                setting: "METRICS_PORT",
-              },
-            ),
-          }),
+      standalone: keepRunning(
+        await startServer(standalone.callback(), {
+          ...forClients,
+          fromMemory: standalone.fromMemory,
+          port: config.PORT,
+          setting: "PORT",
+        }),
+      ),
+      store: keepRunning(
+        await startServer(store.callback(), {
+          ...forClients,
+          port: config.STORE_PORT,
+          setting: "STORE_PORT",
+          presentError: presentStoreError,
+        }),
+      ),
     };
-    return { urls, drain, stop };
+    const metricsServer = await serveMetrics(config, "METRICS_PORT", {
+      contentType: metrics.registry.contentType,
+      read: () => metrics.registry.metrics(),
+    });
+    return {
+      urls: metricsServer === null ? urls : { ...urls, metrics: keepRunning(metricsServer) },
+      drain,
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;

@@ -16,8 +16,7 @@ import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
-import { serveOperations } from "../program/server/serveOperations.ts";
-import { startServer } from "../program/server/startServer.ts";
+import { serveMetrics } from "../program/server/serveMetrics.ts";
 import { addHealthMetrics } from "../program/server/addHealthMetrics.ts";
 import { addPoolMetrics } from "../program/addPoolMetrics.ts";
 import { openTemporalClient } from "../program/temporal/temporalClient.ts";
@@ -90,24 +89,15 @@ const startWorker = async (
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, webhooks: webhookDb });
   // Before anything that waits for other services, so that the worker can be watched while it waits.
-  const server =
-    config.WORKER_METRICS_PORT === "off"
-      ? null
-      : await startServer(
-          serveOperations(
-            {
-              contentType: metrics.registry.contentType,
-              read: async () => (await Promise.all([metrics.read(), readMetrics()])).join("\n"),
-            },
-            health.read,
-          ),
-          {
-            host: config.METRICS_HOST,
-            hostSetting: "METRICS_HOST",
-            port: config.WORKER_METRICS_PORT,
-            setting: "WORKER_METRICS_PORT",
-          },
-        );
+  const server = await serveMetrics(
+    config,
+    "WORKER_METRICS_PORT",
+    {
+      contentType: metrics.registry.contentType,
+      read: async () => (await Promise.all([metrics.read(), readMetrics()])).join("\n"),
+    },
+    health.read,
+  );
   const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
   const logMissingNamespace = createNamespaceLog(logger);
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
