@@ -1,0 +1,131 @@
+import type { DatabasePool } from "slonik";
+import type { CopyPool } from "../../../db/copyPool.ts";
+import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import {
+  BALANCE_COLUMNS,
+  DONATION_COLUMNS,
+  presentBalanceEntry,
+  presentDonation,
+  presentStoreDonation,
+  presentStoreRecord,
+  presentUsage,
+  REGISTRATION_COLUMNS,
+  STORE_DONATION_COLUMNS,
+  STORE_RECORD_COLUMNS,
+  USAGE_COLUMNS,
+} from "../../../program/exports/presentRows.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
+import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
+import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
+import { readWholeLedger, readWholeList } from "../../../services/stores/records/readWholeLists.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+
+export const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
+export type List = (typeof LISTS)[number];
+
+export type Rows = {
+  readonly columns: readonly string[];
+  readonly pages: AsyncIterable<readonly object[]>;
+};
+
+type Range = { readonly from?: Date; readonly until?: Date };
+
+const kindOf = (list: "trees" | "bottles"): Kind => (list === "trees" ? "tree" : "bottle");
+
+const notListed = (list: List, owner: string): CommandError =>
+  new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
+
+export const readOfOrganization = (
+  deps: {
+    readonly db: DatabasePool;
+    readonly copies: CopyPool;
+    readonly billing: Billing;
+    readonly clock: Clock;
+  },
+  owner: AccountMode,
+  list: List,
+  range: Range,
+): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: REGISTRATION_COLUMNS,
+        pages: listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
+          startingAfter: null,
+          limit: null,
+        }).pages,
+      };
+    case "donations":
+      return {
+        columns: DONATION_COLUMNS,
+        pages: presentPages(listAllDonations(deps.db, owner, range), presentDonation),
+      };
+    case "usage":
+      return {
+        columns: USAGE_COLUMNS,
+        pages: presentPages(
+          listUsageReports(deps, owner, {
+            kinds: KINDS,
+            state: null,
+            startingAfter: null,
+            limit: null,
+            from: range.from ?? null,
+            until: range.until ?? null,
+          }),
+          presentUsage,
+        ),
+      };
+    case "balance":
+      throw notListed(list, "an organization");
+  }
+};
+
+export const readOfStore = (
+  db: DatabasePool,
+  owner: AccountMode,
+  list: List,
+  range: Range,
+): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: STORE_RECORD_COLUMNS,
+        pages: presentPages(
+          readWholeList(
+            (part) => listStoreRegistrations(db, { ...owner, kind: kindOf(list) }, range, part),
+            null,
+          ),
+          presentStoreRecord,
+        ),
+      };
+    case "donations":
+      return {
+        columns: STORE_DONATION_COLUMNS,
+        pages: presentPages(
+          readWholeList((part) => listStoreDonations(db, owner, range, part), null),
+          presentStoreDonation,
+        ),
+      };
+    case "balance":
+      if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
+        throw new CommandError(
+          EXIT.usage,
+          "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
+        );
+      }
+      return {
+        columns: BALANCE_COLUMNS,
+        pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
+      };
+    case "usage":
+      throw notListed(list, "a store");
+  }
+};
