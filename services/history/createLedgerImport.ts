@@ -10,11 +10,7 @@ import { balanceAfter, differencesOf } from "../../domain/history/importedBalanc
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { lockBalance } from "../stores/balance/lockBalance.ts";
-
-/** The outcome of one line of a ledger. */
-type BalanceOutcome =
-  | { readonly outcome: "new" | "known" }
-  | { readonly outcome: "conflict" | "bad"; readonly reason: string };
+import type { LineOutcome } from "./importLine.ts";
 
 type Accepted = ImportedBalanceEntry & { readonly balanceCents: number };
 
@@ -27,7 +23,7 @@ const decideAll = <Line extends { readonly balanceEntry: ImportedBalanceEntry }>
   const byId = new Map(recorded.map((entry) => [entry.importedId, entry]));
   const references = new Set(recorded.map(({ reference }) => reference));
   const accepted: Accepted[] = [];
-  const outcomes = new Map<Line, BalanceOutcome>();
+  const outcomes = new Map<Line, LineOutcome>();
   let balanceCents = balanceBefore;
   for (const line of lines) {
     const entry = line.balanceEntry;
@@ -60,7 +56,7 @@ type Ledger = {
   readonly add: <Line extends { readonly balanceEntry: ImportedBalanceEntry }>(
     connection: CommonQueryMethods,
     lines: readonly Line[],
-  ) => Promise<ReadonlyMap<Line, BalanceOutcome>>;
+  ) => Promise<ReadonlyMap<Line, LineOutcome>>;
 };
 
 /**

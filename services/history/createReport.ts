@@ -34,7 +34,8 @@ const nothing = () => ({ new: 0, known: 0, refunded: 0, conflict: 0 });
 
 /** Counts the outcomes of an import's lines. */
 export type Report = {
-  readonly addLine: () => number;
+  /** Counts lines, whatever their outcomes, and returns how many there were before. */
+  readonly addLines: (count: number) => number;
   readonly add: (kind: LineKind, outcome: "new" | "known" | "refunded") => void;
   readonly reject: (
     line: ImportLine,
@@ -59,9 +60,10 @@ export const createReport = (
     bad: 0,
   };
   return {
-    addLine: () => {
-      counters.lines += 1;
-      return counters.lines;
+    addLines: (count) => {
+      const before = counters.lines;
+      counters.lines += count;
+      return before;
     },
     add: (kind, outcome) => {
       counters.kinds[kind][outcome] += 1;

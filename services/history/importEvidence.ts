@@ -22,14 +22,10 @@ import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
 import { digestOf, recordFact, storeProgress } from "../planting/orders/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
+import type { LineOutcome } from "./importLine.ts";
 import { newId } from "../newId.ts";
 
-/** The outcome of one line of evidence. */
-export type EvidenceOutcome =
-  | { readonly outcome: "new" | "known" }
-  | { readonly outcome: "conflict" | "bad"; readonly reason: string };
-
-const UNKNOWN: EvidenceOutcome = {
+const UNKNOWN: LineOutcome = {
   outcome: "bad",
   reason: "tree_id: no imported tree has this id; import the trees first",
 };
@@ -45,7 +41,7 @@ const keyOf = ({ source, partnerName, shape, order, facts }: Ordered): string =>
 };
 
 /** Decides what a line changes about its tree. A tree follows evidence with further stages, and nothing else. */
-const decide = (evidence: Ordered, key: string, tree: ImportedTree): EvidenceOutcome => {
+const decide = (evidence: Ordered, key: string, tree: ImportedTree): LineOutcome => {
   if (tree.orderId === null) {
     return { outcome: "new" };
   }
@@ -186,7 +182,7 @@ const importGroup = async <Line>(
   key: string,
   group: readonly Placed<Line>[],
   now: Date,
-): Promise<readonly (readonly [Line, EvidenceOutcome])[]> => {
+): Promise<readonly (readonly [Line, LineOutcome])[]> => {
   const locked = await lockImportedTrees(
     transaction,
     owner,
@@ -194,7 +190,7 @@ const importGroup = async <Line>(
   );
   const trees = new Map(locked.map((tree) => [tree.treeId, tree]));
   const joining = new Map<string, { readonly tree: ImportedTree; readonly evidence: Ordered }>();
-  const outcomes = group.map(({ line, evidence }): readonly [Line, EvidenceOutcome] => {
+  const outcomes = group.map(({ line, evidence }): readonly [Line, LineOutcome] => {
     const tree = trees.get(evidence.treeId);
     if (!tree) {
       return [line, UNKNOWN];
@@ -246,7 +242,7 @@ const decideWithoutLocks = async <Line>(
   runId: string,
   owner: AccountMode,
   placed: readonly Placed<Line>[],
-): Promise<readonly (readonly [Line, EvidenceOutcome])[]> => {
+): Promise<readonly (readonly [Line, LineOutcome])[]> => {
   const ids = placed.map(({ evidence }) => evidence.treeId);
   const trees = new Map(
     (await listImportedTrees(connection, owner, ids)).map((tree) => [tree.treeId, tree]),
@@ -275,11 +271,9 @@ export const importEvidence = async <Line extends { readonly evidence: ImportedE
   connection: CommonQueryMethods,
   owner: AccountMode,
   lines: readonly Line[],
-): Promise<ReadonlyMap<Line, EvidenceOutcome>> => {
+): Promise<ReadonlyMap<Line, LineOutcome>> => {
   // Trees that were only registered have no further evidence.
-  const outcomes = new Map<Line, EvidenceOutcome>(
-    lines.map((line) => [line, { outcome: "known" }]),
-  );
+  const outcomes = new Map<Line, LineOutcome>(lines.map((line) => [line, { outcome: "known" }]));
   const placed = placedOf(lines);
   if (isDryRun) {
     const decided = await decideWithoutLocks(connection, runId, owner, placed);

@@ -5,8 +5,6 @@ import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
-import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import type { LineKind } from "../../domain/history/importedRecords.ts";
 import { assignIds } from "./assignIds.ts";
 import { createLedgerImport } from "./createLedgerImport.ts";
@@ -16,7 +14,8 @@ import type { ImportSummary, Report } from "./createReport.ts";
 import { createWriters } from "./createWriters.ts";
 import type { WriterOptions } from "./createWriters.ts";
 import { importEvidence } from "./importEvidence.ts";
-import type { ImportLine, RecordLine, Rejection } from "./importLine.ts";
+import { sortLines } from "./importLine.ts";
+import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
 import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
 
@@ -31,9 +30,6 @@ export type ImportObserver = {
   /** Called after each batch. */
   readonly onProgress: (summary: ImportSummary) => void;
 };
-
-type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
-type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }>;
 
 /** Lets the next batch be read while one is written. */
 async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
@@ -54,11 +50,7 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
 const settle = async <Line extends ImportLine>(
   report: Report,
   kind: LineKind,
-  outcomes: ReadonlyMap<
-    Line,
-    | { readonly outcome: "new" | "known" }
-    | { readonly outcome: "conflict" | "bad"; readonly reason: string }
-  >,
+  outcomes: ReadonlyMap<Line, LineOutcome>,
 ): Promise<void> => {
   for (const [line, result] of outcomes) {
     if ("reason" in result) {
@@ -98,22 +90,12 @@ export const importHistory = (
     const importRecords = createRecordImport({ ...deps, runId, isDryRun }, owner, report);
     const ledger = createLedgerImport({ ...deps, isDryRun }, owner.accountId);
     for await (const batch of readAhead(inBatches(lines, pace))) {
-      const accepted: RecordLine[] = [];
-      const evidence: EvidenceLine[] = [];
-      const balanceEntries: BalanceLine[] = [];
-      for (const line of batch) {
-        const ordinal = report.addLine();
-        if ("problem" in line) {
-          await report.reject(line, "bad", line.problem);
-        } else if ("evidence" in line) {
-          evidence.push(line);
-        } else if ("balanceEntry" in line) {
-          balanceEntries.push(line);
-        } else {
-          accepted.push({ ...line, ordinal });
-        }
+      const before = report.addLines(batch.length);
+      const { bad, records, evidence, balanceEntries } = sortLines(batch, before);
+      for (const line of bad) {
+        await report.reject(line, "bad", line.problem);
       }
-      const entries = await assignIds(db, runId, owner, accepted);
+      const entries = await assignIds(db, runId, owner, records);
       for (const writer of writers) {
         const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
         if (own.length > 0) {

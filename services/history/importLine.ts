@@ -21,7 +21,43 @@ export type Rejection = {
   readonly reason: string;
 };
 
-/** A line of a record, and its place among all lines. */
-export type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
-  readonly ordinal: number;
+/** A line's place among all lines, from 1. */
+type Numbered = { readonly ordinal: number };
+
+export type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & Numbered;
+
+export type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
+
+export type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }> &
+  Numbered;
+
+type BadLine = Extract<ImportLine, { readonly problem: string }>;
+
+/** The outcome of a line that is not a record. */
+export type LineOutcome =
+  | { readonly outcome: "new" | "known" }
+  | { readonly outcome: "conflict" | "bad"; readonly reason: string };
+
+/**
+ * Sorts lines by what they are.
+ * @param before how many lines were read before these
+ */
+export const sortLines = (lines: readonly ImportLine[], before: number) => {
+  const bad: BadLine[] = [];
+  const records: RecordLine[] = [];
+  const evidence: EvidenceLine[] = [];
+  const balanceEntries: BalanceLine[] = [];
+  for (const [index, line] of lines.entries()) {
+    const ordinal = before + index + 1;
+    if ("problem" in line) {
+      bad.push(line);
+    } else if ("evidence" in line) {
+      evidence.push(line);
+    } else if ("balanceEntry" in line) {
+      balanceEntries.push({ ...line, ordinal });
+    } else {
+      records.push({ ...line, ordinal });
+    }
+  }
+  return { bad, records, evidence, balanceEntries };
 };

@@ -20,12 +20,12 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { differencesOf } from "../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
-import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { uuidOf } from "./assignIds.ts";
-import type { ImportLine } from "./importLine.ts";
+import { sortLines } from "./importLine.ts";
+import type { EvidenceLine, ImportLine } from "./importLine.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
@@ -72,7 +72,7 @@ const countDifferentEvidence = async (
   deps: { readonly clock: Clock; readonly runId: string },
   connection: CommonQueryMethods,
   owner: AccountMode,
-  lines: readonly Extract<ImportLine, { readonly evidence: ImportedEvidence }>[],
+  lines: readonly EvidenceLine[],
 ): Promise<number> => {
   const outcomes = await importEvidence({ ...deps, isDryRun: true }, connection, owner, lines);
   return [...outcomes.values()].filter(({ outcome }) => outcome !== "known").length;
@@ -91,27 +91,27 @@ const countDifferentEntries = async (
   }).length;
 };
 
-const identityOf = ({ importedId }: ImportedBalanceEntry): string =>
-  uuidOf(JSON.stringify(["balance_entry", "id", importedId]));
-
-/** Returns the entries whose ids no earlier line has. */
-const withoutRepeatedEntries = async (
+/** Returns the lines whose ids and keys no earlier line has. */
+const withoutRepeated = async <Line extends { readonly ordinal: number }>(
   connection: CommonQueryMethods,
   runId: string,
-  entries: readonly { readonly entry: ImportedBalanceEntry; readonly holder: number }[],
-): Promise<readonly ImportedBalanceEntry[]> => {
+  lines: readonly Line[],
+  identitiesOfLine: (line: Line) => readonly string[],
+): Promise<readonly Line[]> => {
   const remembered = await rememberIdentities(
     connection,
     runId,
-    entries.map(({ entry, holder }) => {
-      const identity = identityOf(entry);
-      return { identity, content: identity, refunded: 0, holder };
-    }),
+    lines.flatMap((line) =>
+      identitiesOfLine(line).map((identity) => {
+        const hashed = uuidOf(identity);
+        return { identity: hashed, content: hashed, refunded: 0, holder: line.ordinal };
+      }),
+    ),
   );
   const first = new Map(remembered.map(({ identity, holder }) => [identity, holder]));
-  return entries
-    .filter(({ entry, holder }) => first.get(identityOf(entry)) === holder)
-    .map(({ entry }) => entry);
+  return lines.filter((line) =>
+    identitiesOfLine(line).every((identity) => first.get(uuidOf(identity)) === line.ordinal),
+  );
 };
 
 /** Returns whether a store's ledger is that of the files, and its balance the sum of its entries. */
@@ -138,40 +138,16 @@ export const verifyImport = (
   const deps = { ...given, db: openBulkPool(given.db, pace) };
   return withImportRun(deps, async (runId) => {
     const { db, clock } = deps;
-    let [read, bad, repeated] = [0, 0, 0];
+    let [read, badLines, repeated] = [0, 0, 0];
     let [evidenceLines, evidenceDifferences] = [0, 0];
     let [ledgerLines, ledgerDifferences] = [0, 0];
     let statedCents: number | null = null;
     for await (const batch of inBatches(lines, pace)) {
-      const balanceEntries: { readonly entry: ImportedBalanceEntry; readonly holder: number }[] =
-        [];
-      const evidence: Extract<ImportLine, { readonly evidence: ImportedEvidence }>[] = [];
-      const records: { readonly record: ImportedRecord; readonly holder: number }[] = [];
-      for (const line of batch) {
-        read += 1;
-        if ("problem" in line) {
-          bad += 1;
-        } else if ("evidence" in line) {
-          evidence.push(line);
-        } else if ("balanceEntry" in line) {
-          balanceEntries.push({ entry: line.balanceEntry, holder: read });
-        } else {
-          records.push({ record: line.record, holder: read });
-        }
-      }
-      const holders = await rememberIdentities(
-        db,
-        runId,
-        records.flatMap(({ record, holder }) =>
-          identitiesOf(record).map((identity) => {
-            const hashed = uuidOf(identity);
-            return { identity: hashed, content: hashed, refunded: 0, holder };
-          }),
-        ),
-      );
-      const first = new Map(holders.map(({ identity, holder }) => [identity, holder]));
-      const counted = records.filter(({ record, holder }) =>
-        identitiesOf(record).every((identity) => first.get(uuidOf(identity)) === holder),
+      const { bad, records, evidence, balanceEntries } = sortLines(batch, read);
+      read += batch.length;
+      badLines += bad.length;
+      const counted = await withoutRepeated(db, runId, records, ({ record }) =>
+        identitiesOf(record),
       );
       repeated += records.length - counted.length;
       await addToFileTotals(
@@ -181,7 +157,10 @@ export const verifyImport = (
       );
       evidenceLines += evidence.length;
       evidenceDifferences += await countDifferentEvidence({ clock, runId }, db, owner, evidence);
-      const entries = await withoutRepeatedEntries(db, runId, balanceEntries);
+      const ownEntries = await withoutRepeated(db, runId, balanceEntries, ({ balanceEntry }) => [
+        JSON.stringify(["balance_entry", "id", balanceEntry.importedId]),
+      ]);
+      const entries = ownEntries.map(({ balanceEntry }) => balanceEntry);
       ledgerLines += entries.length;
       ledgerDifferences += await countDifferentEntries(db, owner, entries);
       statedCents =
@@ -191,7 +170,7 @@ export const verifyImport = (
     const differences = await listTotalDifferences(db, runId, owner, MAXIMUM_DIFFERENCES + 1);
     const verification = {
       lines: read,
-      bad,
+      bad: badLines,
       repeated,
       evidence: { lines: evidenceLines, different: evidenceDifferences },
       ledger: {
