@@ -102,6 +102,18 @@ export const findMeterEvent = (
     WHERE id = ${id}
   `);
 
+/** Locks a meter event's row until the transaction ends, and returns it. */
+export const lockMeterEventRow = (
+  transaction: DatabaseTransactionConnection,
+  id: bigint,
+): Promise<StoredMeterEvent | null> =>
+  transaction.maybeOne(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE id = ${id}
+    FOR NO KEY UPDATE
+  `);
+
 /** Lists the processor's events with these identifiers; unknown ones are left out. */
 export const listMeterEventsByIdentifier = (
   db: CommonQueryMethods,
@@ -319,13 +331,11 @@ export const isAttemptInProgress = (
 };
 
 /** Makes a retry of failed or waived usage check the processor's sums first. */
-export const doubtFailedEvents = async (
-  transaction: DatabaseTransactionConnection,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+export const doubtFailedEvents = async (db: CommonQueryMethods): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET outcome_unknown = true
-    WHERE (state IN (${FAILED}) OR state = 'waived') AND processor = 'stripe'
+    WHERE (state IN (${FAILED}) OR state = 'waived') AND processor = 'stripe' AND NOT outcome_unknown
   `);
 };
 

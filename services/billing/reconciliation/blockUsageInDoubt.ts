@@ -43,7 +43,7 @@ const block = async (
     settledAt: heldAt,
   });
   await recordUsageEvent(transaction, event, "blocked", clock.now());
-  return { ...event, state: "blocked", settledAt: heldAt };
+  return { ...event, state: "blocked", outcomeUnknown: true, settledAt: heldAt };
 };
 
 /**

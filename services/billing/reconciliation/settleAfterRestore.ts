@@ -158,6 +158,10 @@ export const settleAfterRestore = async (
 ): Promise<readonly SettledDoubt[]> => {
   const { db, clock, actor } = deps;
   const heldAt = await requireRest(deps);
+  if (!options.isDryRun) {
+    // A retry in the lost history may have been accepted. First, so that what a retry releases unchecked is compared.
+    await doubtFailedEvents(db);
+  }
   const events = await blockUsageInDoubt(deps, heldAt, options);
   const settled = await runConcurrently(
     groupByMinute(events),
@@ -169,7 +173,6 @@ export const settleAfterRestore = async (
       // No other hold may begin before this one ends.
       await lockDeployment(transaction);
       await requireHold(transaction, heldAt);
-      // A retry in the lost history may have been accepted.
       await doubtFailedEvents(transaction);
       await recordAction(transaction, actor, clock.now(), {
         action: "usage.reconcile_after_restore",

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { findMeterEvent, lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
@@ -53,10 +53,12 @@ export const lockUnchangedEvents = async (
     othersVersion !== null &&
     (await sumOtherEvents(transaction, events, minuteOf(first.second))).version !== othersVersion;
   for (const event of events) {
-    const current = await findMeterEvent(transaction, event.id);
+    // The row, because a comparison puts events in doubt without the locks of their streams.
+    const current = await lockMeterEventRow(transaction, event.id);
     if (
       current?.state !== event.state ||
       current.attempts !== event.attempts ||
+      current.outcomeUnknown !== event.outcomeUnknown ||
       // A retry of usage may have released some of its refunds.
       current.quantity !== event.quantity ||
       // A report of the processor may have made it a failed event again.

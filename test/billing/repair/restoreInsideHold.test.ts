@@ -22,7 +22,7 @@ import { copyDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
-import { NOON, setUpRestore } from "./restoreSetup.ts";
+import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
 const LAG_SECONDS = 16 * 60;
@@ -132,29 +132,15 @@ test("a comparison settles nothing after another hold has begun", async (t) => {
   const { deps } = restored;
   await guardUsage(deps);
   pass(LAG_SECONDS);
-  let hasBegunAnew = false;
-  const findProcessor: typeof deps.billing.findProcessor = (name, mode) => {
-    const processor = deps.billing.findProcessor(name, mode);
-    return (
-      processor && {
-        ...processor,
-        sumUsage: async (...args) => {
-          const sum = await processor.sumUsage(...args);
-          if (!hasBegunAnew) {
-            hasBegunAnew = true;
-            await releaseUsage(deps, "maria");
-            pass(1);
-            await holdUsage(deps, UPGRADE);
-          }
-          return sum;
-        },
-      }
-    );
-  };
+  const billing = whileReadingSums(deps.billing, async () => {
+    await releaseUsage(deps, "maria");
+    pass(1);
+    await holdUsage(deps, UPGRADE);
+  });
 
   await t.throwsAsync(
     settleAfterRestore(
-      { ...deps, billing: { ...deps.billing, findProcessor } },
+      { ...deps, billing },
       { operator: "maria", since: null, isDryRun: false },
       new AbortController().signal,
     ),

@@ -3,6 +3,7 @@ import type { DatabasePool } from "slonik";
 import { openPool } from "../../../db/pool.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -17,6 +18,28 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 
 /** When the double's clock stands at first. */
 export const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
+
+/** Runs work once, between the first sums that the processor returns and their result. */
+export const whileReadingSums = (billing: Billing, work: () => Promise<void>): Billing => {
+  let working: Promise<void> | null = null;
+  return {
+    ...billing,
+    findProcessor: (name, mode) => {
+      const processor = billing.findProcessor(name, mode);
+      return (
+        processor && {
+          ...processor,
+          sumUsage: async (...args) => {
+            const sum = await processor.sumUsage(...args);
+            working ??= work();
+            await working;
+            return sum;
+          },
+        }
+      );
+    },
+  };
+};
 
 /** A deployment that is billed through the double. Its database can be copied, which is a restore. */
 export const setUpRestore = async (

@@ -15,7 +15,7 @@ import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEven
 import { readJson } from "../../cli/runImpact.ts";
 import { readEvents } from "../../events/readEvents.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { NOON, setUpRestore } from "./restoreSetup.ts";
+import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const MINUTE = 60;
 const USAGE_EVENTS = ["usage.failed", "usage.recovered"] as const;
@@ -66,26 +66,13 @@ const setUpDoubt = async (
     /** Runs the comparison, which is to be refused, and other work between the reads of its first sums and their results. */
     compareWhile: async (work: (eventIds: readonly string[]) => Promise<void>): Promise<void> => {
       const { deps } = restored;
-      let working: Promise<void> | null = null;
-      const findProcessor: typeof deps.billing.findProcessor = (name, mode) => {
-        const processor = deps.billing.findProcessor(name, mode);
-        return (
-          processor && {
-            ...processor,
-            sumUsage: async (...args) => {
-              const sum = await processor.sumUsage(...args);
-              working ??= listFailedMeterEventIds(deps.db, null).then((ids) =>
-                work(ids.slice(-inDoubt).map(String)),
-              );
-              await working;
-              return sum;
-            },
-          }
-        );
-      };
+      const billing = whileReadingSums(deps.billing, async () => {
+        const ids = await listFailedMeterEventIds(deps.db, null);
+        await work(ids.slice(-inDoubt).map(String));
+      });
       await t.throwsAsync(
         settleAfterRestore(
-          { ...deps, billing: { ...deps.billing, findProcessor } },
+          { ...deps, billing },
           { operator: "maria", since: null, isDryRun: false },
           new AbortController().signal,
         ),
