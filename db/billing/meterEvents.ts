@@ -330,12 +330,17 @@ export const isAttemptInProgress = (
   `);
 };
 
-/** Makes a retry of failed or waived usage check the processor's sums first. */
-export const doubtFailedEvents = async (db: CommonQueryMethods): Promise<void> => {
+/**
+ * Records that usage which counts as not sent may have been: it has failed, was waived, or is a refund that is held. A retry
+ * of it checks the processor's sums first.
+ */
+export const doubtUnsentEvents = async (db: CommonQueryMethods): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET outcome_unknown = true
-    WHERE (state IN (${FAILED}) OR state = 'waived') AND processor = 'stripe' AND NOT outcome_unknown
+    WHERE (state IN (${FAILED}) OR state = 'waived' OR state = 'held')
+      AND processor = 'stripe'
+      AND NOT outcome_unknown
   `);
 };
 

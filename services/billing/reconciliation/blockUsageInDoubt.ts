@@ -1,6 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import {
+  doubtUnsentEvents,
   findUnfinishedMeterEvent,
   insertMeterEvents,
   listBlockedEventsSettledAt,
@@ -101,7 +102,10 @@ const blockStream = async (
           ],
           heldAt,
         );
-        if (event && !held) {
+        if (held) {
+          // The lost history may have retried its usage and sent it.
+          await doubtUnsentEvents(transaction);
+        } else if (event) {
           blocked.push(await block(transaction, event, { clock, heldAt }));
         }
       }

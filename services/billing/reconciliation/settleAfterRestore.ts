@@ -1,7 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { doubtFailedEvents, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import { doubtUnsentEvents, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   redispatchRefunds,
@@ -160,7 +160,7 @@ export const settleAfterRestore = async (
   const heldAt = await requireRest(deps);
   if (!options.isDryRun) {
     // A retry in the lost history may have been accepted. First, so that what a retry releases unchecked is compared.
-    await doubtFailedEvents(db);
+    await doubtUnsentEvents(db);
   }
   const events = await blockUsageInDoubt(deps, heldAt, options);
   const settled = await runConcurrently(
@@ -173,7 +173,6 @@ export const settleAfterRestore = async (
       // No other hold may begin before this one ends.
       await lockDeployment(transaction);
       await requireHold(transaction, heldAt);
-      await doubtFailedEvents(transaction);
       await recordAction(transaction, actor, clock.now(), {
         action: "usage.reconcile_after_restore",
         details: { heldAt, since: options.since, events: events.length },

@@ -21,17 +21,31 @@ const idRow = z.object({ id: z.bigint() });
  */
 const setUpRetried = async (
   t: ExecutionContext,
-  { pending = 0 }: { readonly pending?: number } = {},
+  {
+    pending = 0,
+    refund = null,
+  }: {
+    /** The units of another minute that are pending at the restored time. */
+    readonly pending?: number;
+    /** A refund of the 10 units from before the restored time, and what has become of it then. */
+    readonly refund?: { readonly units: number; readonly state: "held" | "unsealed" } | null;
+  } = {},
 ) => {
   const scene = await setUpRestore(t);
   const { register, drain, pass, control, impact, original } = scene;
-  await register(original, 10);
+  const registrationId = await register(original, 10);
   pass(5);
   control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
   await drain(original);
   const usageId = String(
     await original.db.oneFirst(sql.type(idRow)`SELECT id FROM meter_event WHERE quantity > 0`),
   );
+  if (refund) {
+    await scene.refund(original, registrationId, refund.units);
+    if (refund.state === "held") {
+      await drain(original);
+    }
+  }
   if (pending > 0) {
     pass(MINUTE);
     await register(original, pending);
@@ -50,6 +64,10 @@ const setUpRetried = async (
     ...scene,
     restored,
     usageId,
+    findRefundId: async () =>
+      String(
+        await restored.db.oneFirst(sql.type(idRow)`SELECT id FROM meter_event WHERE quantity < 0`),
+      ),
     /** What Stripe has of the lost history. */
     billed,
     compare: (billing = restored.deps.billing) =>
@@ -109,3 +127,34 @@ test("usage that a retry releases while a comparison begins is compared", async 
   await scene.drain(restored);
   t.deepEqual(scene.billedByMinute(), scene.billed);
 });
+
+for (const state of ["held", "unsealed"] as const) {
+  test(`a refund that was ${state} at the restored time, and waived since, is not sent by a retry of its usage`, async (t) => {
+    const scene = await setUpRetried(t, { pending: 1, refund: { units: 3, state } });
+    const { restored, usageId, impact } = scene;
+    const billed = { 0: 7, 1: 1 };
+    t.deepEqual(scene.billed, billed);
+    let refundId = "";
+
+    await scene.compare(
+      whileReadingSums(restored.deps.billing, async () => {
+        refundId = await scene.findRefundId();
+        for (const [command, ...args] of [
+          ["waive", usageId, "--reason", "invoiced by hand"],
+          ["waive", refundId, "--reason", "invoiced by hand"],
+          ["retry", usageId, "--assume", "delivered"],
+        ] as const) {
+          const run = await impact(restored, "usage", command, ...args);
+          t.is(run.exitCode, 0, run.stdout + run.stderr);
+        }
+      }),
+    );
+
+    await scene.drain(restored);
+    t.deepEqual(scene.billedByMinute(), billed);
+    scene.pass(LAG_SECONDS);
+    t.like(await scene.check(refundId), [{ result: "delivered" }]);
+    await scene.drain(restored);
+    t.deepEqual(scene.billedByMinute(), billed);
+  });
+}
