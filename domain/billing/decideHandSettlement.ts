@@ -30,8 +30,7 @@ export const decideHandSettlement = (
   const { id, state, lastError, settlementKind, settlementReference } = event;
   if (settlementReference !== null) {
     if (settlementKind === kind && settlementReference === reference) {
-      // The processor has refused late usage after it was settled; the document bills it.
-      return isFailed(state) ? "waived" : "settled";
+      return "settled";
     }
     throw invalidRequest(
       `meter event ${id} was settled with another reference: ${settlementReference}`,

@@ -74,18 +74,26 @@ export const identifierOf = (identifierOrKey: string): string =>
  * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
  * could bill it twice, so that must be found out first. So it is with an event that was sealed before the end of a hold: the
  * hold may have followed a restore, and in the lost history the same report may have led to a retry. When it was delivered
- * says nothing, because a later check may have found that.
+ * says nothing, because a later check may have found that. Usage that was settled by hand is `waived`: its document bills it.
  * @param holds.releasedAt when the last hold ended; null if none has ended
  */
 export const decideLateRejection = (
-  { state, outcomeUnknown, sealedAt }: StoredState & { readonly sealedAt: Date },
+  {
+    state,
+    outcomeUnknown,
+    sealedAt,
+    settlementReference,
+  }: StoredState & { readonly sealedAt: Date; readonly settlementReference: string | null },
   { isHeld, releasedAt }: { readonly isHeld: boolean; readonly releasedAt: Date | null },
-): "rejected" | "blocked" | "wait" | null => {
+): "rejected" | "blocked" | "waived" | "wait" | null => {
   if (state === "sealed" || state === "sending") {
     return "wait";
   }
   if (state !== "delivered") {
     return null;
+  }
+  if (settlementReference !== null) {
+    return "waived";
   }
   const mayBeRetried = isHeld || (releasedAt !== null && sealedAt <= releasedAt);
   return outcomeUnknown || mayBeRetried ? "blocked" : "rejected";

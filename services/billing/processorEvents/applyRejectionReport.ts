@@ -18,7 +18,7 @@ import type { RejectionReport } from "../../../domain/billing/processorEvents.ts
 import type { Clock } from "../../../domain/clock.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
-/** A delivered meter event that the processor turned out to have refused. */
+/** A delivered meter event that the processor turned out to have refused, and that needs an operator. */
 export type LateRejection = {
   readonly event: StoredMeterEvent;
   readonly state: "rejected" | "blocked";
@@ -28,7 +28,7 @@ export type LateRejection = {
 type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
-  /** Called for every meter event that the report has changed. */
+  /** Called for every meter event that the report has made a failed one. */
   readonly observeRejection: (rejection: LateRejection) => void;
 };
 
@@ -49,7 +49,7 @@ const refuseDelivered = async (
     const deployment = await readDeployment(transaction);
     const holds = { isHeld: findHold(deployment) !== null, releasedAt: deployment.releasedAt };
     const decided = current && decideLateRejection(current, holds);
-    if (current && (decided === "rejected" || decided === "blocked")) {
+    if (current && decided !== null && decided !== "wait") {
       const now = clock.now();
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
       await moveSettledEvent(transaction, event.id, {
@@ -70,9 +70,9 @@ const refuseDelivered = async (
 
 /**
  * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
- * samples name become failed ones, and the counts of all others are stored for operators. A repeated call considers only the
- * events that were still being sent: the others may have been retried since, and found to be delivered. Samples of other
- * programs that use the same processor are skipped.
+ * samples name become failed ones, or waived ones if they were settled by hand, and the counts of all others are stored for
+ * operators. A repeated call considers only the events that were still being sent: the others may have been retried since,
+ * and found to be delivered. Samples of other programs that use the same processor are skipped.
  * @throws Error if a named meter event is still being sent; all others have been changed by then
  */
 export const applyRejectionReport = async (

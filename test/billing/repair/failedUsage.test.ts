@@ -255,13 +255,6 @@ test.serial(
     t.is((await scene.impact(...args)).exitCode, 0);
     const late = await scene.impact("usage", "list", "--state", "late", "--json");
     t.deepEqual(readJson(late), []);
-    // As a report of refused usage does. The document stays, so the same command closes the event.
-    await t.context.db.query(sql.typeAlias("void")`
-      UPDATE meter_event SET state = 'rejected' WHERE id = ${event}
-    `);
-    t.deepEqual(await scene.failedEvents(), [event]);
-    t.is((await scene.impact(...args)).exitCode, 0);
-    t.deepEqual(await scene.failedEvents(), []);
     t.is(
       (await scene.impact("usage", "settle", "999999", "--credit-note", "c", ...REASON)).exitCode,
       3,

@@ -3,6 +3,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { sql } from "../../../db/sql.ts";
+import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { readJson } from "../../cli/runImpact.ts";
@@ -11,14 +12,35 @@ import { setUpRestore } from "./restoreSetup.ts";
 const DAY = 24 * 60 * 60;
 const LAG_SECONDS = 16 * 60;
 
+type Opened = Awaited<ReturnType<typeof setUpRestore>>["original"];
+
+const identifierRow = z.object({ identifier: z.string() });
+
+const identifiersIn = ({ db }: Opened): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(identifierRow)`SELECT identifier FROM meter_event ORDER BY id`);
+
+const statesIn = ({ db }: Opened): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.object({ state: z.string() }))`SELECT state FROM meter_event ORDER BY id`);
+
+/** Applies the report of all events, as a worker does repeatedly. */
+const applyReport = async (opened: Opened): Promise<void> => {
+  const { deps } = opened;
+  const now = deps.clock.now();
+  const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
+  await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
+  const identifiers = await identifiersIn(opened);
+  const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
+  await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
+    windowStart: now,
+    windowEnd: now,
+    rejections: [{ code: "archived_meter", errors: samples.length, samples }],
+  });
+};
+
 /** A restored database that lacks the retry of 6 units which Stripe had refused later. The comparison has ended its hold. */
 const setUpRefused = async (t: ExecutionContext) => {
   const scene = await setUpRestore(t);
   const { register, drain, pass, control, fork, impact, original } = scene;
-  type Opened = typeof original;
-  const identifierRow = z.object({ identifier: z.string() });
-  const identifiersIn = ({ db }: Opened): Promise<readonly string[]> =>
-    db.anyFirst(sql.type(identifierRow)`SELECT identifier FROM meter_event ORDER BY id`);
   await register(original, 6);
   pass(5);
   control.addFault({ kind: "reject_later" });
@@ -27,23 +49,9 @@ const setUpRefused = async (t: ExecutionContext) => {
     sql.type(z.object({ id: z.bigint() }))`SELECT id FROM meter_event`,
   );
   const { continued, restored } = await fork(original);
-  /** Applies the report of all events, as a worker does repeatedly. */
-  const report = async (opened: Opened): Promise<void> => {
-    const { deps } = opened;
-    const now = deps.clock.now();
-    const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
-    await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
-    const identifiers = await identifiersIn(opened);
-    const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
-    await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
-      windowStart: now,
-      windowEnd: now,
-      rejections: [{ code: "archived_meter", errors: samples.length, samples }],
-    });
-  };
   const retry = async (opened: Opened): Promise<unknown> =>
     readJson(await impact(opened, "usage", "retry", String(id), "--json"));
-  await report(continued);
+  await applyReport(continued);
   t.like(await retry(continued), [{ result: "waiting" }]);
   await drain(continued);
   t.deepEqual(scene.billedByMinute(), { 0: 6 });
@@ -55,18 +63,14 @@ const setUpRefused = async (t: ExecutionContext) => {
   return {
     ...scene,
     restored,
-    identifiersIn,
-    report: () => report(restored),
+    report: () => applyReport(restored),
     waive: async () => {
       await impact(restored, "usage", "waive", String(id), "--reason", "too old");
       // The sums of what was sent before it lag.
       pass(LAG_SECONDS);
     },
     retry: () => retry(restored),
-    states: () =>
-      restored.db.anyFirst(
-        sql.type(z.object({ state: z.string() }))`SELECT state FROM meter_event ORDER BY id`,
-      ),
+    states: () => statesIn(restored),
   };
 };
 
@@ -96,7 +100,7 @@ test("a report that waits for one event does not undo the retry of another that 
   // Accepted and refused later, but the response is lost.
   control.addFault({ kind: "drop", applied: true });
   await drain(restored);
-  const [, identifier = ""] = await scene.identifiersIn(restored);
+  const [, identifier = ""] = await identifiersIn(restored);
   control.rejectAccepted({ identifier });
   await t.throwsAsync(report(), { message: /still being sent/u });
   t.deepEqual(await states(), ["blocked", "sending"]);
@@ -111,4 +115,34 @@ test("a report that waits for one event does not undo the retry of another that 
   await report();
   t.deepEqual(await states(), ["delivered", "blocked"]);
   t.deepEqual(scene.billedByMinute(), { 0: 6 });
+});
+
+test("late usage that was settled by hand stays settled when Stripe refuses it afterwards", async (t) => {
+  const { register, pass, drain, control, stream, ...scene } = await setUpRestore(t);
+  const { original } = scene;
+  const impact = (...args: readonly string[]) => scene.impact(original, ...args);
+  await register(original, 4);
+  pass(5);
+  control.addFault({ kind: "reject_later" });
+  await drain(original);
+  const id = await original.db.oneFirst(sql.type(z.object({ id: z.bigint() }))`
+    UPDATE meter_event SET last_error = ${DELIVERED_LATE} RETURNING id
+  `);
+  const settle = ["usage", "settle", String(id), "--invoice-item", "ii_1", "--reason", "late"];
+  t.is((await impact(...settle)).exitCode, 0);
+  t.deepEqual(await statesIn(original), ["delivered"]);
+
+  await applyReport(original);
+
+  t.deepEqual(await statesIn(original), ["waived"]);
+  pass(LAG_SECONDS);
+  const period = ["--org", stream.accountId, "--period", "2026-05"];
+  const statement = await impact("statement", ...period);
+  t.is(statement.exitCode, 0, statement.stderr);
+  t.regex(statement.stdout, /tree +total +4 +0 +0 +0 +0 +0 +4 +0 +0\n/u);
+  t.deepEqual(readJson(await impact("usage", "list", "--state", "failed", "--json")), []);
+  const retried = await impact("usage", "retry", "--all");
+  t.is(retried.exitCode, 0, retried.stdout);
+  t.like(readJson(await impact(...settle, "--json")), { replayed: true });
+  t.is((await impact("usage", "reconcile")).exitCode, 0);
 });

@@ -86,9 +86,14 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
 
 /** Every state that a rejection after acceptance can move an event to. */
 const statesAfterLateRejection = (state: MeterEventState): readonly MeterEventState[] =>
-  [false, true]
-    .map((outcomeUnknown) =>
-      decideLateRejection({ state, outcomeUnknown, sealedAt: NOW }, NEVER_HELD),
+  [null, "ii_1"]
+    .flatMap((settlementReference) =>
+      [false, true].map((outcomeUnknown) =>
+        decideLateRejection(
+          { state, outcomeUnknown, sealedAt: NOW, settlementReference },
+          NEVER_HELD,
+        ),
+      ),
     )
     .filter((next) => next !== null && next !== "wait");
 
@@ -140,7 +145,11 @@ test("the state diagram in docs/billing.md has exactly the transitions of the co
 });
 
 test("a late rejection of an event that was sealed before a hold ended blocks it, however late it was delivered", (t) => {
-  const delivered = { state: "delivered", outcomeUnknown: false } as const;
+  const delivered = {
+    state: "delivered",
+    outcomeUnknown: false,
+    settlementReference: null,
+  } as const;
 
   const decide = (sealedAt: Date, holds: Parameters<typeof decideLateRejection>[1]) =>
     decideLateRejection({ ...delivered, sealedAt }, holds);
