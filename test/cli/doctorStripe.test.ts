@@ -1,10 +1,11 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -15,6 +16,15 @@ const CUSTOMERS = 7;
 const CONCURRENT_CALLS = 5;
 
 const findings = z.array(z.looseObject({ check: z.string(), detail: z.string() }));
+
+/** Runs doctor and returns what one of its checks says. */
+const diagnose = async (name: string, env: Readonly<Record<string, string>>) => {
+  const run = await runImpact(["doctor", "--json"], {
+    env: { TEMPORAL_ADDRESS: "127.0.0.1:1", ...env },
+  });
+  const found = findings.parse(readJson(run)).find(({ check }) => check === name);
+  return `${String(found?.["status"])}: ${found?.detail}`;
+};
 
 /** Creates organizations with customers at Stripe; `checkCustomers` runs doctor and returns what it says of them. */
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
@@ -31,18 +41,12 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     await createTestOrganization(db, { stripeCustomerId: customerId });
     paths.push(`/v1/customers/${customerId}`);
   }
-  const checkCustomers = async () => {
-    const run = await runImpact(["doctor", "--json"], {
-      env: {
-        DATABASE_URL: databaseUrl,
-        TEMPORAL_ADDRESS: "127.0.0.1:1",
-        STRIPE_SECRET_KEY: stripe.secretKey,
-        STRIPE_API_BASE: stripe.url,
-      },
+  const checkCustomers = () =>
+    diagnose("Stripe customers", {
+      DATABASE_URL: databaseUrl,
+      STRIPE_SECRET_KEY: stripe.secretKey,
+      STRIPE_API_BASE: stripe.url,
     });
-    const found = findings.parse(readJson(run)).find(({ check }) => check === "Stripe customers");
-    return `${String(found?.["status"])}: ${found?.detail}`;
-  };
   /** Sends a request, which arrives after those that were sent before. */
   const callStripe = () =>
     fetch(`${stripe.url}/v1/billing/meters`, {
@@ -79,4 +83,38 @@ test.serial("doctor says which permission a restricted key lacks to read custome
   }
 
   t.regex(await checkCustomers(), /^wrong: .*'rak_customer_read' permission/u);
+});
+
+test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
+  const databaseUrl = await copyDatabase(t);
+  const db = await openPool(databaseUrl, 1);
+  const double = await startStripeDouble({ secretKey: "sk_live_double" });
+  t.teardown(double.close);
+  const stripe = { secretKey: double.secretKey, apiBase: double.url };
+  await createBilling({ db, stripe: connectStripe(stripe) }).prepare();
+  await createTestOrganization(db, { stripeCustomerId: "cus_of_the_original" });
+  await db.end();
+  const settings = { DATABASE_URL: databaseUrl };
+  const withKey = {
+    ...settings,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  t.regex(await diagnose("billing processor", withKey), /^ok: the Stripe account acct_double/u);
+  const separate = ["deployment", "separate", "--is-copy", "--as", "maria"];
+  const separated = await runImpact(separate, { env: settings });
+  t.is(separated.exitCode, 0, separated.stderr);
+
+  t.regex(
+    await diagnose("billing processor", withKey),
+    /^wrong: This deployment is a copy of one .* Unset it, or set it to a key in test mode\.$/u,
+  );
+  t.is(
+    await diagnose("billing processor", settings),
+    "ok: the next worker that starts records its own",
+  );
+  t.is(
+    await diagnose("Stripe", settings),
+    "skipped: STRIPE_SECRET_KEY is not set here; in this copy, live usage of 1 organization with a Stripe customer waits",
+  );
 });

@@ -1,6 +1,7 @@
 import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
 import { countFailedProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { hasLiveLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { listShardStatuses } from "../../../db/shards.ts";
 import {
   decideProcessor,
@@ -42,18 +43,17 @@ const checkHold = (context: Context): Promise<Finding> =>
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
 const checkProcessor = (context: Context): Promise<Finding> =>
   checkWithDatabase(context, "billing processor", async () => {
-    const { processor, originalStripeAccountId } = await readDeployment(
-      await context.connections.database(),
-    );
-    if (processor === null) {
-      return ok("not recorded yet; the first worker records its own");
-    }
+    const db = await context.connections.database();
+    const { processor, originalStripeAccountId } = await readDeployment(db);
     const decision = decideProcessor(processor, await readConfigured(context), {
-      ledgerHasLiveUsage: true,
+      ledgerHasLiveUsage: await hasLiveLedgerUsage(db),
       originalStripeAccountId,
     });
     if (decision.kind === "mismatch") {
       return wrong(decision.problem);
+    }
+    if (processor === null || decision.kind === "record") {
+      return ok("the next worker that starts records its own");
     }
     return ok(
       processor.name === "stripe" ? describeAccount(processor.account) : "the built-in ledger",

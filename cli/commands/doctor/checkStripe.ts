@@ -1,4 +1,5 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   listOrganizationsWithoutCustomer,
   listUsedKinds,
@@ -97,12 +98,20 @@ const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
 
 /** Without a key, usage of organizations with a Stripe customer is not sent. */
 const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
-  const organizations = await listAccounts(await connections.database(), "organization");
+  const db = await connections.database();
+  const organizations = await listAccounts(db, "organization");
   const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
-  return waiting === 0
-    ? skipped("STRIPE_SECRET_KEY is not set here; live usage goes to the built-in ledger")
-    : wrong(
+  if (waiting === 0) {
+    return skipped("STRIPE_SECRET_KEY is not set here; live usage goes to the built-in ledger");
+  }
+  // A copy has the customers of the original, which bills them.
+  const { separatedAt } = await readDeployment(db);
+  return separatedAt === null
+    ? wrong(
         `STRIPE_SECRET_KEY is not set here, and ${counted(waiting, "organization has", "organizations have")} a Stripe customer. Set it, or their live usage is not sent`,
+      )
+    : skipped(
+        `STRIPE_SECRET_KEY is not set here; in this copy, live usage of ${counted(waiting, "organization")} with a Stripe customer waits`,
       );
 };
 

@@ -163,8 +163,11 @@ test.serial("the account of a restricted key is read from Stripe's refusal", asy
 test.serial("a deployment whose ledger has no live usage takes Stripe's key", async (t) => {
   await billingOf(t, null).prepare();
   t.deepEqual((await readDeployment(t.context.db)).processor, { name: "ledger" });
+  const double = await startDouble(t);
+  const doctor = await impactWith(t, double, "doctor");
+  t.regex(doctor.stdout, /billing processor +ok +the next worker that starts records its own/u);
 
-  await billingOf(t, await startDouble(t)).prepare();
+  await billingOf(t, double).prepare();
 
   t.like((await readDeployment(t.context.db)).processor, { name: "stripe" });
 });
