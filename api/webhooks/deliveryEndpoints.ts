@@ -8,7 +8,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../domain/fields.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
-import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
+import { DELIVERY_STATES, KEPT_ATTEMPTS } from "../../domain/webhooks/decideDelivery.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
 import {
   ENDPOINT_NOT_FOUND,
@@ -39,6 +39,9 @@ type Dependencies = {
 };
 
 const TAG = "webhooks";
+
+/** Each is a request to a server that may be another's, and the first of ten if that fails. */
+const RETRIES_PER_SECOND = 10;
 
 /** Recoveries that continue where they have ended. One that is forgotten reads its earlier events again. */
 const MAXIMUM_POSITIONS = 1000;
@@ -89,7 +92,7 @@ const attempt = z
 const deliveryWithAttempts = z
   .strictObject({
     ...deliveryFields,
-    attempts: z.array(attempt).meta({ description: "The last 100, oldest first." }),
+    attempts: z.array(attempt).meta({ description: `The last ${KEPT_ATTEMPTS}, oldest first.` }),
   })
   .meta({ id: "WebhookDeliveryWithAttempts" });
 
@@ -249,6 +252,7 @@ export const deliveryEndpoints = (
     keyEndpoint({
       method: "post",
       path: `${path}/deliveries/:delivery_id/retry`,
+      requestsPerSecond: RETRIES_PER_SECOND,
       description: {
         operationId: "retryWebhookDelivery",
         tag: TAG,

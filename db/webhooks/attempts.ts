@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { WebhookMessage } from "../../domain/events/webhookPayloads.ts";
+import { KEPT_ATTEMPTS } from "../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult, DeliveryDecision } from "../../domain/webhooks/decideDelivery.ts";
 import { sql, timestamp } from "../sql.ts";
 import { deliveryLease, isDue, isEnabled } from "./pendingEndpoints.ts";
@@ -111,7 +112,7 @@ export type EndedAttempt = {
 
 /**
  * Records attempts and what follows them. A failure is not recorded if the lease has ended and another worker has made an
- * attempt; a success always is, because the receiver has the event.
+ * attempt; a success always is, because the receiver has the event. Of each delivery, the last attempts are kept.
  */
 export const recordAttempts = async (
   db: CommonQueryMethods,
@@ -187,6 +188,21 @@ export const recordAttempts = async (
         ended.status,
         ended.error,
         ended.response
+    ),
+    dropped AS (
+      DELETE FROM webhook_attempt
+      WHERE ctid = ANY(ARRAY(
+        SELECT earlier.ctid
+        FROM updated
+        CROSS JOIN LATERAL (
+          SELECT webhook_attempt.ctid
+          FROM webhook_attempt
+          WHERE webhook_attempt.endpoint_id = updated.endpoint_id
+            AND webhook_attempt.event_id = updated.event_id
+            AND webhook_attempt.number <= updated.number - ${KEPT_ATTEMPTS}
+          OFFSET 0
+        ) AS earlier
+      ))
     )
     INSERT INTO webhook_attempt (endpoint_id, event_id, number, started_at, duration_ms, status, error, response)
     SELECT endpoint_id, event_id, number, started_at, duration_ms, status, error, response

@@ -84,13 +84,13 @@ const attemptRow = z.strictObject({
 });
 export type DeliveryAttempt = Readonly<z.output<typeof attemptRow>>;
 
-/** Lists the last hundred attempts of a delivery, oldest first. */
-export const listAttempts = async (
+/** Lists the attempts of a delivery that are kept, oldest first. */
+export const listAttempts = (
   db: CommonQueryMethods,
   endpointId: string,
   id: string,
-): Promise<readonly DeliveryAttempt[]> => {
-  const newest = await db.any(sql.type(attemptRow)`
+): Promise<readonly DeliveryAttempt[]> =>
+  db.any(sql.type(attemptRow)`
     SELECT
       number,
       started_at AS "startedAt",
@@ -100,8 +100,5 @@ export const listAttempts = async (
       response
     FROM webhook_attempt
     WHERE endpoint_id = ${endpointId} AND event_id = ${id}
-    ORDER BY number DESC
-    LIMIT 100
+    ORDER BY number
   `);
-  return newest.toReversed();
-};

@@ -32,6 +32,9 @@ export const LEASE_MS = 30 * SECOND_MS;
 /** How many requests an endpoint receives at the same time. */
 export const PLACES_OF_ENDPOINT = 10;
 
+/** How many attempts of a delivery are kept, because it can be retried without end. */
+export const KEPT_ATTEMPTS = 100;
+
 /** The outcome of one request. */
 export type AttemptResult = {
   /** The HTTP status; null if no response arrived. */
