@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ACTORS } from "../../domain/accounts/audit.ts";
 import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
 import { safeInteger } from "../columns.ts";
+import { newestOf } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const auditEntryRow = z.strictObject({
@@ -64,16 +65,15 @@ export const listAuditEntries = (
   { accountId, action, operator, since, until, before }: AuditFilter,
   limit: number,
 ): Promise<readonly AuditEntry[]> => {
+  const newest = newestOf(accountId, before);
   const conditions = [
-    sql.fragment`true`,
-    accountId === null ? null : sql.fragment`account_id = ${accountId}`,
+    newest.condition,
     action === null
       ? null
       : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
     operator === null ? null : sql.fragment`operator = ${operator}`,
     since === null ? null : sql.fragment`created_at >= ${timestamp(since)}`,
     until === null ? null : sql.fragment`created_at < ${timestamp(until)}`,
-    before === null ? null : sql.fragment`id < ${before}`,
   ].filter((condition) => condition !== null);
   return db.any(sql.type(auditEntryRow)`
     SELECT
@@ -88,7 +88,7 @@ export const listAuditEntries = (
       details
     FROM audit_entry
     WHERE ${sql.join(conditions, sql.fragment` AND `)}
-    ORDER BY id DESC
+    ${newest.order}
     LIMIT ${limit}
   `);
 };

@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
+import { newestOf } from "../ownedRecords.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 // This file reads and assigns registrations itself, because each query combines them with their planting order.
@@ -330,12 +331,12 @@ export type PlantingOrderFilter = {
 export const listPlantingOrders = (
   db: CommonQueryMethods,
   filter: PlantingOrderFilter,
-): Promise<readonly PlantingOrder[]> =>
-  db.any(sql.type(orderRow)`
+): Promise<readonly PlantingOrder[]> => {
+  const newest = newestOf(filter.accountId ?? null, null);
+  return db.any(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
-    WHERE true
-      ${filter.accountId === undefined ? sql.fragment`` : sql.fragment`AND account_id = ${filter.accountId}`}
+    WHERE ${newest.condition}
       ${filter.stage === undefined ? sql.fragment`` : sql.fragment`AND stage = ${filter.stage}`}
       ${
         filter.contradicted === true
@@ -345,6 +346,7 @@ export const listPlantingOrders = (
             )`
           : sql.fragment``
       }
-    ORDER BY id DESC
+    ${newest.order}
     LIMIT ${filter.limit}
   `);
+};

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
-import { anyAccount } from "../ownedRecords.ts";
+import { anyAccount, newestOf } from "../ownedRecords.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
@@ -216,15 +216,16 @@ export const listBalanceEntries = (
   db: CommonQueryMethods,
   accountId: string,
   { before, limit }: { readonly before: string | null; readonly limit: number },
-): Promise<readonly BalanceEntry[]> =>
-  db.any(sql.type(entryRow)`
+): Promise<readonly BalanceEntry[]> => {
+  const newest = newestOf(accountId, before);
+  return db.any(sql.type(entryRow)`
     SELECT ${entryColumns}
     FROM balance_entry
-    WHERE account_id = ${accountId}
-      AND (${before}::bigint IS NULL OR id < ${before}::bigint)
-    ORDER BY id DESC
+    WHERE ${newest.condition}
+    ${newest.order}
     LIMIT ${limit}
   `);
+};
 
 export const findBalanceEntryByReference = (
   db: CommonQueryMethods,
