@@ -9,8 +9,8 @@ const RECORDS_OF_A_FREE_CORE = 100;
 /** Bulk work always progresses. */
 const MINIMUM_SHARE = 1 / 5;
 
-/** A step that took longer was not split, or waited for something else. Its whole rest would delay others for too long. */
-const MAXIMUM_STEP_MS = 250;
+/** A step that takes longer is not split, or waits for something else. It and its whole rest would delay others for too long. */
+export const MAXIMUM_STEP_MS = 250;
 
 /** Longer than the time between two reads, and than the second to which a usage fact's time is rounded. */
 const RECENT_MS = 2500;

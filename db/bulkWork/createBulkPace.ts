@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
-import { isRecent, observe, turnMs } from "../../domain/bulkWork.ts";
+import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "../../domain/bulkWork.ts";
 import type { LatestRecords, Observation } from "../../domain/bulkWork.ts";
 import { runForAll } from "../connections/connectionShares.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
@@ -10,8 +10,8 @@ import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 export type BulkPace = {
   /**
    * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, steps run one
-   * after another, in turns with those of other processes, and each turn includes a rest. A step within a step does not
-   * wait.
+   * after another, in turns with those of other processes, and each turn includes a rest. A step that takes longer than
+   * `MAXIMUM_STEP_MS` does not delay the next one any longer. A step within a step does not wait.
    */
   readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
   /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */
@@ -60,6 +60,7 @@ export const createBulkPace = ({
   reserveTurn,
   nowMs = () => performance.now(),
   rest = delay,
+  limitStep = (durationMs) => delay(durationMs, undefined, { ref: false }),
 }: {
   readonly readLatest: () => Promise<LatestRecords>;
   /** Reserves a turn of bulk work, and returns how long to wait for it. */
@@ -68,6 +69,8 @@ export const createBulkPace = ({
   ) => Promise<LatestRecords & { readonly waitMs: number }>;
   readonly nowMs?: () => number;
   readonly rest?: (durationMs: number) => Promise<unknown>;
+  /** Returns when the next step need not wait any longer for one that begins now. */
+  readonly limitStep?: (durationMs: number) => Promise<unknown>;
 }): BulkPace => {
   const steps = new AsyncLocalStorage<true>();
   let seen: Observation | null = null;
@@ -94,7 +97,10 @@ export const createBulkPace = ({
       await (looking ??= look());
     }
   };
-  const runInTurn = async <Result>(step: () => Promise<Result>): Promise<Result> => {
+  const runInTurn = async <Result>(
+    step: () => Promise<Result>,
+    onStart: () => void,
+  ): Promise<Result> => {
     if (isYielding()) {
       const { waitMs, ...latest } = await reserveTurn(
         turnMs(expectedMs, seen?.recordsPerSecond ?? 0),
@@ -105,6 +111,7 @@ export const createBulkPace = ({
         await rest(waitMs);
       }
     }
+    onStart();
     const startedAtMs = nowMs();
     try {
       return await steps.run(true, step);
@@ -120,8 +127,11 @@ export const createBulkPace = ({
     if (!isYielding()) {
       return steps.run(true, step);
     }
-    const turn = previous.then(() => runInTurn(step));
-    previous = turn.catch(() => undefined);
+    const started = Promise.withResolvers<void>();
+    const turn = previous.then(() => runInTurn(step, started.resolve));
+    // A step can wait for a connection of its account, whose other reads are slow.
+    const late = started.promise.then(() => limitStep(MAXIMUM_STEP_MS));
+    previous = Promise.race([turn.catch(() => undefined), late]);
     return turn;
   };
   return {

@@ -87,7 +87,15 @@ test.serial("a turn that ended long ago leaves no wait", async (t) => {
 });
 
 /** A pace with a clock that only rests and steps move, and what it asked of the database. */
-const createScene = ({ ageMs, waitMs = 0 }: { ageMs: number; waitMs?: number }) => {
+const createScene = ({
+  ageMs,
+  waitMs = 0,
+  limitStep = () => Promise.withResolvers<void>().promise,
+}: {
+  ageMs: number;
+  waitMs?: number;
+  limitStep?: (durationMs: number) => Promise<unknown>;
+}) => {
   const scene = {
     nowMs: 0,
     factId: 1n,
@@ -118,6 +126,7 @@ const createScene = ({ ageMs, waitMs = 0 }: { ageMs: number; waitMs?: number }) 
       scene.nowMs += durationMs;
       return Promise.resolve();
     },
+    limitStep,
   });
   const stepFor = (durationMs: number) => () => {
     scene.nowMs += durationMs;
@@ -206,6 +215,31 @@ test("a step that could not be split delays other bulk work for at most 1.25 sec
   scene.factId += 60_000n;
   await pace.run(stepFor(1));
   t.deepEqual(scene.turnsMs, [5, 1250]);
+});
+
+test("a step that does not end delays the next one of its process for at most 250 ms", async (t) => {
+  const limit = Promise.withResolvers<void>();
+  const limitsMs: number[] = [];
+  const { pace, stepFor } = createScene({
+    ageMs: 100,
+    limitStep: (durationMs) => {
+      limitsMs.push(durationMs);
+      return limit.promise;
+    },
+  });
+  const begun = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<string>();
+  const endless = pace.run(() => {
+    begun.resolve();
+    return end.promise;
+  });
+  const next = pace.run(stepFor(5));
+  await begun.promise;
+  t.deepEqual(limitsMs, [250]);
+  limit.resolve();
+  t.is(await next, 5);
+  end.resolve("ended");
+  t.is(await endless, "ended");
 });
 
 test("steps within a step do not wait for it", async (t) => {
