@@ -318,6 +318,7 @@ CREATE TABLE donation (
   nonprofit_id text NOT NULL,
   charity_provider text NOT NULL,
   charity_name text NOT NULL,
+  confirmed_name text,
   created_at timestamp with time zone NOT NULL,
   idempotency_key text,
   attribution text NOT NULL DEFAULT ''::text,

@@ -40,6 +40,8 @@ export const text = (maximumLength: number) =>
 
 export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
 
+export const blankAsNull = (given: string): string | null => (given.trim() === "" ? null : given);
+
 const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
 
 /** A count of units that JSON represents exactly. */

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../domain/charities/donations.ts";
-import type { Donation } from "../../domain/charities/donations.ts";
+import type { ConfirmedDonation, Donation } from "../../domain/charities/donations.ts";
 import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
 import { ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
@@ -18,18 +18,18 @@ const idRow = z.strictObject({ id: z.uuid() });
 export const insertDonations = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-  donations: readonly Donation[],
+  donations: readonly ConfirmedDonation[],
   createdAt: Date,
 ): Promise<ReadonlySet<string>> =>
   new Set(
     await transaction.anyFirst(sql.type(idRow)`
       INSERT INTO donation (
-        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
-        idempotency_key, attribution, metadata
+        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
+        created_at, idempotency_key, attribution, metadata
       )
       SELECT
         (value ->> 0)::uuid, ${accountId}, ${mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3, value ->> 4,
-        value ->> 5, ${timestamp(createdAt)}, value ->> 6, value ->> 7, (value -> 8)::jsonb
+        value ->> 5, value ->> 6, ${timestamp(createdAt)}, value ->> 7, value ->> 8, (value -> 9)::jsonb
       FROM json_array_elements(${JSON.stringify(
         donations.map((donation) => [
           donation.id,
@@ -38,13 +38,14 @@ export const insertDonations = async (
           donation.nonprofitId,
           donation.charityProvider,
           donation.charityName,
+          donation.confirmedName,
           donation.idempotencyKey,
           donation.attribution,
           donation.metadata,
         ]),
       )}) AS value
       -- By key, so that two batches with the same keys cannot deadlock.
-      ORDER BY value ->> 6, value ->> 0
+      ORDER BY value ->> 7, value ->> 0
       ON CONFLICT DO NOTHING
       RETURNING id
     `),

@@ -2,7 +2,11 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } 
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
-import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
+import type {
+  ConfirmedDonation,
+  DonationFilter,
+  Donation,
+} from "../../domain/charities/donations.ts";
 import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { ownedBy, ownedWithId, ownedWithKey } from "../ownedRecords.ts";
@@ -54,7 +58,7 @@ const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
 export const insertDonation = async (
   db: CommonQueryMethods,
   owner: AccountMode,
-  donation: Donation,
+  donation: ConfirmedDonation,
   events: readonly NewEvent[],
 ): Promise<number | null> => {
   const { createdAt } = donation;
@@ -63,13 +67,13 @@ export const insertDonation = async (
     return await db.oneFirst(sql.prepared("insert_donation", recordedRow)`
       WITH inserted AS (
         INSERT INTO donation (
-          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
-          idempotency_key, attribution, metadata
+          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
+          created_at, idempotency_key, attribution, metadata
         )
         VALUES (
           ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
           ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
-          ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
+          ${donation.confirmedName}, ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
           ${JSON.stringify(donation.metadata)}::jsonb
         )
         ON CONFLICT DO NOTHING

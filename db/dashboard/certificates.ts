@@ -159,6 +159,7 @@ const donationRow = z.strictObject({
   mode: modeColumn,
   amountCents: safeInteger,
   charityName: z.string(),
+  isCharityConfirmed: z.boolean(),
   ein: z.string().nullable(),
   createdAt: z.date(),
   refundedAt: z.date().nullable(),
@@ -232,7 +233,8 @@ export const findCertified = async (
       'donation' AS kind,
       donation.mode,
       donation.amount_cents AS "amountCents",
-      donation.charity_name AS "charityName",
+      coalesce(donation.confirmed_name, donation.charity_name) AS "charityName",
+      donation.confirmed_name IS NOT NULL AS "isCharityConfirmed",
       donation.ein,
       donation.created_at AS "createdAt",
       donation.refunded_at AS "refundedAt"

@@ -10,7 +10,10 @@ CREATE TABLE donation (
   -- The charity's id at the provider that confirmed it.
   nonprofit_id text NOT NULL,
   charity_provider text NOT NULL,
+  -- As the client named the charity; the charity's own name if it did not.
   charity_name text NOT NULL,
+  -- The charity's own name, which certificates show; null in imported donations, whose charities nobody looked up.
+  confirmed_name text,
   created_at timestamptz NOT NULL,
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',

@@ -21,6 +21,9 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
+/** A donation to be recorded, with the charity's own name: a client may have given another one. */
+export type ConfirmedDonation = Donation & { readonly confirmedName: string };
+
 /**
  * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit
  * a client that repeats a refund under new keys would fill the database.

@@ -259,6 +259,9 @@ test("a donation of the contract's list is accepted", (t) => {
   t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "", ein: "" })), {
     problem: "ein or nonprofit_id is required",
   });
+  t.deepEqual(read(JSON.stringify({ ...listed, charity_name: " " })), {
+    problem: "charity_name: must not be empty",
+  });
   t.deepEqual(read(JSON.stringify({ ...listed, amount: 5 })), { record: donation });
   t.deepEqual(read(JSON.stringify({ ...listed, amount: 500 })), {
     problem: "amount: must be amount_cents in US dollars",

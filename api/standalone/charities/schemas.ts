@@ -1,6 +1,14 @@
 import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
-import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
+import {
+  blankAsNull,
+  count,
+  date,
+  emptyAsNull,
+  metadata,
+  recordId,
+  text,
+} from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
 import { isRange } from "../../http/lists/days.ts";
@@ -19,10 +27,10 @@ export const donateBody = bodyObject({
     .transform(emptyAsNull)
     .optional()
     .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
-  charity_name: text(500)
-    .transform(emptyAsNull)
-    .optional()
-    .meta({ description: "Defaults to the charity's own name." }),
+  charity_name: text(500).transform(blankAsNull).optional().meta({
+    description:
+      "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
+  }),
   idempotency_key: idempotencyKey().optional().meta({
     description:
       "A later request with the same key returns the original record. Empty is the same as omitted.",

@@ -75,7 +75,7 @@ const donationLine = z.strictObject({
   currency: z.literal("USD", { error: "must be USD" }).optional(),
   ein: ein().default(null),
   nonprofit_id: optionalText(text(200)),
-  charity_name: text(500).min(1, "must not be empty"),
+  charity_name: text(500).regex(/\S/u, "must not be empty"),
 });
 
 /** The fields of a line, to name the columns of a CSV file. */

@@ -5,7 +5,11 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
 import { asRejection, countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
-import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
+import type {
+  ConfirmedDonation,
+  Donation,
+  DonationRequest,
+} from "../../../domain/charities/donations.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
@@ -36,7 +40,7 @@ type Item = { readonly index: number; readonly request: DonationRequest };
 type AcceptedItem = Item & { readonly charity: ConfirmedCharity };
 
 /** A donation that can be recorded, and its index. */
-type Entry = { readonly index: number; readonly donation: Donation };
+type Entry = { readonly index: number; readonly donation: ConfirmedDonation };
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);

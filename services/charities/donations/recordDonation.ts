@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { insertDonation } from "../../../db/charities/donations.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
-import type { Donation, NewDonation } from "../../../domain/charities/donations.ts";
+import type { ConfirmedDonation, NewDonation } from "../../../domain/charities/donations.ts";
 import type { StoredEventContent } from "../../../domain/events/events.ts";
 import { createEvent } from "../../events/recordEvent.ts";
 
@@ -11,7 +11,7 @@ export const createDonation = (
   { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
   { charity, provider }: ConfirmedCharity,
   now: Date,
-): Donation => ({
+): ConfirmedDonation => ({
   id,
   importedId: null,
   amountCents,
@@ -19,6 +19,7 @@ export const createDonation = (
   nonprofitId: charity.nonprofitId,
   charityProvider: provider,
   charityName: charityName ?? charity.name,
+  confirmedName: charity.name,
   createdAt: now,
   idempotencyKey,
   attribution,
@@ -35,6 +36,6 @@ export const createDonation = (
 export const recordDonation = (
   db: CommonQueryMethods,
   owner: AccountMode,
-  donation: Donation,
+  donation: ConfirmedDonation,
   events: readonly StoredEventContent[],
 ): Promise<number | null> => insertDonation(db, owner, donation, events.map(createEvent));

@@ -121,6 +121,11 @@ const renderRegistration = (item: CertifiedRegistration): Markup => {
   </dl>`;
 };
 
+const explainCharity = ({ isCharityConfirmed }: CertifiedDonation): string =>
+  isCharityConfirmed
+    ? "The charity was looked up when the donation was recorded."
+    : "An earlier system recorded the donation and named the charity.";
+
 const renderDonation = (item: CertifiedDonation): Markup =>
   html`<dl class="sheet">
     <dt>Registered</dt>
@@ -139,7 +144,7 @@ const renderDonation = (item: CertifiedDonation): Markup =>
       ${
         stateOfDonation(item) === "refunded"
           ? "Nothing: all of it was refunded."
-          : "The charity was looked up when the donation was recorded. There is no evidence of the payment here."
+          : `${explainCharity(item)} There is no evidence of the payment here.`
       }
     </dd>
   </dl>`;

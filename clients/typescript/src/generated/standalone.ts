@@ -601,7 +601,7 @@ export interface components {
              * @example newsletter
              */
             readonly attribution?: string | null;
-            /** @description Defaults to the charity's own name. */
+            /** @description Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted. */
             readonly charity_name?: string | null;
             /** @description EIN, with or without the dash. Empty is the same as omitted. */
             readonly ein?: string | null;
