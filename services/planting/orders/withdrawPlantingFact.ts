@@ -140,11 +140,10 @@ const correctOrder = async (
       await storeProgress(transaction, before, order);
       await recordMilestones(transaction, before, order, now);
       await reopenPlantingOrder(transaction, orderId);
-      if (before.plantedAt !== null || order.plantedAt !== null) {
-        // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days.
-        await lockSummary(transaction);
-        await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
-      }
+      // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days. An order without
+      // planted trees, too, may have changed the site of others.
+      await lockSummary(transaction);
+      await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
     }
     // A replacement that only waits changes neither other facts nor the order, yet it is stored.
     if (changes.length > 0 || order !== before || replacement.length > 0) {

@@ -1,6 +1,10 @@
 import type { ExecutionContext } from "ava";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
+import {
+  evidenceSummary,
+  renderEvidenceSummary,
+} from "../../../api/planting/presentEvidenceSummary.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
@@ -11,6 +15,7 @@ import {
   simulatePlanted,
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import {
   reinstatePlantingFact,
@@ -19,6 +24,7 @@ import {
 import { countReads } from "../../support/countReads.ts";
 import { copyDatabase, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { openOwnDatabase } from "../evidence/evidenceApi.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
@@ -112,12 +118,13 @@ const nameSite = async (
         if (!allocation) {
           throw new Error("There is an allocation.");
         }
-        const site = { ...allocation.planting_site, reference, name };
+        const site = { ...allocation.planting_site, reference, name, region: name };
         return report(order, {
           ...simulateAllocated(order, AT),
           allocations: [{ ...allocation, planting_site: site }],
         });
       },
+      planted: (order: PlantingOrder) => report(order, simulatePlanted(order, AT)),
       verified: (order: PlantingOrder, name: string) => {
         const fact = simulateVerified(order, AT);
         return report(order, {
@@ -185,6 +192,34 @@ test.serial("a withdrawn fact leaves its site with the latest details of another
   await report.allocated(third, "Third Bay");
   t.is(await name(), "Third Bay");
 });
+
+test.serial(
+  "a correction of an order without planted trees changes the summary of the others at its site",
+  async (t) => {
+    const { setup, orders, report, withdraw, reinstate } = await nameSite(
+      t,
+      "summarized",
+      await openOwnDatabase(t),
+    );
+    const [planted, allocated] = orders;
+    if (!planted || !allocated) {
+      throw new Error("There are orders.");
+    }
+    const readRegions = async () => {
+      const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)();
+      return evidenceSummary.parse(JSON.parse(body)).regions.map(({ name }) => name);
+    };
+    await report.allocated(planted, "Right Bay");
+    await report.planted(planted);
+    await report.allocated(allocated, "Wrong Bay");
+    t.deepEqual(await readRegions(), ["Wrong Bay"]);
+
+    await withdraw(allocated, "allocated");
+    t.deepEqual(await readRegions(), ["Right Bay"]);
+    await reinstate(allocated, "allocated");
+    t.deepEqual(await readRegions(), ["Wrong Bay"]);
+  },
+);
 
 /** Inserts two facts of each of some orders. The statistics do not know them. */
 const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, orders: number) => {
