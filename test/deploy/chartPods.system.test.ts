@@ -113,7 +113,13 @@ test("large numbers are not rounded or written with an exponent", async (t) => {
 });
 
 test("with the migration disabled, no Job runs", async (t) => {
-  const manifests = await renderChart("minimal", { "migration.enabled": "false" });
+  const manifests = await renderChart(null, {
+    "image.repository": "registry.example.org/impact",
+    publicBaseUrl: "https://impact.example.org",
+    "temporal.address": "temporal:7233",
+    "secrets.DATABASE_URL.existingSecret": "impact-database",
+    "migration.enabled": "false",
+  });
   t.deepEqual(withKind(manifests, "Job"), []);
 });
 

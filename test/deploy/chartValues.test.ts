@@ -63,3 +63,26 @@ test("the chart has the version of the service", async (t) => {
   const { version: released } = version.parse(JSON.parse(await readText("package.json")));
   t.deepEqual(chart, { version: released, appVersion: released });
 });
+
+const minimalValues = z.object({
+  secrets: z.record(
+    z.string(),
+    z.strictObject({ existingSecret: z.string(), key: z.string().optional() }),
+  ),
+  temporal: z.object({ namespace: z.string() }),
+});
+
+test("the least values use the Secrets and the Temporal namespace that the chart's README creates", async (t) => {
+  const readme = (await readText("deploy/helm/impact/README.md")).replaceAll(/\\\n\s*/gu, "");
+  const { secrets, temporal } = minimalValues.parse(
+    parse(await readText("deploy/helm/impact/examples/minimal.yaml")),
+  );
+  const created = readme.matchAll(
+    /create secret generic (?<secret>\S+) --from-literal=(?<key>\w+)=/gu,
+  );
+  t.deepEqual(
+    Object.entries(secrets).map(([name, { existingSecret, key = name }]) => [existingSecret, key]),
+    Array.from(created, ({ groups }) => [groups?.["secret"], groups?.["key"]]),
+  );
+  t.true(readme.includes(`temporal operator namespace create --namespace ${temporal.namespace} `));
+});
