@@ -34,7 +34,8 @@ const DELETIONS = {
 
 /**
  * Deletes processed events of the processor or results of reconciliations that are older than their retention, or what
- * continues old traces. Events that are pending or failed stay. It may be interrupted and repeated.
+ * continues old traces. Events that are pending or failed stay, and so do reconciliations with drift. It may be interrupted
+ * and repeated.
  * @returns the number of deleted rows
  */
 export const deleteOldBillingRecords = (

@@ -1,6 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
 import { sql, timestamp } from "../../sql.ts";
+import { MAXIMUM_DIFFERENCES } from "../reconciliation/reconciliations.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 
 export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken => sql.fragment`
@@ -16,7 +17,8 @@ export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlTo
  *   is not sealed,
  * - its events, or what was folded of it before, have different processors or customers,
  * - the processor rejected events that it did not name, at the time when an event was sent,
- * - a stored reconciliation lists its minute, or an operator has acknowledged drift in it.
+ * - a stored reconciliation lists its minute, or may lack it because its list was full before it,
+ * - an operator has acknowledged drift in its minute.
  *
  * The offset keeps the planner from reading all facts: it goes through the index, event by event.
  */
@@ -90,6 +92,18 @@ export const foldable = (
         AND minute > ${span.start}::bigint - 60
         AND minute < ${span.end}
     ),
+    unlisted AS MATERIALIZED (
+      SELECT max(minute) AS start, end_second AS "end"
+      FROM reconciliation
+      JOIN reconciliation_stream ON reconciliation_id = reconciliation.id
+      JOIN reconciliation_difference ON reconciliation_stream_id = reconciliation_stream.id
+      WHERE ${stream.accountId} = ANY(account_ids)
+        AND mode = ${stream.mode}
+        AND meter = ${stream.meter}
+        AND end_second > ${span.start}
+      GROUP BY reconciliation_stream.id, end_second
+      HAVING count(*) >= ${MAXIMUM_DIFFERENCES}
+    ),
     earlier AS MATERIALIZED (
       SELECT hour + place AS second, processor, customer_id
       FROM folded_usage
@@ -122,6 +136,9 @@ export const foldable = (
         AND NOT EXISTS (SELECT FROM blocked_second WHERE blocked_second.second = plain_second.second)
         AND NOT EXISTS (
           SELECT FROM blocked_minute WHERE blocked_minute.minute = plain_second.second - plain_second.second % 60
+        )
+        AND NOT EXISTS (
+          SELECT FROM unlisted WHERE plain_second.second >= unlisted.start AND plain_second.second < unlisted."end"
         )
         AND NOT EXISTS (
           SELECT

@@ -119,6 +119,9 @@ const storedStreamRow = z.strictObject({
 
 export type StoredStream = Readonly<z.output<typeof storedStreamRow>>;
 
+/** Of a stream: its first ones. Enough to see what is wrong. Each difference costs calls to the processor. */
+export const MAXIMUM_DIFFERENCES = 20;
+
 const storedDifferenceRow = z.strictObject({
   id: safeInteger,
   minute: safeInteger,
@@ -202,8 +205,8 @@ export const replaceReconciliationStreams = async (
 };
 
 /**
- * Deletes rows of the oldest reconciliation that was started before a time, and of its results: first the differences, then
- * the streams, then itself. One after the other, so that no batch reads what earlier ones have deleted of others.
+ * Deletes rows of the oldest reconciliation without drift that was started before a time: first its streams, which could
+ * not be read, then itself. Usage that drifted is never folded, so its reconciliations stay.
  * @returns the number of deleted rows, at most `limit`; 0 if no such reconciliation is left
  */
 export const deleteOldReconciliations = async (
@@ -212,37 +215,18 @@ export const deleteOldReconciliations = async (
   limit: number,
 ): Promise<number> => {
   const oldest = sql.fragment`(
-    SELECT id FROM reconciliation WHERE started_at < ${timestamp(before)} ORDER BY started_at, id LIMIT 1
+    SELECT id
+    FROM reconciliation
+    WHERE started_at < ${timestamp(before)} AND coalesce(drifting, 0) = 0
+    ORDER BY started_at, id
+    LIMIT 1
   )`;
-  const { rowCount: differences } = await db.query(sql.typeAlias("void")`
-    DELETE FROM reconciliation_difference
-    WHERE ctid = ANY(ARRAY(
-      SELECT difference.ctid
-      FROM reconciliation_stream
-      CROSS JOIN LATERAL (
-        SELECT ctid
-        FROM reconciliation_difference
-        WHERE reconciliation_stream_id = reconciliation_stream.id
-        -- Keeps the planner from reading all differences for each batch.
-        OFFSET 0
-      ) AS difference
-      WHERE reconciliation_stream.reconciliation_id = ${oldest}
-      LIMIT ${limit}
-    ))
-  `);
-  if (differences > 0) {
-    return differences;
-  }
   const { rowCount: streams } = await db.query(sql.typeAlias("void")`
     DELETE FROM reconciliation_stream
     WHERE ctid = ANY(ARRAY(
       SELECT ctid
       FROM reconciliation_stream
       WHERE reconciliation_id = ${oldest}
-        -- Another process may delete, too, and be further.
-        AND NOT EXISTS (
-          SELECT FROM reconciliation_difference WHERE reconciliation_stream_id = reconciliation_stream.id
-        )
       LIMIT ${limit}
     ))
   `);

@@ -5,6 +5,7 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
+import { MAXIMUM_DIFFERENCES } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type {
   MinuteEvent,
   MinuteSums,
@@ -67,9 +68,6 @@ export type StreamReport = ReportedStream & {
   /** Whether that is because the processor cannot be used. */
   readonly isUnavailable: boolean;
 };
-
-/** Enough to see what is wrong. Each difference costs calls to the processor. */
-const MAXIMUM_DIFFERENCES = 20;
 
 /** Of the processor's sums, far below its rate limits. */
 export const CONCURRENT_READS = 4;

@@ -227,44 +227,6 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
   ]);
 });
 
-test.serial("a minute whose sums differed or were acknowledged stays", async (t) => {
-  const scene = await setUpFolding(t);
-  const { db, accountId } = scene;
-  // In the minutes 9:59, 10:00 and 10:01.
-  await scene.register(1);
-  scene.pass(60);
-  await scene.register(2);
-  scene.pass(60);
-  await scene.register(3);
-  await scene.drain();
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO acknowledged_drift
-      (processor, mode, meter, customer, minute, units, reason, acknowledged_by, acknowledged_at)
-    VALUES ('ledger', 'live', 'tree', ${accountId}, ${START - 30}, 1, 'r', 'o', now())
-  `);
-  await db.query(sql.typeAlias("void")`
-    WITH run AS (
-      INSERT INTO reconciliation (id, is_complete, start_second, end_second, started_at)
-      VALUES (gen_random_uuid(), true, 0, 60, now())
-      RETURNING id
-    ),
-    stream AS (
-      INSERT INTO reconciliation_stream (
-        reconciliation_id, processor, mode, meter, account_ids, account_name, delivered, pending, failed, acknowledged,
-        error_is_temporary
-      )
-      SELECT id, 'ledger', 'live', 'tree', ARRAY[${accountId}]::uuid[], 'a', 0, 0, 0, 0, false FROM run
-      RETURNING id
-    )
-    INSERT INTO reconciliation_difference (reconciliation_stream_id, minute, delivered, processor_quantity, may_lag)
-    SELECT id, ${START + 30}, 2, 3, false FROM stream
-  `);
-  const before = await scene.read();
-  const [folded] = await scene.fold();
-  t.like(folded, { facts: 1, units: 3n, kept: 2 });
-  t.deepEqual(await scene.read(), before);
-});
-
 test.serial("test mode, later usage and other organizations are not folded", async (t) => {
   const scene = await setUpFolding(t);
   await bill(scene, [3]);

@@ -33,42 +33,46 @@ const storeEvent = async (
   await settleProcessorEvent(db, id, { state, error: null, settledAt });
 };
 
+/** Stores a reconciliation with streams that drift in a minute, or that could not be read. */
 const storeReconciliation = async (
   db: DatabasePool,
-  { accountId, startedAt, minutes }: { accountId: string; startedAt: Date; minutes: number },
+  given: {
+    readonly accountId: string;
+    readonly startedAt: Date;
+    readonly streams: number;
+    readonly isDrift: boolean;
+  },
 ): Promise<string> => {
+  const { accountId, startedAt, streams, isDrift } = given;
   const id = crypto.randomUUID();
   await insertReconciliation(db, { id, isComplete: true, span: { start: 0, end: 60 }, startedAt });
   await db.transaction((transaction) =>
-    replaceReconciliationStreams(transaction, id, [
-      {
+    replaceReconciliationStreams(
+      transaction,
+      id,
+      Array.from({ length: streams }, (_, number) => ({
         processor: "stripe",
         mode: "live",
         meter: "tree",
-        customerId: "cus_x",
+        customerId: `cus_${number}`,
         accountIds: [accountId],
         accountName: "x",
         delivered: 1,
         pending: 0,
         failed: 0,
-        processorQuantity: 2,
+        processorQuantity: isDrift ? 2 : null,
         acknowledged: 0,
-        error: null,
+        error: isDrift ? null : "no such customer",
         errorIsTemporary: false,
-        differences: Array.from({ length: minutes }, (_, minute) => ({
-          minute: minute * 60,
-          ours: 1,
-          processor: 2,
-          mayLag: false,
-        })),
-      },
-    ]),
+        differences: isDrift ? [{ minute: 0, ours: 1, processor: 2, mayLag: false }] : [],
+      })),
+    ),
   );
   await updateReconciliation(db, id, {
-    streams: 1,
-    drifting: 1,
-    unreadable: 0,
-    driftUnits: minutes,
+    streams,
+    drifting: isDrift ? streams : 0,
+    unreadable: isDrift ? 0 : streams,
+    driftUnits: isDrift ? streams : 0,
     endedAt: startedAt,
     error: null,
   });
@@ -80,7 +84,7 @@ const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
     SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
   `);
 
-test("processed events without unnamed rejections, and reconciliations, are deleted after their retention, and nothing else", async (t) => {
+test("processed events without unnamed rejections, and reconciliations without drift, are deleted after their retention, and nothing else", async (t) => {
   const { db } = t.context;
   await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
   await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
@@ -94,13 +98,15 @@ test("processed events without unnamed rejections, and reconciliations, are dele
   await storeEvent(db, "evt_unnamed", { settledAt: daysAgo(500), state: "processed" });
   await saveUsageRejection(db, "evt_unnamed", window, { ...rejection, named: 1 });
   const { id: accountId } = await createTestOrganization(db);
-  // More differences than fit into one batch.
-  await storeReconciliation(db, { accountId, startedAt: daysAgo(401), minutes: 2500 });
-  const recent = await storeReconciliation(db, {
-    accountId,
-    startedAt: daysAgo(399),
-    minutes: 2,
+  const given = { accountId, streams: 2, isDrift: false };
+  const drifted = await storeReconciliation(db, {
+    ...given,
+    startedAt: daysAgo(402),
+    isDrift: true,
   });
+  // More streams than fit into one batch.
+  await storeReconciliation(db, { ...given, startedAt: daysAgo(401), streams: 2500 });
+  const recent = await storeReconciliation(db, { ...given, startedAt: daysAgo(399) });
   const deps = {
     db,
     clock: { now: () => NOW },
@@ -110,7 +116,7 @@ test("processed events without unnamed rejections, and reconciliations, are dele
   const { signal } = new AbortController();
 
   t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 1);
-  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 2502);
+  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 2501);
   t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 0);
   t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 0);
   t.deepEqual(await idsOf(db, "processor_event"), [
@@ -119,6 +125,7 @@ test("processed events without unnamed rejections, and reconciliations, are dele
     "evt_recent",
     "evt_unnamed",
   ]);
-  t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
+  t.deepEqual(await idsOf(db, "reconciliation"), [drifted, recent].toSorted());
+  t.is((await idsOf(db, "reconciliation_stream")).length, 4);
   t.is((await idsOf(db, "reconciliation_difference")).length, 2);
 });
