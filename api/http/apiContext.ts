@@ -17,6 +17,13 @@ export type ApiState = {
 
 export type ApiContext = ParameterizedContext<ApiState>;
 
+export const callerOf = (ctx: ApiContext): Caller => {
+  if (ctx.state.caller === undefined) {
+    throw new TypeError("The route needs a caller, but is not authenticated.");
+  }
+  return ctx.state.caller;
+};
+
 export const pathParameter = (ctx: ApiContext, name: string): string => {
   const value = ctx.state.parameters?.[name];
   if (value === undefined) {

@@ -3,6 +3,7 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
+import { callerOf } from "./apiContext.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
 import { HttpError } from "./httpError.ts";
@@ -165,13 +166,6 @@ const createReader = <
       body: schemas.body && parseRequest(schemas.body, body, "field"),
     } as Request<Query, Body>;
   };
-};
-
-export const callerOf = (ctx: ApiContext): Caller => {
-  if (ctx.state.caller === undefined) {
-    throw new TypeError("The route is not authenticated, but its handler needs a caller.");
-  }
-  return ctx.state.caller;
 };
 
 /** @param respond sends what the handler returns; the request has been checked by then */

@@ -1,5 +1,6 @@
 import type { Middleware } from "koa";
 import { DomainError } from "../../domain/errors.ts";
+import { callerOf } from "../http/apiContext.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Each may take some ten megabytes until its response has been read. */
@@ -13,11 +14,7 @@ export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> =>
   const byAccount = new Map<string, number>();
   let total = 0;
   return async (ctx, next) => {
-    const { caller } = ctx.state;
-    if (caller === undefined) {
-      throw new TypeError("The route limits batches before it authenticates them.");
-    }
-    const { accountId } = caller;
+    const { accountId } = callerOf(ctx);
     const own = byAccount.get(accountId) ?? 0;
     const free = maximum - total;
     if (own >= free) {

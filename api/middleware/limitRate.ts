@@ -1,6 +1,7 @@
 import type { Middleware } from "koa";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { callerOf } from "../http/apiContext.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 const WINDOW_MS = 1000;
@@ -17,12 +18,11 @@ export const limitRate =
     readonly requestsPerSecond: number;
   }): Middleware<ApiState> =>
   async (ctx, next) => {
-    const { caller } = ctx.state;
-    if (takePermit === undefined || caller === undefined) {
-      throw new TypeError(`${endpoint} has a rate limit, but the app has no limiter or no caller.`);
+    if (takePermit === undefined) {
+      throw new TypeError(`${endpoint} has a rate limit, but the app has no limiter.`);
     }
     const limit = { requests: requestsPerSecond, windowMs: WINDOW_MS };
-    if (!(await takePermit(`${caller.keyId} ${endpoint}`, limit))) {
+    if (!(await takePermit(`${callerOf(ctx).keyId} ${endpoint}`, limit))) {
       throw new DomainError("rate_limited", "rate limit exceeded");
     }
     await next();

@@ -1,5 +1,6 @@
 import type { Middleware } from "koa";
 import { takeTurn } from "../../program/server/limitConcurrency.ts";
+import { callerOf } from "../http/apiContext.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
@@ -12,10 +13,7 @@ const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): P
 
 /** Runs a request when its account has a turn. Its body is not read before, so the requests that wait take little memory. */
 export const takeTurns: Middleware<ApiState> = (ctx, next) => {
-  const { caller } = ctx.state;
-  if (caller === undefined) {
-    throw new TypeError("The route limits requests of accounts before it authenticates them.");
-  }
-  const turn = takeTurn(ctx.req, `${caller.accountId}/${caller.mode}`);
+  const { accountId, mode } = callerOf(ctx);
+  const turn = takeTurn(ctx.req, `${accountId}/${mode}`);
   return turn === null ? next() : runAfter(turn, next);
 };
