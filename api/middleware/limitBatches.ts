@@ -2,6 +2,7 @@ import type { Middleware } from "koa";
 import { DomainError } from "../../domain/errors.ts";
 import { callerOf } from "../http/apiContext.ts";
 import type { ApiState } from "../http/apiContext.ts";
+import { createAccountCounts } from "../http/createAccountCounts.ts";
 
 /** Each may take some ten megabytes until its response has been read. */
 const MAXIMUM_BATCHES = 16;
@@ -11,13 +12,11 @@ const MAXIMUM_BATCHES = 16;
  * places: a single busy account gets half of them, and the others find free ones.
  */
 export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> => {
-  const byAccount = new Map<string, number>();
-  let total = 0;
+  const counts = createAccountCounts();
   return async (ctx, next) => {
     const { accountId } = callerOf(ctx);
-    const own = byAccount.get(accountId) ?? 0;
-    const free = maximum - total;
-    if (own >= free) {
+    const free = maximum - counts.total();
+    if (counts.countOf(accountId) >= free) {
       throw new DomainError(
         "queue_full",
         free === 0
@@ -25,18 +24,11 @@ export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> =>
           : "too many batches of this account are being recorded, try again",
       );
     }
-    byAccount.set(accountId, own + 1);
-    total += 1;
+    const leave = counts.enter(accountId);
     try {
       await next();
     } finally {
-      total -= 1;
-      const left = (byAccount.get(accountId) ?? 0) - 1;
-      if (left > 0) {
-        byAccount.set(accountId, left);
-      } else {
-        byAccount.delete(accountId);
-      }
+      leave();
     }
   };
 };

@@ -1,5 +1,6 @@
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { createAccountCounts } from "../createAccountCounts.ts";
 
 /** Counts the lists that are being sent. Each holds a page in memory for as long as its client takes to read it. */
 export type OpenLists = {
@@ -21,35 +22,23 @@ export type OpenListLimits = {
 const TEST_SHARE = 1 / 4;
 
 export const createOpenLists = ({ maximum, maximumPerAccount }: OpenListLimits): OpenLists => {
-  const byAccount = new Map<string, number>();
-  let total = 0;
+  const counts = createAccountCounts();
   return {
     open: ({ accountId, mode, limits }) => {
       const name = `${accountId}/${mode}`;
-      const own = byAccount.get(name) ?? 0;
       const share = mode === "test" ? TEST_SHARE : 1;
       const most = limits?.openLists ?? Math.ceil(maximumPerAccount * share);
-      if (own >= most) {
+      if (counts.countOf(name) >= most) {
         throw new DomainError(
           "rate_limited",
           `too many lists are being read: at most ${most} at the same time`,
         );
       }
-      if (total >= maximum) {
+      if (counts.total() >= maximum) {
         throw new DomainError("queue_full", "too many lists are being read, try again");
       }
-      byAccount.set(name, own + 1);
-      total += 1;
-      return () => {
-        total -= 1;
-        const left = (byAccount.get(name) ?? 0) - 1;
-        if (left > 0) {
-          byAccount.set(name, left);
-        } else {
-          byAccount.delete(name);
-        }
-      };
+      return counts.enter(name);
     },
-    count: () => total,
+    count: counts.total,
   };
 };
