@@ -73,7 +73,7 @@ type StandaloneDependencies = AppDependencies & {
   readonly readStripeWebhook: ReadWebhook | null;
 };
 
-const WEBHOOKS: WebhookInterface = { owner: "organization", prefix: "", keyError: KEY_ERROR };
+const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", keyError: KEY_ERROR };
 
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = ({
@@ -125,7 +125,7 @@ export const createStandaloneApp = ({
       security: [["apiKey"]],
       errorBody,
       presentError,
-      message: describeMessages(WEBHOOKS.owner),
+      message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
     logger,

@@ -53,7 +53,11 @@ type StoreAppDependencies = AppDependencies &
     readonly platformSecrets: readonly string[];
   };
 
-const WEBHOOKS: WebhookInterface = { owner: "store", prefix: "/app/api", keyError: KEY_ERROR };
+const WEBHOOKS: WebhookInterface = {
+  accountType: "store",
+  prefix: "/app/api",
+  keyError: KEY_ERROR,
+};
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
@@ -112,7 +116,7 @@ export const createStoreApp = ({
       ],
       errorBody,
       presentError: presentStoreError,
-      message: describeMessages(WEBHOOKS.owner),
+      message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
     logger,

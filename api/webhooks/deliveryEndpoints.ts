@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../domain/fields.ts";
@@ -155,25 +156,21 @@ const recoverBody = bodyObject({
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
 });
 
-const find = (
-  db: CommonQueryMethods,
-  ctx: ApiContext,
-  { accountId, mode }: Caller,
-): Promise<WebhookEndpoint> =>
-  getOwnWebhookEndpoint(db, { accountId, mode }, pathParameter(ctx, "id"));
+const find = (db: CommonQueryMethods, ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
+  getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
 
 /** The endpoints of what was sent, and of sending it again. */
 export const deliveryEndpoints = (
   { db, reads, clock, publicBaseUrl }: Dependencies,
-  { owner, prefix, keyError }: WebhookInterface,
+  { accountType, prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
   const path = `${prefix}/webhook_endpoints/:id`;
   const notFoundError: ErrorResponse = {
     code: "record_not_found",
-    when: `The ${owner} has no such endpoint or delivery in the key's mode.`,
+    when: `The ${accountType} has no such endpoint or delivery in the key's mode.`,
     example: ENDPOINT_NOT_FOUND,
   };
-  const example = { ...EXAMPLE, type: TYPES_EXAMPLE[owner][0] };
+  const example = { ...EXAMPLE, type: TYPES_EXAMPLE[accountType][0] };
   const deps = { db, clock, actor: null };
   const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
   return [

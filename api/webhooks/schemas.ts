@@ -9,23 +9,23 @@ import { bodyObject } from "../http/parseRequest.ts";
 /** Stands for all types, also those of later releases. */
 export const ALL_TYPES = "*";
 
-export const typesMustBe = (owner: AccountType): string =>
-  `must be a list of ${WEBHOOK_TYPES_OF[owner].join(", ")}, or ["${ALL_TYPES}"] for all`;
+export const typesMustBe = (accountType: AccountType): string =>
+  `must be a list of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or ["${ALL_TYPES}"] for all`;
 
 /** Types that a client may choose, for examples. */
 export const TYPES_EXAMPLE = {
   organization: ["donation.refunded", "registration.refunded"],
   store: ["balance.low", "balance.depleted"],
 } as const satisfies {
-  readonly [Owner in AccountType]: readonly (typeof WEBHOOK_TYPES_OF)[Owner][number][];
+  readonly [Type in AccountType]: readonly (typeof WEBHOOK_TYPES_OF)[Type][number][];
 };
 
-const types = (owner: AccountType) => {
-  const error = typesMustBe(owner);
+const types = (accountType: AccountType) => {
+  const error = typesMustBe(accountType);
   return z
     .array(
-      z.enum([ALL_TYPES, ...WEBHOOK_TYPES_OF[owner]], {
-        error: `must be one of ${WEBHOOK_TYPES_OF[owner].join(", ")}, or "${ALL_TYPES}" for all`,
+      z.enum([ALL_TYPES, ...WEBHOOK_TYPES_OF[accountType]], {
+        error: `must be one of ${WEBHOOK_TYPES_OF[accountType].join(", ")}, or "${ALL_TYPES}" for all`,
       }),
       { error },
     )
@@ -34,7 +34,7 @@ const types = (owner: AccountType) => {
     .meta({
       description:
         'The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.',
-      examples: [TYPES_EXAMPLE[owner]],
+      examples: [TYPES_EXAMPLE[accountType]],
     });
 };
 
@@ -50,17 +50,17 @@ const url = () =>
 
 const description = () => text(200).meta({ description: "Your own note.", examples: ["checkout"] });
 
-export const createBody = (owner: AccountType) =>
+export const createBody = (accountType: AccountType) =>
   bodyObject({
     url: url(),
-    types: types(owner).optional(),
+    types: types(accountType).optional(),
     description: description().optional(),
   });
 
-export const updateBody = (owner: AccountType) =>
+export const updateBody = (accountType: AccountType) =>
   bodyObject({
     url: url().optional(),
-    types: types(owner).optional(),
+    types: types(accountType).optional(),
     description: description().optional(),
   });
 
@@ -171,18 +171,20 @@ const MEANINGS = {
 } as const satisfies Record<keyof typeof WEBHOOK_DATA, string>;
 
 /** The body of every request to an endpoint. */
-const messageSchema = (owner: AccountType) =>
+const messageSchema = (accountType: AccountType) =>
   z
     .discriminatedUnion("type", [
       messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
-      ...WEBHOOK_TYPES_OF[owner].map((type) => messageOf(type, WEBHOOK_DATA[type], MEANINGS[type])),
+      ...WEBHOOK_TYPES_OF[accountType].map((type) =>
+        messageOf(type, WEBHOOK_DATA[type], MEANINGS[type]),
+      ),
     ])
     .meta({ id: "WebhookMessage" });
 
-export const endpointExample = (owner: AccountType): z.output<typeof endpointSchema> => ({
+export const endpointExample = (accountType: AccountType): z.output<typeof endpointSchema> => ({
   id: ID,
   url: "https://shop.example/impact-events",
-  types: [...TYPES_EXAMPLE[owner]],
+  types: [...TYPES_EXAMPLE[accountType]],
   description: "checkout",
   status: "enabled",
   disabled_reason: null,
@@ -219,7 +221,7 @@ const EXAMPLES = {
 } as const satisfies Record<AccountType, object>;
 
 /** What the API description says about the requests to endpoints. */
-export const describeMessages = (owner: AccountType) => ({
+export const describeMessages = (accountType: AccountType) => ({
   name: "event",
   summary: "An event, sent to a webhook endpoint",
   description:
@@ -234,6 +236,6 @@ export const describeMessages = (owner: AccountType) => ({
       "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
       "`{webhook-id}.{webhook-timestamp}.{body}`.",
   },
-  schema: messageSchema(owner),
-  example: EXAMPLES[owner],
+  schema: messageSchema(accountType),
+  example: EXAMPLES[accountType],
 });

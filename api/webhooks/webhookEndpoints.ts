@@ -15,6 +15,7 @@ import { pingWebhookEndpoint } from "../../services/webhooks/pingWebhookEndpoint
 import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
+import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { pathParameter } from "../http/apiContext.ts";
@@ -52,16 +53,16 @@ const PINGS_PER_SECOND = 1;
 
 const ID_PARAMETER = { id: "The id of the endpoint." };
 
-const notFound = (owner: AccountType): ErrorResponse => ({
+const notFound = (accountType: AccountType): ErrorResponse => ({
   code: "record_not_found",
-  when: `The ${owner} has no such endpoint in the key's mode.`,
+  when: `The ${accountType} has no such endpoint in the key's mode.`,
   example: ENDPOINT_NOT_FOUND,
 });
 
-const invalid = (owner: AccountType): ErrorResponse => ({
+const invalid = (accountType: AccountType): ErrorResponse => ({
   code: "request_invalid",
   when: "The body has a missing, unknown or malformed field; the message names it.",
-  example: `types: ${typesMustBe(owner)}`,
+  example: `types: ${typesMustBe(accountType)}`,
 });
 
 const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSchema> => ({
@@ -80,17 +81,15 @@ const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSch
 const storedTypes = (given: readonly string[]): string[] | null =>
   given.includes(ALL_TYPES) ? null : [...new Set(given)];
 
-const ownerOf = ({ accountId, mode }: Caller) => ({ accountId, mode });
-
 const createManagement = (
   { db, clock, webhookSettings: settings }: Dependencies,
-  { owner, prefix, keyError }: WebhookInterface,
+  { accountType, prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
-  const [invalidError, notFoundError] = [invalid(owner), notFound(owner)];
-  const example = endpointExample(owner);
+  const [invalidError, notFoundError] = [invalid(accountType), notFound(accountType)];
+  const example = endpointExample(accountType);
   const deps = { db, clock, settings, actor: null };
   const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
-    getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
+    getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "post",
@@ -100,27 +99,27 @@ const createManagement = (
         tag: TAG,
         summary: "Add a server that events are sent to",
         details:
-          `From now on, the events of the ${owner} in the key's mode are sent to the URL as signed requests ` +
+          `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
           `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
         errors: [
           {
             ...invalidError,
-            when: `${invalidError.when} Or the ${owner} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+            when: `${invalidError.when} Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
           },
           keyError,
         ],
       },
-      schemas: { body: createBody(owner), response: newEndpointSchema },
+      schemas: { body: createBody(accountType), response: newEndpointSchema },
       examples: {
         body: {
           url: example.url,
-          types: [...TYPES_EXAMPLE[owner]],
+          types: [...TYPES_EXAMPLE[accountType]],
           description: "checkout",
         },
         response: { ...example, secret: SECRET_EXAMPLE },
       },
       handle: async ({ caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
-        const { endpoint, secret } = await createWebhookEndpoint(deps, ownerOf(caller), {
+        const { endpoint, secret } = await createWebhookEndpoint(deps, accountModeOf(caller), {
           url,
           types: storedTypes(types),
           description,
@@ -140,7 +139,7 @@ const createManagement = (
       schemas: { response: endpointListSchema },
       examples: { response: { webhook_endpoints: [example] } },
       handle: async ({ caller }) => ({
-        webhook_endpoints: (await listEndpoints(db, ownerOf(caller))).map(presentEndpoint),
+        webhook_endpoints: (await listEndpoints(db, accountModeOf(caller))).map(presentEndpoint),
       }),
     }),
     keyEndpoint({
@@ -169,8 +168,8 @@ const createManagement = (
         pathParameters: ID_PARAMETER,
         errors: [invalidError, keyError, notFoundError],
       },
-      schemas: { body: updateBody(owner), response: endpointSchema },
-      examples: { body: { types: [TYPES_EXAMPLE[owner][0]] }, response: example },
+      schemas: { body: updateBody(accountType), response: endpointSchema },
+      examples: { body: { types: [TYPES_EXAMPLE[accountType][0]] }, response: example },
       handle: async ({ ctx, caller, body: { url, types, description } }) =>
         presentEndpoint(
           await updateWebhookEndpoint(deps, await find(ctx, caller), {
@@ -204,13 +203,13 @@ const createManagement = (
 
 const createActions = (
   { db, clock, webhookSettings: settings }: Dependencies,
-  { owner, prefix, keyError }: WebhookInterface,
+  { accountType, prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
-  const [invalidError, notFoundError] = [invalid(owner), notFound(owner)];
-  const example = endpointExample(owner);
+  const [invalidError, notFoundError] = [invalid(accountType), notFound(accountType)];
+  const example = endpointExample(accountType);
   const deps = { db, clock, settings, actor: null };
   const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
-    getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
+    getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "post",

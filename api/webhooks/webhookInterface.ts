@@ -3,8 +3,8 @@ import type { ErrorResponse } from "../http/endpoint.ts";
 
 /** The HTTP interface that webhook endpoints are managed on. */
 export type WebhookInterface = {
-  /** Whose events are sent. */
-  readonly owner: AccountType;
+  /** Of the accounts whose events are sent. */
+  readonly accountType: AccountType;
   /** What its paths begin with. */
   readonly prefix: string;
   readonly keyError: ErrorResponse;

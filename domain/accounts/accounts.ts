@@ -9,6 +9,12 @@ export type Mode = (typeof MODES)[number];
 /** The owner of records. Records of other accounts and of the other mode are invisible to it. */
 export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 
+/** Returns the account and mode alone, of a caller or a record that has other fields. */
+export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => ({
+  accountId,
+  mode,
+});
+
 /** The kinds of impact actions, which are also the meters that usage is reported to. */
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];

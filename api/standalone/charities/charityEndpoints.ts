@@ -1,3 +1,4 @@
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
 import {
@@ -75,12 +76,12 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
     },
     schemas: { response: subscribeResponse },
     examples: EXAMPLES.subscribe,
-    handle: async ({ caller: { accountId, mode } }) => {
-      await subscribeToDonations({ db, clock, billing }, { accountId, mode });
+    handle: async ({ caller }) => {
+      await subscribeToDonations({ db, clock, billing }, accountModeOf(caller));
       return {
         success: true,
         message:
-          mode === "live"
+          caller.mode === "live"
             ? "the donation subscription is active"
             : "the donation subscription is active in test mode; live donations need the production key",
       };

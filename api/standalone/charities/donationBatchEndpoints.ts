@@ -1,4 +1,5 @@
 import { listDonationsByIds, listDonationsByKeys } from "../../../db/charities/donationBatches.ts";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { donateBatch } from "../../../services/charities/donations/donateBatch.ts";
 import type { DonateBatchDependencies } from "../../../services/charities/donations/donateBatch.ts";
 import { refundDonationBatch } from "../../../services/charities/donations/refundDonationBatch.ts";
@@ -10,7 +11,6 @@ import {
   CHARITY_REQUIRED,
   DONATION_ID_REQUIRED,
   donationRequestOf,
-  ownerOf,
   presentDonated,
   presentDonationRefund,
   refundRequestOf,
@@ -60,7 +60,9 @@ const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
         donation === null ? (idempotencyKey ?? []) : [],
       );
       const originals =
-        keys.length === 0 ? [] : await listDonationsByKeys(dependencies.db, ownerOf(caller), keys);
+        keys.length === 0
+          ? []
+          : await listDonationsByKeys(dependencies.db, accountModeOf(caller), keys);
       const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
       return done.map(({ donation, idempotencyKey, totalDonations }) => {
         const recorded = donation ?? byKey.get(idempotencyKey);
@@ -91,11 +93,11 @@ const refundBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
     checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
-      refundDonationBatch(dependencies, ownerOf(caller), items, isAtomic),
+      refundDonationBatch(dependencies, accountModeOf(caller), items, isAtomic),
     present: async (caller, done) => {
       const donations = await listDonationsByIds(
         dependencies.db,
-        ownerOf(caller),
+        accountModeOf(caller),
         done.map(({ donationId }) => donationId),
       );
       const byId = new Map(donations.map((donation) => [donation.id, donation]));

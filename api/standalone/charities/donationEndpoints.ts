@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
@@ -29,7 +30,6 @@ import {
   CHARITY_REQUIRED,
   DONATION_ID_REQUIRED,
   donationRequestOf,
-  ownerOf,
   presentDonated,
   presentDonationRefund,
   refundRequestOf,
@@ -138,7 +138,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
       examples: EXAMPLES.list,
       exported: { name: "donations", columns: DONATION_COLUMNS },
       handle: ({ ctx, caller, query }) => {
-        const owner = ownerOf(caller);
+        const owner = accountModeOf(caller);
         const filter = filterOf(query);
         const { page, page_size: pageSize } = query;
         const readPage = () =>
@@ -204,7 +204,11 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     examples: EXAMPLES.refund,
     checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {
-      const refund = await refundDonation({ db, clock }, ownerOf(caller), refundRequestOf(body));
+      const refund = await refundDonation(
+        { db, clock },
+        accountModeOf(caller),
+        refundRequestOf(body),
+      );
       markReplay(ctx, refund);
       return presentDonationRefund(refund.donation, refund.totalDonations);
     },

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { CharityIds } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
@@ -16,8 +16,6 @@ import type { donateBody, donateResponse, refundBody, refundResponse } from "./s
 
 export const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
 export const DONATION_ID_REQUIRED = "donation id is required";
-
-export const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
 const charityOf = ({
   ein = null,
@@ -37,7 +35,7 @@ export const donationRequestOf = (
   caller: Caller,
   body: z.output<typeof donateBody>,
 ): DonationRequest => ({
-  ...ownerOf(caller),
+  ...accountModeOf(caller),
   amountCents: body.amount_cents,
   charity: charityOf(body),
   charityName: body.charity_name ?? null,

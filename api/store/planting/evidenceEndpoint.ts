@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { TIMESTAMP_PATTERN, toMicroseconds } from "../cursor.ts";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { date, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
@@ -196,13 +197,12 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
     schemas: { query, response },
     examples: { response: EXAMPLE },
     handle: async ({ ctx, caller, query: given }) => {
-      const { accountId, mode } = caller;
       const stage = given.evidence_stage ?? null;
-      if (stage !== null && mode !== "test") {
+      if (stage !== null && caller.mode !== "test") {
         throw invalidRequest("evidence_stage: is permitted only with test keys");
       }
       const selection = selectionOf(given);
-      const owner = { accountId, mode };
+      const owner = accountModeOf(caller);
       if (stage !== null) {
         const evidence = await simulateStoreEvidence(deps, owner, selection, stage);
         setStageHeaders(ctx);

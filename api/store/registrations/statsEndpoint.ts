@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
@@ -49,8 +50,7 @@ export const statsEndpoint = (deps: {
       },
     },
     handle: async ({ caller, query }) => {
-      const { accountId, mode } = caller;
-      const totals = await readStoreImpact(deps, { accountId, mode }, customerFilterOf(query));
+      const totals = await readStoreImpact(deps, accountModeOf(caller), customerFilterOf(query));
       return {
         trees: totals.trees,
         plastic_bottles: totals.bottles,

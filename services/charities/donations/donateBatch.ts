@@ -1,6 +1,7 @@
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import { insertDonations, listKnownDonationKeys } from "../../../db/charities/donationBatches.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
 import { asRejection, countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
@@ -173,7 +174,7 @@ export const donateBatch = async (
   given: readonly Outcome<DonationRequest>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<DonatedItem>[]> => {
-  const owner = { accountId: caller.accountId, mode: caller.mode };
+  const owner = accountModeOf(caller);
   const rejected: (DomainError | null)[] = given.map((item) => (isAccepted(item) ? null : item));
   const check = (): void => {
     if (isAtomic) {
