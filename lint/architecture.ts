@@ -50,7 +50,7 @@ const LAYERS: Readonly<Record<string, Readonly<Record<string, Access>>>> = {
 };
 
 /** Names of functions that only read. */
-const READ = /^(?:count|find|list|read|sum)/u;
+const READ = /^(?:count|find|has|list|read|sum)/u;
 
 /** What each capability may import besides itself and `accounts`. */
 const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
