@@ -54,6 +54,7 @@ CREATE TABLE acknowledged_drift (
   customer text NOT NULL,
   minute bigint NOT NULL,
   units bigint NOT NULL,
+  meter_event_ids bigint[] NOT NULL,
   reason text NOT NULL,
   acknowledged_by text NOT NULL,
   acknowledged_at timestamp with time zone NOT NULL,

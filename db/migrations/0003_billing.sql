@@ -430,6 +430,8 @@ CREATE TABLE acknowledged_drift (
   minute bigint NOT NULL,
   -- The processor's units minus the delivered ones.
   units bigint NOT NULL,
+  -- The meter events that counted as delivered. Usage that the units replace is among them.
+  meter_event_ids bigint[] NOT NULL,
   reason text NOT NULL,
   acknowledged_by text NOT NULL,
   acknowledged_at timestamptz NOT NULL,

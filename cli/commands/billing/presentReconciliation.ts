@@ -167,11 +167,27 @@ const printNextCommands = (
       `The processor lacks exactly event ${lost}. To send it again, run: impact usage reopen ${lost} --reason TEXT --dry-run`,
     );
   }
-  const ids = stored.map(([, { id }]) => id).join(" ");
-  say(
-    io,
-    `Once a difference is explained or settled, run: impact usage acknowledge-drift ${ids} --reason TEXT`,
-  );
+  const failedIds = stored
+    .flatMap(([, { events }]) => events)
+    .filter(({ failedSinceAcknowledged }) => failedSinceAcknowledged)
+    .map(({ id }) => id);
+  if (failedIds.length > 0) {
+    say(
+      io,
+      `Usage has failed since drift of its minute was acknowledged. To have the processor's sums decide whether it is sent, run: impact usage retry ${failedIds.join(" ")}`,
+    );
+  }
+  const ids = stored
+    .filter(
+      ([, { events }]) => !events.some(({ failedSinceAcknowledged }) => failedSinceAcknowledged),
+    )
+    .map(([, { id }]) => id);
+  if (ids.length > 0) {
+    say(
+      io,
+      `Once a difference is explained or settled, run: impact usage acknowledge-drift ${ids.join(" ")} --reason TEXT`,
+    );
+  }
 };
 
 /** Prints the streams, their differing minutes with events and registrations, and the next commands. */

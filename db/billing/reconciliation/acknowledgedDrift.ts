@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
+import { FAILED } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
@@ -61,6 +62,16 @@ export const isDriftAcknowledged = (
   `);
 
 /**
+ * Whether a meter event has failed although it counted as delivered when drift of its minute was acknowledged. The drift may
+ * be its usage, which an operator has billed by hand. So only a retry, which reads the processor's sums, may decide about it.
+ */
+export const failedSinceAcknowledged = (stream: Stream, minute: Span): FragmentSqlToken =>
+  sql.fragment`(
+    meter_event.state IN (${FAILED})
+    AND EXISTS (SELECT ${acknowledgedOfStream(stream, minute)} AND meter_event.id = ANY(meter_event_ids))
+  )`;
+
+/**
  * Reads what was acknowledged in a half-open span of unix seconds.
  * @returns a function that returns the acknowledgements of a stream
  */
@@ -77,22 +88,33 @@ export const readAcknowledgedDrift = async (
   return (stream) => byStream.get(keyOf({ ...stream, customer: customerOf(stream) })) ?? [];
 };
 
-/** Stores the acknowledgement. It replaces that of another difference of the same minute. */
+/**
+ * Stores the acknowledgement. It replaces that of another difference of the same minute.
+ * @param note.deliveredEventIds the events of the minute that count as delivered
+ */
 export const saveAcknowledgedDrift = async (
   db: CommonQueryMethods,
   { processor, mode, meter, customer, minute, units }: AcknowledgedDrift,
-  note: { readonly reason: string; readonly operator: string; readonly now: Date },
+  note: {
+    readonly deliveredEventIds: readonly string[];
+    readonly reason: string;
+    readonly operator: string;
+    readonly now: Date;
+  },
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO acknowledged_drift
-      (processor, mode, meter, customer, minute, units, reason, acknowledged_by, acknowledged_at)
+      (
+        processor, mode, meter, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
+      )
     VALUES (
-      ${processor}, ${mode}, ${meter}, ${customer}, ${minute}, ${units}, ${note.reason}, ${note.operator},
-      ${timestamp(note.now)}
+      ${processor}, ${mode}, ${meter}, ${customer}, ${minute}, ${units},
+      ${sql.array([...note.deliveredEventIds], "int8")}, ${note.reason}, ${note.operator}, ${timestamp(note.now)}
     )
     ON CONFLICT (processor, mode, meter, customer, minute) DO UPDATE
     SET
       units = excluded.units,
+      meter_event_ids = excluded.meter_event_ids,
       reason = excluded.reason,
       acknowledged_by = excluded.acknowledged_by,
       acknowledged_at = excluded.acknowledged_at

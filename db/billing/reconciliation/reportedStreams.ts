@@ -11,7 +11,7 @@ import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import { registrationsOfEvent } from "../registrationFacts.ts";
-import { acknowledgedUnits } from "./acknowledgedDrift.ts";
+import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
@@ -319,6 +319,8 @@ const minuteEventRow = z.strictObject({
   state: meterEventStateColumn,
   second: safeInteger,
   quantity: safeInteger,
+  /** Whether it counted as delivered when drift of its minute was acknowledged. */
+  failedSinceAcknowledged: z.boolean(),
   registrationIds: z.array(z.uuid()),
 });
 
@@ -342,6 +344,7 @@ export const listMinuteEvents = (
       meter_event.state,
       meter_event.second,
       meter_event.quantity,
+      ${failedSinceAcknowledged(stream, span)} AS "failedSinceAcknowledged",
       ARRAY(
         SELECT id
         FROM (${registrationsOfEvent}) AS counted

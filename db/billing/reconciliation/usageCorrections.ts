@@ -6,6 +6,7 @@ import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
+import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
 
@@ -15,13 +16,16 @@ const minuteRow = z.strictObject({
   lastDeliveredAt: z.date().nullable(),
   isUnsettled: z.boolean(),
   isWaivedInDoubt: z.boolean(),
+  isFailedSinceAcknowledged: z.boolean(),
+  deliveredEventIds: z.array(z.string()),
   version: z.string(),
 });
 
 /**
  * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether the
- * processor may have units that are not settled yet, whether it may have waived usage that a retry can send, and a version
- * that changes whenever an event or that drift does.
+ * processor may have units that are not settled yet, whether it may have waived usage that a retry can send, whether usage
+ * that the acknowledged drift counted has failed since, the delivered events, and a version that changes whenever an event or
+ * that drift does.
  */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 
@@ -52,7 +56,12 @@ export const readMinuteUsage = (
       coalesce(
         bool_or(state = 'waived' AND outcome_unknown AND settlement_reference IS NULL),
         false
-      ) AS "isWaivedInDoubt"
+      ) AS "isWaivedInDoubt",
+      coalesce(bool_or(${failedSinceAcknowledged(stream, span)}), false) AS "isFailedSinceAcknowledged",
+      coalesce(
+        array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'),
+        '{}'
+      ) AS "deliveredEventIds"
     ${eventsOfStream(stream, span)}
   `);
 

@@ -8,6 +8,7 @@ import {
 import { findReconciliationDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { readMinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
+import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
@@ -20,13 +21,14 @@ import { refuse } from "./requireRest.ts";
 /**
  * Locks the usage of a difference until the transaction ends. Checks that the difference is still the same, and that none
  * of it can be usage that the processor has and that does not count as delivered: later checks count acknowledged units as
- * explained, and would send that usage again.
+ * explained, and would send that usage again. So would a replaced acknowledgement that no longer explains usage which has
+ * failed since.
  * @throws DomainError request_invalid
  */
 const requireSettled = async (
   transaction: DatabaseTransactionConnection,
   { billedBy, ...difference }: FoundDifference,
-): Promise<void> => {
+): Promise<MinuteUsage> => {
   const hold = findHold(await lockDeployment(transaction));
   if (hold) {
     refuse(`${describeHold(hold)}; repeat the command when the hold has ended`);
@@ -36,6 +38,11 @@ const requireSettled = async (
   }
   const minute = minuteOf(difference.minute);
   const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
+  if (usage.isFailedSinceAcknowledged) {
+    refuse(
+      "usage of that minute has failed since its drift was acknowledged; run `impact usage retry` of it first, and then `impact usage reconcile` again",
+    );
+  }
   if (usage.isUnsettled || usage.isWaivedInDoubt) {
     refuse(
       "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again",
@@ -46,6 +53,7 @@ const requireSettled = async (
       "usage of that minute has changed since that reconciliation; run `impact usage reconcile` again",
     );
   }
+  return usage;
 };
 
 /**
@@ -75,9 +83,10 @@ export const acknowledgeDrift = async (
     units: processor - ours,
   };
   return db.transaction(async (transaction) => {
-    await requireSettled(transaction, difference);
+    const { deliveredEventIds } = await requireSettled(transaction, difference);
     const now = clock.now();
-    await saveAcknowledgedDrift(transaction, acknowledged, { reason, operator, now });
+    const note = { deliveredEventIds, reason, operator, now };
+    await saveAcknowledgedDrift(transaction, acknowledged, note);
     await recordAction(transaction, actor, now, {
       action: "usage.acknowledge_drift",
       subject: String(differenceId),

@@ -50,8 +50,10 @@ test.serial("a minute whose drift was acknowledged stays", async (t) => {
   await scene.drain();
   await scene.db.query(sql.typeAlias("void")`
     INSERT INTO acknowledged_drift
-      (processor, mode, meter, customer, minute, units, reason, acknowledged_by, acknowledged_at)
-    VALUES ('ledger', 'live', 'tree', ${scene.accountId}, ${START - 30}, 1, 'r', 'o', now())
+      (
+        processor, mode, meter, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
+      )
+    VALUES ('ledger', 'live', 'tree', ${scene.accountId}, ${START - 30}, 1, '{}', 'r', 'o', now())
   `);
   const before = await scene.read();
   const [folded] = await scene.fold();

@@ -1,108 +1,14 @@
-import type { ExecutionContext } from "ava";
 import test from "ava";
 import type { DatabaseTransactionConnection } from "slonik";
-import { z } from "zod";
 import { lockDeployment, recordHold } from "../../../db/billing/deployment.ts";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { sql } from "../../../db/sql.ts";
 import { holdUsage } from "../../../services/billing/holdUsage.ts";
-import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
-import { readJson } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { NOON, setUpRestore } from "./restoreSetup.ts";
-
-const LAG_SECONDS = 16 * 60;
-
-const eventRow = z.object({ id: z.bigint(), identifier: z.string(), state: z.string() });
-
-/** A deployment with delivered events in the seconds of one minute. Stripe's sums show what it has of them. */
-const setUpMinute = async (
-  t: ExecutionContext,
-  counts: readonly number[],
-  { lost }: { readonly lost: readonly number[] },
-) => {
-  const scene = await setUpRestore(t);
-  const { original, impact, control, pass } = scene;
-  const registrations: string[] = [];
-  for (const count of counts) {
-    registrations.push(await scene.register(original, count));
-    pass(1);
-  }
-  pass(5);
-  await scene.drain(original);
-  const listEvents = () =>
-    original.db.any(sql.type(eventRow)`SELECT id, identifier, state FROM meter_event ORDER BY id`);
-  const lose = async (place: number): Promise<void> => {
-    const event = (await listEvents())[place];
-    t.assert(event);
-    control.rejectAccepted({ identifier: event?.identifier ?? "" });
-  };
-  for (const place of lost) {
-    await lose(place);
-  }
-  const run = (...args: readonly string[]) => impact(original, "usage", ...args);
-  const runOn = async (command: string, place: number, ...args: readonly string[]) =>
-    run(command, String((await listEvents())[place]?.id), ...args);
-  pass(LAG_SECONDS);
-  return {
-    ...scene,
-    run,
-    lose,
-    registrations,
-    states: async () => (await listEvents()).map(({ state }) => state),
-    reopen: (place: number) => runOn("reopen", place, "--reason", "lost", "--as", "ada"),
-    retry: async (place: number, ...args: readonly string[]) =>
-      readJson(await runOn("retry", place, "--json", ...args)),
-    /** Stores the difference of the minute. Returns the arguments that acknowledge it. */
-    findDifference: async () => {
-      const reconciled = await run("reconcile");
-      const id = /acknowledge-drift (?<id>\d+)/u.exec(reconciled.stderr)?.groups?.["id"];
-      t.assert(id, reconciled.stderr);
-      return ["acknowledge-drift", String(id), "--reason", "billed by hand"] as const;
-    },
-    /** Applies Stripe's report of an event that it has lost. */
-    report: async (place: number): Promise<void> => {
-      const { db, clock } = original.deps;
-      const now = clock.now();
-      const event = {
-        id: "evt_1",
-        type: "v1.billing.meter.error_report_triggered",
-        objectId: null,
-      };
-      await insertProcessorEvent(db, { ...event, createdAt: now }, now);
-      const identifier = (await listEvents())[place]?.identifier ?? "";
-      await applyRejectionReport({ db, clock, observeRejection: () => undefined }, event.id, {
-        windowStart: now,
-        windowEnd: now,
-        rejections: [
-          { code: "archived_meter", errors: 1, samples: [{ identifier, message: "refused" }] },
-        ],
-      });
-      pass(LAG_SECONDS);
-    },
-    waive: (place: number) => runOn("waive", place, "--reason", "too old"),
-    settle: (place: number) =>
-      runOn("settle", place, "--invoice-item", "ii_1", "--reason", "billed by hand"),
-    block: async (place: number): Promise<void> => {
-      await original.db.query(sql.typeAlias("void")`
-        UPDATE meter_event SET state = 'blocked', outcome_unknown = true
-        WHERE id = ${(await listEvents())[place]?.id ?? 0n}
-      `);
-    },
-  };
-};
-
-/** The same after the difference of the minute was acknowledged. */
-const setUpAcknowledged = async (...args: Parameters<typeof setUpMinute>) => {
-  const [t] = args;
-  const scene = await setUpMinute(...args);
-  const acknowledged = await scene.run(...(await scene.findDifference()));
-  t.is(acknowledged.exitCode, 0, acknowledged.stderr);
-  return scene;
-};
+import { LAG_SECONDS, setUpAcknowledged, setUpMinute } from "./acknowledgedSetup.ts";
+import { NOON } from "./restoreSetup.ts";
 
 test("lost usage whose drift is acknowledged cannot be reopened", async (t) => {
   const { reopen, drain, original, billed, states } = await setUpAcknowledged(t, [5, 7], {
@@ -177,6 +83,52 @@ test("a retry sends usage that was lost after the drift of its minute was acknow
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 1: 7 });
+});
+
+test("drift is not acknowledged again while usage that it counted has failed, so a retry does not send that", async (t) => {
+  const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
+  await scene.report(0);
+
+  const acknowledged = await scene.run(...(await scene.findDifference()));
+
+  t.like(await scene.retry(0), [{ result: "delivered" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 1: 7 });
+  t.is(acknowledged.exitCode, 1);
+  t.regex(
+    acknowledged.stderr,
+    /has failed since its drift was acknowledged; run `impact usage retry`/u,
+  );
+  t.is((await scene.run("reconcile")).exitCode, 0);
+});
+
+test("a reconciliation names usage that has failed since drift of its minute was acknowledged", async (t) => {
+  const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
+  await scene.report(0);
+
+  const { exitCode, stderr } = await scene.run("reconcile");
+
+  t.is(exitCode, 1);
+  t.regex(
+    stderr,
+    /has failed since drift of its minute was acknowledged.* run: impact usage retry \d+\n/u,
+  );
+  t.notRegex(stderr, /acknowledge-drift/u);
+});
+
+test("drift is acknowledged again beside usage that had failed before", async (t) => {
+  const scene = await setUpMinute(t, [5, 7], { lost: [0] });
+  await scene.report(0);
+  for (const units of [24, 3]) {
+    await scene.reportElsewhere(units, NOON);
+    const acknowledged = await scene.run(...(await scene.findDifference()));
+    t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+  }
+
+  t.like(await scene.retry(0), [{ result: "waiting" }]);
+
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 32, 1: 7 });
 });
 
 for (const state of ["blocked", "sealed"] as const) {
