@@ -59,7 +59,8 @@ of its minute must lack exactly this event. Its usage is sealed in a new event.`
 
 const ACKNOWLEDGE_HELP = `
 An acknowledged difference of a minute changes nothing at the processor. It is reported
-again only if it changes, and retry and reopen count it as explained.`;
+again only if it changes, and retry and reopen count it as explained. If usage that
+counted as delivered then fails later, retry it before anything else is done about it.`;
 
 const AFTER_RESTORE_HELP = `
 After a restore or an unplanned failover, --after-restore compares all live usage from

@@ -3,7 +3,9 @@ import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { FAILED } from "../meterEvents.ts";
+import type { StoredMeterEvent } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 const acknowledgedRow = z.strictObject({
@@ -70,6 +72,17 @@ export const failedSinceAcknowledged = (stream: Stream, minute: Span): FragmentS
     meter_event.state IN (${FAILED})
     AND EXISTS (SELECT ${acknowledgedOfStream(stream, minute)} AND meter_event.id = ANY(meter_event_ids))
   )`;
+
+export const hasFailedSinceAcknowledged = (
+  db: CommonQueryMethods,
+  event: StoredMeterEvent,
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM meter_event
+    WHERE id = ${event.id}
+      AND ${failedSinceAcknowledged({ ...event, accountIds: [event.accountId] }, minuteOf(event.second))}
+  `);
 
 /**
  * Reads what was acknowledged in a half-open span of unix seconds.

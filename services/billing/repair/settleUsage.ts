@@ -9,14 +9,15 @@ import { counted } from "../../../domain/counted.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
+import { requireClosable } from "./requireClosable.ts";
 
 /**
  * Records that an operator has settled a meter event by hand, with an invoice item or a credit note, so that it counts
  * neither as failed nor as late. Its usage is never sent again.
  * @param expectedUnits the units that the operator has settled; null if the event's units are not to be checked
  * @returns the event's units, and whether it was settled with this reference before
- * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement, has another, or
- * does not have the expected units
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement, has another,
+ * does not have the expected units, or has failed since drift of its minute was acknowledged
  */
 export const settleUsage = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -33,6 +34,7 @@ export const settleUsage = (
         `meter event ${meterEventId} has ${counted(quantity, "unit")}, not ${expectedUnits}`,
       );
     }
+    await requireClosable(transaction, event);
     if (state !== "settled") {
       const now = clock.now();
       await moveSettledEvent(transaction, meterEventId, {

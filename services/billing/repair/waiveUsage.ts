@@ -8,13 +8,14 @@ import { requireWaivable } from "../../../domain/billing/requireWaivable.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
+import { requireClosable } from "./requireClosable.ts";
 
 /**
  * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
  * it. Later refunds of it are held, because the processor has nothing to take back; they are closed in the same way.
  * @param reason recorded in the event's last error
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed and is no waivable
- * refund, or the processor has refunds of it
+ * refund, the processor has refunds of it, or it has failed since drift of its minute was acknowledged
  */
 export const waiveUsage = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -27,6 +28,7 @@ export const waiveUsage = (
       refundedUnits: await sumSentRefunds(transaction, meterEventId),
       isWaivableRefund: await isWaivableRefund(transaction, meterEventId),
     });
+    await requireClosable(transaction, event);
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state: "waived",

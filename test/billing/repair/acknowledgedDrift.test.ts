@@ -10,6 +10,12 @@ import { runBehindLocks } from "../../support/lockWaits.ts";
 import { LAG_SECONDS, setUpAcknowledged, setUpMinute } from "./acknowledgedSetup.ts";
 import { NOON } from "./restoreSetup.ts";
 
+const REFUSED = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "No such customer" } },
+} as const;
+
 test("lost usage whose drift is acknowledged cannot be reopened", async (t) => {
   const { reopen, drain, original, billed, states } = await setUpAcknowledged(t, [5, 7], {
     lost: [0],
@@ -129,6 +135,63 @@ test("drift is acknowledged again beside usage that had failed before", async (t
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 0: 32, 1: 7 });
+});
+
+for (const close of ["settle", "waive"] as const) {
+  test(`\`usage ${close}\` refuses usage that acknowledged drift may count, so other usage of its minute is billed`, async (t) => {
+    const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
+    await scene.report(0);
+
+    const closed = await scene[close](0);
+
+    t.is(closed.exitCode, 1);
+    t.regex(
+      closed.stdout + closed.stderr,
+      /counted as delivered when drift of its minute was acknowledged; run/u,
+    );
+    t.like(await scene.retry(0), [{ result: "delivered" }]);
+    scene.pass(LAG_SECONDS);
+    await scene.lose(1);
+    await scene.block(1);
+    t.like(await scene.retry(1), [{ result: "waiting" }]);
+    await scene.drain(scene.original);
+    t.deepEqual(scene.billed(), { 1: 7 });
+    scene.pass(LAG_SECONDS);
+    t.is((await scene.run("reconcile")).exitCode, 0);
+  });
+}
+
+test("acknowledged drift that a check has counted as other usage is billed by a retry of the usage that it replaced", async (t) => {
+  const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
+  await scene.report(0);
+  await scene.lose(1);
+  await scene.block(1);
+  t.like(await scene.retry(1), [{ result: "waiting" }]);
+  await scene.drain(scene.original);
+  scene.pass(LAG_SECONDS);
+
+  t.is((await scene.settle(0)).exitCode, 1);
+  t.like(await scene.retry(0), [{ result: "waiting" }]);
+
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 5, 1: 2 });
+  scene.pass(LAG_SECONDS);
+  t.is((await scene.run("reconcile")).exitCode, 0);
+});
+
+test("usage that was sealed after drift of its minute was acknowledged can be settled by hand", async (t) => {
+  const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
+  await scene.lose(1);
+  await scene.report(1);
+  t.like(await scene.retry(1), [{ result: "waiting" }]);
+  scene.control.addFault(REFUSED);
+  await scene.drain(scene.original);
+  t.deepEqual(await scene.states(), ["delivered", "superseded", "rejected"]);
+
+  const settled = await scene.settle(2);
+
+  t.is(settled.exitCode, 0, settled.stderr);
+  t.is((await scene.run("reconcile")).exitCode, 0);
 });
 
 for (const state of ["blocked", "sealed"] as const) {

@@ -1,0 +1,21 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { hasFailedSinceAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
+
+/**
+ * Checks that an event may be closed without a check of the processor's sums. If it has failed since drift of its minute was
+ * acknowledged, the drift may be its usage. Once it is closed, checks would count the acknowledged units as other usage of
+ * the minute, which would never be billed. Must run under the stream's lock.
+ * @throws DomainError request_invalid
+ */
+export const requireClosable = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+): Promise<void> => {
+  if (await hasFailedSinceAcknowledged(transaction, event)) {
+    throw invalidRequest(
+      `meter event ${event.id} counted as delivered when drift of its minute was acknowledged; run \`impact usage retry ${event.id}\`, which sends nothing that this drift explains; if it was billed by hand after that, pass \`--assume delivered\` and acknowledge the new difference`,
+    );
+  }
+};
