@@ -1,4 +1,5 @@
 import { DAY_MS } from "../durations.ts";
+import { documentFor } from "./decideHandSettlement.ts";
 import type { HandSettlement } from "./decideHandSettlement.ts";
 import { ACCEPTED_AGE_MS } from "./usage.ts";
 
@@ -19,10 +20,6 @@ export type DecidedCorrection = {
 
 /** Leaves the sender a day to send the event. */
 const RESERVE_MS = DAY_MS;
-
-/** Returns the document that corrects units at the processor by hand. */
-const documentFor = (quantity: number): HandSettlement["kind"] =>
-  quantity > 0 ? "credit_note" : "invoice_item";
 
 /**
  * Decides how to correct a minute.
@@ -71,7 +68,7 @@ export const decideCorrection = (
   if (!isTooOld && !isInvoiced) {
     return { action: "send", reason: null };
   }
-  const kind = documentFor(quantity);
+  const kind = documentFor(-quantity);
   return document?.kind === kind
     ? { action: "settle", reason: `${kind.replace("_", " ")} ${document.reference}` }
     : {

@@ -1,3 +1,4 @@
+import { counted } from "../counted.ts";
 import { invalidRequest } from "../errors.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 import { DELIVERED_LATE, isFailed } from "./meterEvents.ts";
@@ -10,8 +11,13 @@ export type HandSettlement = {
   readonly reference: string;
 };
 
+/** Returns the kind of document that bills units by hand, or returns them if they are negative. */
+export const documentFor = (units: number): HandSettlement["kind"] =>
+  units > 0 ? "invoice_item" : "credit_note";
+
 type SettledEvent = {
   readonly id: bigint;
+  readonly quantity: number;
   readonly state: MeterEventState;
   readonly lastError: string | null;
   readonly settlementKind: HandSettlement["kind"] | null;
@@ -21,13 +27,14 @@ type SettledEvent = {
 /**
  * Decides the state of an event that was settled by hand: late usage stays delivered, other usage is never sent.
  * `settled`: it was settled with this reference before.
- * @throws DomainError request_invalid if it needs no settlement, or was settled with another reference
+ * @throws DomainError request_invalid if it needs no settlement or a document of the other kind, or was settled with another
+ *   reference
  */
 export const decideHandSettlement = (
   event: SettledEvent,
   { kind, reference }: HandSettlement,
 ): "delivered" | "waived" | "settled" => {
-  const { id, state, lastError, settlementKind, settlementReference } = event;
+  const { id, quantity, state, lastError, settlementKind, settlementReference } = event;
   if (settlementReference !== null) {
     if (settlementKind === kind && settlementReference === reference) {
       return "settled";
@@ -36,17 +43,20 @@ export const decideHandSettlement = (
       `meter event ${id} was settled with another reference: ${settlementReference}`,
     );
   }
-  if (state === "delivered" && lastError === DELIVERED_LATE) {
-    return "delivered";
+  const isLate = state === "delivered" && lastError === DELIVERED_LATE;
+  if (!isLate && !isFailed(state) && state !== "held" && state !== "waived") {
+    throw invalidRequest(
+      state === "superseded"
+        ? `meter event ${id} is superseded: its facts were released; \`impact usage show\` lists where they are`
+        : `meter event ${id} is ${state}: there is nothing to settle by hand`,
+    );
   }
-  if (isFailed(state) || state === "held" || state === "waived") {
-    return "waived";
+  if (kind !== documentFor(quantity)) {
+    throw invalidRequest(
+      `meter event ${id} has ${counted(quantity, "unit")} to ${quantity > 0 ? "bill; name an invoice item, not a credit note" : "return; name a credit note, not an invoice item"}`,
+    );
   }
-  throw invalidRequest(
-    state === "superseded"
-      ? `meter event ${id} is superseded: its facts were released; \`impact usage show\` lists where they are`
-      : `meter event ${id} is ${state}: there is nothing to settle by hand`,
-  );
+  return isLate ? "delivered" : "waived";
 };
 
 /**

@@ -72,7 +72,8 @@ its refunds, was sent after the restored time.`;
 
 const SETTLE_HELP = `
 With an id, the usage counts as settled, neither as failed nor as late, and is never sent
-again. Repeating the command with the same reference changes nothing; another is refused.
+again. Usage needs an invoice item, a refund a credit note. Repeating the command with the
+same reference changes nothing; another is refused.
 
 With --restored-at, it compares the processor's sums with the database from a minute
 before that time to 15 minutes ago, and corrects what a failover has lost: units that no

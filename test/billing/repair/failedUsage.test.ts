@@ -280,15 +280,16 @@ for (const state of ["expired", "blocked", "waived", "held"] as const) {
     const event = await db.oneFirst(sql.type(z.strictObject({ id: z.bigint() }))`
       SELECT id FROM meter_event WHERE account_id = ${scene.id} AND state = ${state}
     `);
-    const args = ["usage", "settle", String(event), "--credit-note", "cn_7", ...REASON];
+    const document = state === "held" ? "--credit-note" : "--invoice-item";
+    const args = ["usage", "settle", String(event), document, "doc_7", ...REASON];
 
     t.is((await scene.impact(...args)).exitCode, 0);
-    t.regex((await scene.impact(...args)).stderr, /was settled with cn_7 before/u);
+    t.regex((await scene.impact(...args)).stderr, /was settled with doc_7 before/u);
 
     await setCustomer(scene);
     const retry = await scene.impactLater("usage", "retry", String(event));
     t.is(retry.exitCode, 1);
-    t.regex(retry.stdout, /was settled by hand with cn_7/u);
+    t.regex(retry.stdout, /was settled by hand with doc_7/u);
     await scene.drain();
     t.is(scene.billed(), 0);
     const settled = await db.oneFirst(sql.type(z.strictObject({ state: z.string() }))`

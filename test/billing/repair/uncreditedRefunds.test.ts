@@ -169,6 +169,20 @@ test.serial("usage settle says how many units it settles, and checks --units", a
   t.is(failover.exitCode, 2);
 });
 
+test.serial("a credit note does not settle usage, and an invoice item no refund", async (t) => {
+  const { impact, usageId, heldId, list } = await setUpRefund(t, null);
+
+  const usage = await impact("usage", "settle", usageId, "--credit-note", "cn_1", ...REASON);
+  const refund = await impact("usage", "settle", heldId, ...DOCUMENT, ...REASON);
+
+  t.is(usage.exitCode, 1);
+  t.regex(usage.stderr, /has 10 units to bill; name an invoice item, not a credit note/u);
+  t.deepEqual(await list("failed"), [usageId]);
+  t.is(refund.exitCode, 1);
+  t.regex(refund.stderr, /has -3 units to return; name a credit note, not an invoice item/u);
+  t.deepEqual(await list("held"), [heldId]);
+});
+
 test.serial("a retry of waived usage does not send a refund of it that was credited", async (t) => {
   const scene = await setUpRefund(t, ["waive"]);
   await scene.run("usage", "settle", scene.heldId, "--credit-note", "cn_1", ...REASON);
