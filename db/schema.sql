@@ -1238,6 +1238,8 @@ CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpo
 
 CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at, transaction_id, event_id) WHERE (state = 'pending'::text);
 
+CREATE INDEX webhook_endpoint_deleted ON public.webhook_endpoint USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
+
 CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) WHERE (deleted_at IS NULL);
 
 CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);

@@ -51,6 +51,9 @@ const TAG = "webhooks";
 /** Each is a request to a server that may be another's. */
 const PINGS_PER_SECOND = 1;
 
+/** Those that are deleted leave rows behind for a day, and requests in progress, which do not count against the maximum. */
+const CREATIONS_PER_SECOND = 1;
+
 const ID_PARAMETER = { id: "The id of the endpoint." };
 
 const notFound = (accountType: AccountType): ErrorResponse => ({
@@ -94,6 +97,7 @@ const createManagement = (
     keyEndpoint({
       method: "post",
       path: `${prefix}/webhook_endpoints`,
+      requestsPerSecond: CREATIONS_PER_SECOND,
       description: {
         operationId: "createWebhookEndpoint",
         tag: TAG,

@@ -51,6 +51,8 @@ CREATE TABLE webhook_endpoint (
 CREATE UNIQUE INDEX webhook_endpoint_owner ON webhook_endpoint (account_id, mode, url)
   WHERE deleted_at IS NULL;
 
+CREATE INDEX webhook_endpoint_deleted ON webhook_endpoint (deleted_at) WHERE deleted_at IS NOT NULL;
+
 -- What deliveries are signed with. It is needed in plain text; the role of DATABASE_READER_URL may not read it.
 CREATE TABLE webhook_secret (
   endpoint_id uuid NOT NULL REFERENCES webhook_endpoint,

@@ -5,6 +5,8 @@ import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { DisabledReason } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isUuid } from "../../domain/fields.ts";
 import { modeColumn } from "../columns.ts";
+import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
+import type { Deleted } from "../deletedRow.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const endpointRow = z.strictObject({
@@ -223,11 +225,29 @@ export const recordEndpointResults = async (
   `);
 };
 
-/** Deletes endpoints that were deleted before a time and have no deliveries left. */
-export const deleteEndpointsBefore = async (db: CommonQueryMethods, time: Date): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    DELETE FROM webhook_endpoint
-    WHERE deleted_at <= ${timestamp(time)}
-      AND NOT EXISTS (SELECT FROM webhook_delivery WHERE endpoint_id = webhook_endpoint.id)
+/**
+ * Deletes endpoints that were deleted before a time and have no deliveries left, in the order in which they were deleted.
+ * @param from where an earlier batch ended; null for the first
+ */
+export const deleteEndpointsBefore = (
+  db: CommonQueryMethods,
+  { from, time }: { readonly from: Date | null; readonly time: Date },
+  limit: number,
+): Promise<Deleted> =>
+  db.one(sql.type(deletedRow)`
+    WITH deleted AS (
+      DELETE FROM webhook_endpoint
+      WHERE ctid = ANY(ARRAY(
+        SELECT ctid
+        FROM webhook_endpoint
+        WHERE deleted_at >= ${startingAt(from)} AND deleted_at <= ${timestamp(time)}
+          AND NOT EXISTS (
+            SELECT FROM webhook_delivery WHERE endpoint_id = webhook_endpoint.id OFFSET 0
+          )
+        ORDER BY deleted_at
+        LIMIT ${limit}
+      ))
+      RETURNING deleted_at AS time
+    )
+    ${countDeleted}
   `);
-};

@@ -26,6 +26,10 @@ export const deleteOldDeliveries = async (
       db.transaction((transaction) => deleteDeliveriesBefore(transaction, { from, time }, limit)),
     signal,
   );
-  await deleteEndpointsBefore(db, new Date(now.getTime() - DELETED_ENDPOINT_MS));
+  const deletedBefore = new Date(now.getTime() - DELETED_ENDPOINT_MS);
+  await deleteInOrder<Date>(
+    (limit, from) => deleteEndpointsBefore(db, { from, time: deletedBefore }, limit),
+    signal,
+  );
   return deleted;
 };

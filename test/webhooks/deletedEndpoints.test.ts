@@ -1,0 +1,87 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
+import { newId } from "../../services/newId.ts";
+import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+
+const test = testWithDatabase();
+
+const NOW = "2025-06-01T12:00:00.000Z";
+
+const endpointRow = z.strictObject({ name: z.string() });
+
+/** Inserts endpoints that were deleted a number of hours ago, in a database of its own. */
+const setUp = async (t: ExecutionContext<DatabaseContext>, hours: readonly number[]) => {
+  const db = await openPool(await copyDatabase(t), undefined, undefined, {
+    connectTimeoutMs: 120_000,
+  });
+  t.teardown(() => db.end());
+  const { id: accountId } = await createTestOrganization(db);
+  const ids = hours.map(() => newId());
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, created_at, deleted_at)
+    SELECT id, ${accountId}, 'live', 'https://shop.example/', hours::text, ${NOW}, ${NOW}::timestamptz - make_interval(hours => hours)
+    FROM unnest(${sql.array(ids, "uuid")}, ${sql.array([...hours], "int4")}) AS given (id, hours)
+  `);
+  return {
+    db,
+    ids,
+    /** The hours of the endpoints that are left. */
+    left: () =>
+      db.anyFirst(sql.type(endpointRow)`
+        SELECT description AS name FROM webhook_endpoint ORDER BY deleted_at
+      `),
+  };
+};
+
+test("deleted endpoints leave in batches, those that have deliveries later", async (t) => {
+  const { db, ids, left } = await setUp(t, [23, 30, 24, 28, 26]);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+    VALUES (${ids[3] ?? t.fail()}, gen_random_uuid(), 'ping', ${NOW}, '{}', ${NOW}, ${NOW})
+  `);
+  const time = new Date("2025-05-31T12:00:00.000Z");
+  const first = await deleteEndpointsBefore(db, { from: null, time }, 2);
+  t.deepEqual(first, { deleted: 2, last: new Date("2025-05-31T10:00:00.000Z") });
+  t.deepEqual(await left(), ["28", "24", "23"]);
+  const second = await deleteEndpointsBefore(db, { from: first.last, time }, 2);
+  t.is(second.deleted, 1);
+  t.deepEqual(await left(), ["28", "23"]);
+
+  const clock = createMovableClock(NOW);
+  await deleteOldDeliveries({ db, clock }, new AbortController().signal);
+  t.deepEqual(await left(), ["23"]);
+});
+
+const WINDOW = { rateWindowMs: 600_000 };
+
+test("a key creates one endpoint a second, on each interface", async (t) => {
+  const { db } = t.context;
+  const body = { url: "https://shop.example/hook", types: ["*"] };
+  const { apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const { call } = await startStandaloneApi(t, { db, ...WINDOW });
+  for (const key of [apiKeyProd, apiKeyTest]) {
+    const { body: created, status } = await call("POST", "/webhook_endpoints", { key, body });
+    t.is(status, 200);
+    t.is(
+      (await call("DELETE", `/webhook_endpoints/${String(created["id"])}`, { key })).status,
+      200,
+    );
+    const again = await call("POST", "/webhook_endpoints", { key, body });
+    t.like(again, { status: 429, body: { error: "rate limit exceeded" } });
+    t.is(again.headers.get("retry-after"), "1");
+  }
+
+  const { post } = await startStoreApi(t, { db, ...WINDOW });
+  const { live } = await createTestStore(db);
+  t.is((await post("/app/api/webhook_endpoints", live, body)).status, 200);
+  t.is((await post("/app/api/webhook_endpoints", live, body)).status, 429);
+});
