@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { positionOf } from "../../db/listPositions.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
 import type { AccountPeriod } from "../../db/billing/billingPeriods.ts";
@@ -27,6 +28,8 @@ import type { ListPart } from "./listRegistrations.ts";
 
 /** The most registrations that one query reads, whatever their state. */
 const SCANNED_ROWS = 1000;
+/** While lists yield to what clients record. */
+const YIELDING_ROWS = 100;
 /** Each query reads this many times the rows of the previous one, because few of those were in the wanted state. */
 const GROWTH = 4;
 
@@ -42,6 +45,7 @@ export type UsageReport = Pick<
 };
 
 type Dependencies = { readonly db: CommonQueryMethods; readonly billing: Billing };
+type ListDependencies = Dependencies & { readonly pace: BulkPace };
 
 type AccountBilling = { readonly account: Account; readonly periods: readonly AccountPeriod[] };
 
@@ -167,37 +171,44 @@ const findStart = async (
 };
 
 /**
- * Yields an owner's registrations in a range, newest first.
+ * Yields an owner's registrations in a range, newest first. Reading each page but the first is a step of bulk work.
  * @param firstRows the rows of the first page; later ones have more, up to the limit of a query
  */
 async function* readPages(
-  db: CommonQueryMethods,
+  { db, pace }: ListDependencies,
   owner: Owner,
   range: Range,
   start: ListPosition | null,
   firstRows: number,
 ): AsyncGenerator<readonly RegistrationUsage[], void, void> {
   let after = start;
-  let limit = firstRows;
-  for (;;) {
+  let rows = firstRows;
+  const read = async (): Promise<{
+    readonly page: readonly RegistrationUsage[];
+    readonly isLast: boolean;
+  }> => {
+    const limit = pace.isYielding() ? Math.min(rows, YIELDING_ROWS) : rows;
     const page = await listRegistrationUsage(db, owner, { ...range, after, limit });
-    yield page;
-    if (page.length < limit) {
-      return;
-    }
+    return { page, isLast: page.length < limit };
+  };
+  let { page, isLast } = await read();
+  yield page;
+  while (!isLast) {
     after = positionOf(page.at(-1));
-    limit = Math.min(limit * GROWTH, SCANNED_ROWS);
+    rows = Math.min(rows * GROWTH, SCANNED_ROWS);
+    ({ page, isLast } = await pace.run(read));
+    yield page;
   }
 }
 
 /**
  * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
- * a bounded number of registrations, in whatever state they are. Usage that is pending or has failed is searched for only
+ * a bounded number of registrations, in whatever state they are; a page without one in the wanted state is empty. Usage that is pending or has failed is searched for only
  * between the seconds that have some.
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
-  { db, billing }: Dependencies,
+  dependencies: ListDependencies,
   accountMode: AccountMode,
   {
     kinds,
@@ -211,6 +222,7 @@ export async function* listUsageReports(
       readonly state: UsageReportState | null;
     },
 ): AsyncGenerator<readonly UsageReport[], void, void> {
+  const { db, billing } = dependencies;
   // All of them may be in the state, or few.
   const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
   const accountBilling = await readAccountBilling(db, accountMode.accountId);
@@ -222,18 +234,15 @@ export async function* listUsageReports(
       continue;
     }
     for await (const page of readPages(
-      db,
+      dependencies,
       owner,
       narrowed,
       kind === kinds[start.kindIndex] ? start.position : null,
       firstRows,
     )) {
-      const reports = page
+      yield page
         .map((usage) => presentUsage(billing, accountBilling, owner, usage))
         .filter((report) => state === null || report.state === state);
-      if (reports.length > 0) {
-        yield reports;
-      }
     }
   }
 }

@@ -1,4 +1,5 @@
 import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
@@ -74,6 +75,7 @@ export type StandaloneApiOptions = {
   readonly copies?: CopyPool;
   readonly openLists?: OpenLists;
   readonly writeTimeoutMs?: number;
+  readonly pace?: BulkPace;
   readonly clock?: Clock;
   readonly authenticator?: Authenticate;
   readonly writer?: RegistrationWriter;
@@ -103,6 +105,7 @@ export const startStandaloneApi = async (
     copies,
     openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
     writeTimeoutMs = 60_000,
+    pace = unhurriedPace,
     clock = systemClock,
     authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
@@ -134,7 +137,7 @@ export const startStandaloneApi = async (
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
-    streaming: { pace: unhurriedPace, openLists, writeTimeoutMs },
+    streaming: { pace, openLists, writeTimeoutMs },
     clock,
     writer,
     authenticator,

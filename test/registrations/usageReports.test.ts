@@ -9,6 +9,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
+import { createYieldingPace } from "../support/bulkPaces.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -228,6 +229,32 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
   t.is((await read(apiKeyProd, "created_at=2026-01-02&end_at=2026-01-02&kind=tree")).length, 72);
   t.deepEqual(await read(apiKeyProd, "state=failed"), []);
   t.deepEqual(await read(apiKeyTest, ""), []);
+});
+
+test("while clients record, a list is read in small steps, and sends spaces while no usage is in its state", async (t) => {
+  const { db } = t.context;
+  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  // Imported registrations.
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - number * interval '1 second'
+    FROM generate_series(1, 350) AS number
+  `);
+  const pace = createYieldingPace();
+  const { url } = await startStandaloneApi(t, { db, pace });
+  const list = async (query: string): Promise<string> => {
+    const response = await fetch(`${url}/usage?kind=tree${query}`, {
+      headers: { Authorization: key },
+    });
+    return response.text();
+  };
+
+  t.is(listed.parse(JSON.parse(await list(""))["usage"]).length, 350);
+  // The second to the fourth query.
+  t.is(pace.stepCount(), 3);
+  t.is(await list("&state=waived"), '{"usage":[   ]}');
+  t.is(pace.stepCount(), 6);
+  t.is(await list("&state=waived&limit=100"), '{"usage":[]}');
 });
 
 test("another account's or mode's registration is unknown, and so is a malformed id", async (t) => {

@@ -9,7 +9,7 @@ import { buildKeyEndpoint } from "../endpoint.ts";
 import type { Description, Endpoint, KeyDefinition } from "../endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
-import { limitPages, LINK_HEADER, listJson } from "./listPages.ts";
+import { limitPages, LINK_HEADER, listJson, rowsJson } from "./listPages.ts";
 import type { RowLinks } from "./listPages.ts";
 import type { OpenLists } from "./openLists.ts";
 import { streamText } from "./streamText.ts";
@@ -17,7 +17,7 @@ import { streamText } from "./streamText.ts";
 /** How lists are sent. */
 export type Streaming = {
   readonly openLists: OpenLists;
-  /** When the pages of exports are read. */
+  /** When the pages of exports and of usage are read. */
   readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
   readonly writeTimeoutMs: number;
@@ -91,7 +91,7 @@ export const pagedListEndpoint = <
     const links = { idField, linkParameters, baseUrl: publicBaseUrl() };
     const pages = limitPages(ctx, rows(), { limit, ...links });
     return format === null
-      ? inChunks(listJson(readHead, pages))
+      ? inChunks(listJson(readHead, pages, rowsJson))
       : exportChunks(ctx, format, exported, pages);
   };
   return buildKeyEndpoint(

@@ -122,8 +122,7 @@ export async function* limitPages(
   yield rows;
 }
 
-/** Yields the JSON of rows, separated by commas. */
-function* rowsJson(rows: readonly ListRow[]): Generator<string | Buffer, void, void> {
+function* separateRows(rows: readonly ListRow[]): Generator<string | Buffer, void, void> {
   for (const [index, row] of rows.entries()) {
     if (index > 0) {
       yield ",";
@@ -132,21 +131,37 @@ function* rowsJson(rows: readonly ListRow[]): Generator<string | Buffer, void, v
   }
 }
 
+/** Returns the JSON of rows, separated by commas. */
+export const rowsJson = (rows: readonly ListRow[]): Iterable<Buffer> =>
+  joinPieces(separateRows(rows));
+
 /**
- * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response.
+ * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response. Each later
+ * page without rows is a space, so that proxies do not mistake a long search for an idle connection.
  * @param readHead returns the JSON before the rows, which opens the array that they are in
+ * @param pageJson returns the JSON of the rows of a page, which is not empty
  */
-export async function* listJson(
+export async function* listJson<Row>(
   readHead: () => Promise<string>,
-  pages: AsyncIterable<readonly ListRow[]>,
+  pages: AsyncIterable<readonly Row[]>,
+  pageJson: (page: readonly Row[]) => Iterable<string | Buffer>,
 ): AsyncGenerator<string | Buffer, void, void> {
+  let isFirst = true;
   let isEmpty = true;
   for await (const page of pages) {
+    if (isFirst) {
+      yield await readHead();
+    } else if (page.length === 0) {
+      yield " ";
+    }
+    isFirst = false;
     if (page.length > 0) {
-      yield isEmpty ? await readHead() : ",";
-      yield* joinPieces(rowsJson(page));
+      if (!isEmpty) {
+        yield ",";
+      }
+      yield* pageJson(page);
       isEmpty = false;
     }
   }
-  yield isEmpty ? `${await readHead()}]}` : "]}";
+  yield isFirst ? `${await readHead()}]}` : "]}";
 }

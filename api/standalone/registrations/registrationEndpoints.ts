@@ -25,6 +25,7 @@ import {
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
+import { listJson } from "../../http/lists/listPages.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
@@ -104,38 +105,20 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-/**
- * Yields the JSON of a whole list. It starts with the first page, so that an error on that page is an error response. A page
- * without a match is a space, so that proxies do not mistake a long search for an idle connection.
- */
-async function* wholeJson(
+const wholeJson = (
   dependencies: Dependencies,
   owner: Owner,
   filter: RegistrationFilter,
   startingAfter: string | null,
-): AsyncGenerator<string | Buffer, void, void> {
+): AsyncIterable<string | Buffer> => {
   const part = { startingAfter, limit: null };
   const { pages, readTotals } = listRegistrations(dependencies, owner, filter, part);
-  const readHead = async (): Promise<string> => headOf(owner.kind, await readTotals());
-  let isFirst = true;
-  let isEmpty = true;
-  for await (const page of pages) {
-    if (isFirst) {
-      yield await readHead();
-      isFirst = false;
-    }
-    if (page.length === 0) {
-      yield " ";
-      continue;
-    }
-    if (!isEmpty) {
-      yield ",";
-    }
-    yield* page;
-    isEmpty = false;
-  }
-  yield isFirst ? `${await readHead()}]}` : "]}";
-}
+  return listJson(
+    async () => headOf(owner.kind, await readTotals()),
+    pages,
+    (page) => page,
+  );
+};
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];

@@ -167,7 +167,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
           rows: () =>
             presentPages(
               listUsageReports(
-                dependencies,
+                { ...dependencies, pace: dependencies.streaming.pace },
                 { accountId, mode },
                 {
                   kinds: query.kind === undefined ? KINDS : [query.kind],

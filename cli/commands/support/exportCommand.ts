@@ -107,6 +107,7 @@ const exportList = async (
     const deps = {
       db,
       clock,
+      pace,
       copies: await connections.copies(),
       billing: await connections.billing(),
     };

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { CopyPool } from "../../../db/copyPool.ts";
 import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
@@ -47,6 +48,7 @@ export const readOfOrganization = (
     readonly copies: CopyPool;
     readonly billing: Billing;
     readonly clock: Clock;
+    readonly pace: BulkPace;
   },
   owner: AccountMode,
   list: List,

@@ -152,11 +152,11 @@ test("a metadata filter finds registrations on any page, and reads no more for m
   t.is(pages, pagesOfOnePair);
   t.is(registrationsIn((await find({ more: false })).body, "tree").length, 0);
 
-  // Written while nothing is found yet, so that a proxy does not take the connection for an idle one.
+  // Four pages. Written while nothing is found yet, so that a proxy does not take the connection for an idle one.
   const response = await fetch(`${url}/plant/trees?metadata={"more":false}`, {
     headers: { Authorization: key },
   });
-  t.regex(await response.text(), /"tree_details":\[ {4}\]\}$/u);
+  t.regex(await response.text(), /"tree_details":\[ {3}\]\}$/u);
 
   const rejected = await find({ ...pairs, more: true });
   t.is(rejected.status, 400);

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import type { UsageReportState } from "../../../domain/billing/billingStatus.ts";
@@ -43,7 +44,8 @@ test("a page of usage in a state reads few registrations if many are in it, and 
     (state: UsageReportState | null, limit: number | null) =>
     async (single: DatabasePool): Promise<void> => {
       found = 0;
-      const deps = { db: single, billing: createBilling({ db: single, stripe: null }) };
+      const billing = createBilling({ db: single, stripe: null });
+      const deps = { db: single, billing, pace: unhurriedPace };
       const part = { kinds: ["tree"], from: null, until: null, startingAfter: null } as const;
       const owner = { accountId, mode: "live" } as const;
       for await (const page of listUsageReports(deps, owner, { ...part, state, limit })) {
