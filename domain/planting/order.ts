@@ -15,10 +15,6 @@ export type PlantingStage = (typeof PLANTING_STAGES)[number];
 export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
 
-/** Returns whether an order with the second stage is further than one with the first. */
-export const hasAdvanced = (before: OrderStage, after: OrderStage): boolean =>
-  ORDER_STAGES.indexOf(after) > ORDER_STAGES.indexOf(before);
-
 /** What a partner reports: allocations and planting, or only verified planting sessions. */
 export const TIMELINE_SHAPES = ["allocations", "sessions"] as const;
 export type TimelineShape = (typeof TIMELINE_SHAPES)[number];

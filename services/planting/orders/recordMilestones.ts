@@ -1,25 +1,27 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { listFacts } from "../../../db/planting/facts.ts";
-import { hasAdvanced, PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import type { StoredFact } from "../../../db/planting/facts.ts";
+import { PLANTING_STAGES } from "../../../domain/planting/order.ts";
+import type { PlantingOrder, PlantingStage } from "../../../domain/planting/order.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
 
+const hasReached = (facts: readonly StoredFact[], stage: PlantingStage): boolean =>
+  facts.some((fact) => fact.state === "accepted" && fact.stage === stage);
+
 /**
- * Records an event for each stage that an order has reached, if it has. An order that falls back, because a fact was
- * withdrawn, can reach a stage again.
+ * Records an event for each stage that an order has reached since. Planting may be reported after its verification. An order
+ * that falls back, because a fact was withdrawn, can reach a stage again.
+ * @param before the order's facts before, at least the accepted ones
  */
 export const recordMilestones = async (
   transaction: DatabaseTransactionConnection,
-  before: PlantingOrder,
+  before: readonly StoredFact[],
   after: PlantingOrder,
   now: Date,
 ): Promise<void> => {
-  if (!hasAdvanced(before.stage, after.stage)) {
-    return;
-  }
   const accepted = await listFacts(transaction, after.id, ["accepted"]);
   const reached = PLANTING_STAGES.filter(
-    (stage) => hasAdvanced(before.stage, stage) && accepted.some((fact) => fact.stage === stage),
+    (stage) => hasReached(accepted, stage) && !hasReached(before, stage),
   );
   const { shownId, shownPublicId, accountId, mode, treeCount, refundedCount } = after;
   await recordEvents(

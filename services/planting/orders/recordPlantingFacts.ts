@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { listFacts } from "../../../db/planting/facts.ts";
 import type { FactSource } from "../../../db/planting/facts.ts";
 import { lockPlantingOrder } from "../../../db/planting/orders.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
@@ -42,6 +43,7 @@ export const recordPlantingFacts = (
     }
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(before) : reported;
+    const reached = await listFacts(transaction, orderId, ["accepted"]);
     const recorded: RecordedFact[] = [];
     let order = await changeTimeline(transaction, before, timeline);
     for (const fact of facts) {
@@ -51,7 +53,7 @@ export const recordPlantingFacts = (
     }
     if (order !== before) {
       await storeProgress(transaction, before, order);
-      await recordMilestones(transaction, before, order, now);
+      await recordMilestones(transaction, reached, order, now);
     }
     if (actor) {
       const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };

@@ -138,7 +138,7 @@ const correctOrder = async (
     });
     if (order !== before) {
       await storeProgress(transaction, before, order);
-      await recordMilestones(transaction, before, order, now);
+      await recordMilestones(transaction, factsBefore, order, now);
       await reopenPlantingOrder(transaction, orderId);
       // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days. An order without
       // planted trees, too, may have changed the site of others.

@@ -79,6 +79,17 @@ test.serial("facts that waited for a reported one are events with it", async (t)
   t.deepEqual(await milestones(), ["funds_distributed", "allocated", "planted"]);
 });
 
+test.serial("planting that is reported after its verification is an event", async (t) => {
+  const { allocated, planted, verified, report, milestones } = await placeOrder(t);
+  await report(allocated);
+  await report(verified);
+  await report(planted);
+  const all = ["funds_distributed", "allocated", "planted_and_verified", "planted"];
+  t.deepEqual(await milestones(), all);
+  await report(planted);
+  t.deepEqual(await milestones(), all);
+});
+
 test.serial("a replaced fact is no second event, and one that is reached again is", async (t) => {
   const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
   await report(allocated, planted);
