@@ -6,6 +6,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
 import { encodePng } from "../../services/dashboard/pictures/encodePng.ts";
+import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
 import { normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
 import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
 
@@ -227,6 +228,56 @@ test.serial("on a small phone, the table of months shows all its columns", async
 });
 
 const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>&'\u202E`;
+
+test.serial("long names without spaces fit the page, the card and certificates", async (t) => {
+  const { db } = t.context;
+  const long = "W".repeat(200);
+  const scene = await openDashboard(t, { name: long });
+  const { setup } = scene;
+  await fillYear(t, scene);
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_site
+    SET partner = 'manual', name = ${long}, organization_name = ${long}, region = ${long}, country = ${long}
+  `);
+  const { id: accountId } = setup.organization;
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET partner_name = ${long}
+    WHERE account_id = ${accountId}
+  `);
+  const donationId = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    INSERT INTO donation
+      (id, account_id, mode, created_at, amount_cents, nonprofit_id, charity_provider, charity_name)
+    VALUES (gen_random_uuid(), ${accountId}, 'live', now(), 100, 'charity', 'catalogue', ${"W".repeat(500)})
+    RETURNING id
+  `);
+  const treesId = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id
+    FROM registration
+    WHERE account_id = ${accountId} AND mode = 'live' AND kind = 'tree' AND planting_order_id IS NOT NULL
+    LIMIT 1
+  `);
+  const [ofDonation, ofTrees] = await Promise.all(
+    [donationId, treesId].map((id) =>
+      getCertificateToken(setup.deps, { accountId, mode: "live" }, id, null),
+    ),
+  );
+  for (const url of [
+    scene.page,
+    `${scene.page}/card`,
+    `${scene.url}/certificate/${ofDonation}`,
+    `${scene.url}/certificate/${ofTrees}`,
+  ]) {
+    const { page } = await visit(t, browser, url, { width: 320, height: 640 });
+    for (const width of [320, 750, 1280]) {
+      await page.setViewportSize({ width, height: 740 });
+      const overflow: unknown = await page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+      );
+      t.is(overflow, 0, `${url} at ${width}`);
+    }
+  }
+});
 
 test.serial("hostile texts are text on the page, the card and the badge", async (t) => {
   const scene = await openDashboard(t, { name: HOSTILE });

@@ -73,7 +73,7 @@ h3{margin:0;font-size:1.0625rem;line-height:1.35}
 section{margin-top:clamp(2.25rem,5vw,3.5rem)}
 .lead{margin:.5rem 0 0;color:var(--soft);font-size:1.0625rem}
 .small{font-size:.875rem;color:var(--soft)}
-.certified{display:grid;gap:1rem}
+.certified{display:grid;gap:1rem;grid-template-columns:minmax(0,1fr)}
 .sheet{background:var(--sheet);border:1px solid var(--line);border-radius:14px;box-shadow:var(--shadow);padding:clamp(1.1rem,3vw,1.75rem)}
 .notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:1.5rem 0 0;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
 dl{margin:0}
@@ -160,12 +160,12 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .point text{fill:var(--sheet);font-size:14px;font-weight:700;text-anchor:middle}
 .point:hover .dot{fill:var(--ink)}
 .point:focus-visible .dot{stroke:var(--ink);stroke-width:4}
-.projects{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:1rem;grid-template-columns:1fr}
+.projects{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:1rem;grid-template-columns:minmax(0,1fr)}
 .project{position:relative;padding:1.1rem 1.1rem 1rem 3.4rem}
 .project:target{border-color:var(--accent);box-shadow:0 0 0 2px var(--accent)}
 .project p{margin:.3rem 0 0}
 .badge{position:absolute;left:1.1rem;top:1.1rem;width:1.6rem;height:1.6rem;border-radius:50%;background:var(--accent);color:var(--sheet);font-size:.8125rem;font-weight:700;line-height:1.6rem;text-align:center}
-.photos{list-style:none;margin:0;padding:0;display:grid;gap:1.75rem 1.25rem;grid-template-columns:1fr}
+.photos{list-style:none;margin:0;padding:0;display:grid;gap:1.75rem 1.25rem;grid-template-columns:minmax(0,1fr)}
 .photos figure{margin:0}
 .photos li:target img{outline:3px solid var(--accent)}
 .photos figure>a{display:block;border-radius:12px;overflow:hidden;background:var(--brand-soft)}
@@ -174,7 +174,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .share{display:flex;flex-wrap:wrap;align-items:baseline;gap:.3rem 1.1rem;margin-bottom:1rem}
 .share a{padding:.15rem 0}
 @media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
-@media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:1fr 1fr}}
+@media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}
 ${FORCED_COLORS}${PRINT}`;
 
