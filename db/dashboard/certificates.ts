@@ -162,6 +162,8 @@ const donationRow = z.strictObject({
   isCharityConfirmed: z.boolean(),
   ein: z.string().nullable(),
   createdAt: z.date(),
+  isRefunded: z.boolean(),
+  /** When it was refunded here; null if an earlier system refunded it, which tells no date. */
   refundedAt: z.date().nullable(),
 });
 
@@ -237,9 +239,11 @@ export const findCertified = async (
       donation.confirmed_name IS NOT NULL AS "isCharityConfirmed",
       donation.ein,
       donation.created_at AS "createdAt",
-      donation.refunded_at AS "refundedAt"
+      donation.refunded_at IS NOT NULL AS "isRefunded",
+      donation_refund.created_at AS "refundedAt"
     FROM ${items}
     JOIN donation ON donation.id = item.record_id
+    LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE item.kind = 'donation'
   `);
   const byToken = Map.groupBy([...registrations, ...donations], ({ token }) => token);

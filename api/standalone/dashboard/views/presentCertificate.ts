@@ -76,8 +76,8 @@ export const projectOf = (
   { planted }: CertifiedCounts,
 ) => (planted === 0 || siteName === null || country === null ? null : { name: siteName, country });
 
-export const stateOfDonation = ({ refundedAt }: CertifiedDonation): "registered" | "refunded" =>
-  refundedAt === null ? "registered" : "refunded";
+export const stateOfDonation = ({ isRefunded }: CertifiedDonation): "registered" | "refunded" =>
+  isRefunded ? "refunded" : "registered";
 
 const stateOf = (item: CertifiedItem): CertificateState =>
   item.kind === "donation" ? stateOfDonation(item) : certify(item).state;

@@ -134,10 +134,13 @@ const renderDonation = (item: CertifiedDonation): Markup =>
       ${formatDay(item.createdAt)}
     </dd>
     ${
-      item.refundedAt === null
-        ? null
-        : html`<dt>Refunded</dt>
-            <dd>On ${formatDay(item.refundedAt)}. This certificate no longer counts.</dd>`
+      item.isRefunded
+        ? html`<dt>Refunded</dt>
+            <dd>
+              ${item.refundedAt === null ? "Refunded" : `On ${formatDay(item.refundedAt)}`}. This
+              certificate no longer counts.
+            </dd>`
+        : null
     }
     <dt>Proven</dt>
     <dd>
