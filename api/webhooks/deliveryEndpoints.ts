@@ -1,33 +1,27 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
-import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
-import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../domain/fields.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { DELIVERY_STATES, KEPT_ATTEMPTS } from "../../domain/webhooks/decideDelivery.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
-import {
-  ENDPOINT_NOT_FOUND,
-  getOwnWebhookEndpoint,
-} from "../../services/webhooks/getWebhookEndpoint.ts";
+import { ENDPOINT_NOT_FOUND } from "../../services/webhooks/getWebhookEndpoint.ts";
 import { readDeliveries, readDelivery } from "../../services/webhooks/readDeliveries.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
 import { pathParameter } from "../http/apiContext.ts";
-import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryError } from "../http/queryError.ts";
 import { READ_ERROR } from "../http/readError.ts";
 import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
-import { TYPES_EXAMPLE } from "./schemas.ts";
+import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
+import { DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";
 
 type Dependencies = {
@@ -54,8 +48,6 @@ const DELIVERY_PARAMETERS = {
   ...ENDPOINT_PARAMETER,
   delivery_id: "The id of the delivery, which is the event's.",
 };
-
-const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
 const deliveryFields = {
   id: z.string().meta({
@@ -156,9 +148,6 @@ const recoverBody = bodyObject({
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
 });
 
-const find = (db: CommonQueryMethods, ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
-  getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
-
 /** The endpoints of what was sent, and of sending it again. */
 export const deliveryEndpoints = (
   { db, reads, clock, publicBaseUrl }: Dependencies,
@@ -200,7 +189,7 @@ export const deliveryEndpoints = (
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { deliveries: [example], has_more: false } },
       handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
-        const { id } = await find(reads, ctx, caller);
+        const { id } = await getRequestedEndpoint(reads, ctx, caller);
         const { deliveries, hasMore } = await readDeliveries(reads, id, {
           state: state ?? null,
           startingAfter: starting_after ?? null,
@@ -241,7 +230,7 @@ export const deliveryEndpoints = (
         },
       },
       handle: async ({ ctx, caller }) => {
-        const { id } = await find(reads, ctx, caller);
+        const { id } = await getRequestedEndpoint(reads, ctx, caller);
         const read = await readDelivery(reads, id, pathParameter(ctx, "delivery_id"));
         return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
       },
@@ -257,15 +246,7 @@ export const deliveryEndpoints = (
         details:
           "Sends the event again within seconds, also if it was delivered. If that fails, the schedule of retries begins again.",
         pathParameters: DELIVERY_PARAMETERS,
-        errors: [
-          {
-            code: "request_invalid",
-            when: "The endpoint is disabled.",
-            example: "the webhook endpoint is disabled; enable it first",
-          },
-          keyError,
-          notFoundError,
-        ],
+        errors: [DISABLED_ERROR, keyError, notFoundError],
       },
       schemas: { response: delivery },
       examples: { response: example },
@@ -273,7 +254,7 @@ export const deliveryEndpoints = (
         presentDelivery(
           await retryWebhookDelivery(
             deps,
-            await find(db, ctx, caller),
+            await getRequestedEndpoint(db, ctx, caller),
             pathParameter(ctx, "delivery_id"),
           ),
         ),
@@ -307,7 +288,7 @@ export const deliveryEndpoints = (
       handle: async ({ ctx, caller, body: { since } }) => {
         const { recovered, hasMore } = await recoverWebhookEvents(
           deps,
-          await find(db, ctx, caller),
+          await getRequestedEndpoint(db, ctx, caller),
           new Date(since),
           positions,
         );

@@ -4,6 +4,8 @@ import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/webhookPayloads.ts";
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
 import { DISABLED_REASONS, MAXIMUM_URL_LENGTH } from "../../domain/webhooks/webhookEndpoints.ts";
+import { ENDPOINT_DISABLED } from "../../services/webhooks/pingWebhookEndpoint.ts";
+import type { ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 
 /** Stands for all types, also those of later releases. */
@@ -74,6 +76,15 @@ export const rotateBody = bodyObject({
       examples: [false],
     }),
 });
+
+/** Of an event, for examples. */
+export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
+
+export const DISABLED_ERROR: ErrorResponse = {
+  code: "request_invalid",
+  when: "The endpoint is disabled.",
+  example: ENDPOINT_DISABLED,
+};
 
 const ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
 

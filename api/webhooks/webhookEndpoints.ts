@@ -7,28 +7,26 @@ import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../domain/webhooks/webho
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
-import {
-  ENDPOINT_NOT_FOUND,
-  getOwnWebhookEndpoint,
-} from "../../services/webhooks/getWebhookEndpoint.ts";
+import { ENDPOINT_NOT_FOUND } from "../../services/webhooks/getWebhookEndpoint.ts";
 import { pingWebhookEndpoint } from "../../services/webhooks/pingWebhookEndpoint.ts";
 import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { accountModeOf } from "../../domain/accounts/accounts.ts";
-import type { AccountType } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { pathParameter } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import {
   ALL_TYPES,
   createBody,
   deletedEndpointSchema,
+  DISABLED_ERROR,
   endpointExample,
   endpointListSchema,
   endpointSchema,
+  EVENT_ID,
   newEndpointSchema,
   pingSchema,
   rotateBody,
@@ -56,18 +54,6 @@ const CREATIONS_PER_SECOND = 1;
 
 const ID_PARAMETER = { id: "The id of the endpoint." };
 
-const notFound = (accountType: AccountType): ErrorResponse => ({
-  code: "record_not_found",
-  when: `The ${accountType} has no such endpoint in the key's mode.`,
-  example: ENDPOINT_NOT_FOUND,
-});
-
-const invalid = (accountType: AccountType): ErrorResponse => ({
-  code: "request_invalid",
-  when: "The body has a missing, unknown or malformed field; the message names it.",
-  example: `types: ${typesMustBe(accountType)}`,
-});
-
 const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSchema> => ({
   id: endpoint.id,
   url: endpoint.url,
@@ -84,15 +70,34 @@ const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSch
 const storedTypes = (given: readonly string[]): string[] | null =>
   given.includes(ALL_TYPES) ? null : [...new Set(given)];
 
-const createManagement = (
+/** Returns what the endpoints of an interface have in common. */
+const createTools = (
   { db, clock, webhookSettings: settings }: Dependencies,
+  { accountType }: WebhookInterface,
+) => ({
+  deps: { db, clock, settings, actor: null },
+  example: endpointExample(accountType),
+  invalidError: {
+    code: "request_invalid",
+    when: "The body has a missing, unknown or malformed field; the message names it.",
+    example: `types: ${typesMustBe(accountType)}`,
+  } as const,
+  notFoundError: {
+    code: "record_not_found",
+    when: `The ${accountType} has no such endpoint in the key's mode.`,
+    example: ENDPOINT_NOT_FOUND,
+  } as const,
+  find: (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
+    getRequestedEndpoint(db, ctx, caller),
+});
+
+type Tools = ReturnType<typeof createTools>;
+
+const createManagement = (
+  tools: Tools,
   { accountType, prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
-  const [invalidError, notFoundError] = [invalid(accountType), notFound(accountType)];
-  const example = endpointExample(accountType);
-  const deps = { db, clock, settings, actor: null };
-  const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
-    getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
+  const { deps, example, invalidError, notFoundError, find } = tools;
   return [
     keyEndpoint({
       method: "post",
@@ -143,7 +148,9 @@ const createManagement = (
       schemas: { response: endpointListSchema },
       examples: { response: { webhook_endpoints: [example] } },
       handle: async ({ caller }) => ({
-        webhook_endpoints: (await listEndpoints(db, accountModeOf(caller))).map(presentEndpoint),
+        webhook_endpoints: (await listEndpoints(deps.db, accountModeOf(caller))).map(
+          presentEndpoint,
+        ),
       }),
     }),
     keyEndpoint({
@@ -206,14 +213,10 @@ const createManagement = (
 };
 
 const createActions = (
-  { db, clock, webhookSettings: settings }: Dependencies,
-  { accountType, prefix, keyError }: WebhookInterface,
+  tools: Tools,
+  { prefix, keyError }: WebhookInterface,
 ): readonly Endpoint[] => {
-  const [invalidError, notFoundError] = [invalid(accountType), notFound(accountType)];
-  const example = endpointExample(accountType);
-  const deps = { db, clock, settings, actor: null };
-  const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
-    getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));
+  const { deps, example, invalidError, notFoundError, find } = tools;
   return [
     keyEndpoint({
       method: "post",
@@ -290,18 +293,10 @@ const createActions = (
         details:
           "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
         pathParameters: ID_PARAMETER,
-        errors: [
-          {
-            code: "request_invalid",
-            when: "The endpoint is disabled.",
-            example: "the webhook endpoint is disabled; enable it first",
-          },
-          keyError,
-          notFoundError,
-        ],
+        errors: [DISABLED_ERROR, keyError, notFoundError],
       },
       schemas: { response: pingSchema },
-      examples: { response: { id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d" } },
+      examples: { response: { id: EVENT_ID } },
       handle: async ({ ctx, caller }) => ({
         id: await pingWebhookEndpoint(deps, await find(ctx, caller)),
       }),
@@ -313,7 +308,7 @@ const createActions = (
 export const webhookEndpoints = (
   dependencies: Dependencies,
   on: WebhookInterface,
-): readonly Endpoint[] => [
-  ...createManagement(dependencies, on),
-  ...createActions(dependencies, on),
-];
+): readonly Endpoint[] => {
+  const tools = createTools(dependencies, on);
+  return [...createManagement(tools, on), ...createActions(tools, on)];
+};

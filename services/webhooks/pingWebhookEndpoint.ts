@@ -6,10 +6,12 @@ import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
 import { newId } from "../newId.ts";
 
+export const ENDPOINT_DISABLED = "the webhook endpoint is disabled; enable it first";
+
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
   if (disabledAt !== null) {
-    throw invalidRequest("the webhook endpoint is disabled; enable it first");
+    throw invalidRequest(ENDPOINT_DISABLED);
   }
 };
 
