@@ -5,11 +5,11 @@ import type { AccountLimits } from "../../../domain/accounts/limits.ts";
 import { limitsOf } from "../../../domain/accounts/limits.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { DomainError } from "../../../domain/errors.ts";
-import { createTestQuota } from "../../accounts/createTestQuota.ts";
 import { checkItems, findExcess } from "./checkLimits.ts";
 import type { LimitedItem, LimitedUse, NewRecords } from "./checkLimits.ts";
 import { createDailyCounts } from "./createDailyCounts.ts";
 import type { UnusualDay } from "./createDailyCounts.ts";
+import { createTestQuota } from "./createTestQuota.ts";
 import { createWritesInFlight } from "./createWritesInFlight.ts";
 import type { WriteInFlight } from "./createWritesInFlight.ts";
 import { writeOrFindOriginal } from "./writeOrFindOriginal.ts";
@@ -126,16 +126,16 @@ export const createSpendingGuard = ({
     write: () => Promise<Result>,
     recordedBy: (result: Result) => NewRecords,
   ): Promise<Result> => {
-    const settleUnits = dailyCounts.reserve(caller, reserved.newUnits);
-    testQuota.reserve(caller, reserved.newRecords);
+    const endUnits = dailyCounts.reserve(caller, reserved.newUnits);
+    const endRecords = testQuota.reserve(caller, reserved.newRecords);
     let recorded = NOTHING;
     try {
       const result = await write();
       recorded = recordedBy(result);
       return result;
     } finally {
-      settleUnits(recorded.newUnits);
-      testQuota.settle(caller, reserved.newRecords, recorded.newRecords);
+      endUnits(recorded.newUnits);
+      endRecords(recorded.newRecords);
     }
   };
 

@@ -1,8 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { addToTestRecordCounts, listTestRecordCounts } from "../../db/accounts/testRecordCounts.ts";
-import { runForAll } from "../../db/connections/connectionShares.ts";
-import { createLookups } from "./createLookups.ts";
+import {
+  addToTestRecordCounts,
+  listTestRecordCounts,
+} from "../../../db/accounts/testRecordCounts.ts";
+import { runForAll } from "../../../db/connections/connectionShares.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { createLookups } from "../../accounts/createLookups.ts";
 
 /** Beyond this number, accounts that are not writing are forgotten and read again with their next write. */
 const MAXIMUM_REMEMBERED = 10_000;
@@ -21,24 +24,24 @@ type AccountRecords = {
 
 export type TestQuota = {
   /** Returns whether the account's count is known; otherwise it must be read first. */
-  readonly isKnown: (caller: Pick<Caller, "accountId" | "mode">) => boolean;
+  readonly isKnown: (account: AccountMode) => boolean;
   /** Reads how many records the account's keys have stored. */
-  readonly read: (caller: Pick<Caller, "accountId">) => Promise<void>;
+  readonly read: (account: AccountMode) => Promise<void>;
   /** Returns how many records the account's keys have stored or are storing; 0 in live mode. */
-  readonly readCount: (caller: Pick<Caller, "accountId" | "mode">) => number;
+  readonly readCount: (account: AccountMode) => number;
   /** Notes that a write was rejected, so that the count is read again. */
-  readonly noteRejection: (caller: Pick<Caller, "accountId" | "mode">) => void;
-  /** Counts records that are being written. Those of production keys are not counted. */
-  readonly reserve: (caller: Pick<Caller, "accountId" | "mode">, count: number) => void;
-  /** Ends a reservation, of whose records `newCount` were stored. */
-  readonly settle: (
-    caller: Pick<Caller, "accountId" | "mode">,
-    count: number,
-    newCount: number,
-  ) => void;
+  readonly noteRejection: (account: AccountMode) => void;
+  /**
+   * Counts records that are being written. Those of production keys are not counted.
+   * @returns a function that ends the reservation, of whose records `newCount` were stored
+   */
+  readonly reserve: (account: AccountMode, count: number) => (newCount: number) => void;
   /** Adds what this process has counted to the database, and reads what others have. */
   readonly store: () => Promise<void>;
 };
+
+/** Ends the reservation of a production key. */
+const endNothing = (): void => undefined;
 
 /**
  * Counts the records that test keys write, in memory. The caller reads an account's count before its first write, compares
@@ -88,16 +91,15 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
       }
     },
     reserve: ({ accountId, mode }, count) => {
-      if (mode === "test") {
-        recordsOf(accountId).requestedCount += count;
+      if (mode === "live") {
+        return endNothing;
       }
-    },
-    settle: ({ accountId, mode }, count, newCount) => {
-      if (mode === "test") {
-        const known = recordsOf(accountId);
+      const known = recordsOf(accountId);
+      known.requestedCount += count;
+      return (newCount) => {
         known.requestedCount -= count;
         known.newCount += newCount;
-      }
+      };
     },
     store: async () => {
       forgetIdle();
