@@ -86,18 +86,17 @@ export type NewBalanceEntry = {
   readonly amountCents: number;
   /** The balance after the entry. */
   readonly balanceCents: number;
-  readonly quantity: number | null;
-  readonly registrationId: string | null;
-  readonly donationId: string | null;
-  readonly reference: string | null;
-  /** What a person wrote about it. An entry with a note is inserted alone. */
-  readonly note: string;
+  readonly quantity?: number;
+  readonly registrationId?: string;
+  readonly donationId?: string;
+  readonly reference?: string | null;
 };
 
 /** Adds the note to the store's latest entry, under the lock of its balance. */
 const insertNote = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, note }: NewBalanceEntry,
+  accountId: string,
+  note: string,
 ): Promise<void> => {
   await transaction.query(sql.prepared("insert_balance_note", nothing)`
     INSERT INTO balance_note (entry_id, note)
@@ -155,9 +154,20 @@ export const insertBalanceEntries = async (
     )}) WITH ORDINALITY AS given (value, place)
     ORDER BY place
   `);
-  const [first] = entries;
-  if (first !== undefined && first.note !== "") {
-    await insertNote(transaction, first);
+};
+
+/**
+ * Inserts an entry and sets the store's balance to the one after it.
+ * @param entry.note what a person wrote about the entry; empty for none
+ */
+export const insertBalanceEntry = async (
+  transaction: DatabaseTransactionConnection,
+  createdAt: Date,
+  { note, ...entry }: NewBalanceEntry & { readonly note: string },
+): Promise<void> => {
+  await insertBalanceEntries(transaction, [entry], createdAt);
+  if (note !== "") {
+    await insertNote(transaction, entry.accountId, note);
   }
 };
 

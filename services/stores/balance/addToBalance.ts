@@ -1,6 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
-import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry } from "../../../db/stores/balances.ts";
 import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import { reportLowBalance } from "./reportBalance.ts";
 
@@ -21,20 +21,11 @@ export const addToBalance = async (
   now: Date,
 ): Promise<number> => {
   const balanceCents = changedBalance(balance.balanceCents, entry.amountCents);
-  await insertBalanceEntries(
-    transaction,
-    [
-      {
-        ...entry,
-        accountId: balance.accountId,
-        balanceCents,
-        quantity: null,
-        registrationId: null,
-        donationId: null,
-      },
-    ],
-    now,
-  );
+  await insertBalanceEntry(transaction, now, {
+    ...entry,
+    accountId: balance.accountId,
+    balanceCents,
+  });
   await reportLowBalance(transaction, balance, balanceCents, now);
   return balanceCents;
 };

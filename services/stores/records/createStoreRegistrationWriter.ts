@@ -62,9 +62,6 @@ const toBalanceEntry = ({ write, costCents, balanceCents }: Accepted) => ({
   balanceCents,
   quantity: write.count,
   registrationId: write.id,
-  donationId: null,
-  reference: null,
-  note: "",
 });
 
 const recordAccepted = async (

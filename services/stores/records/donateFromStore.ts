@@ -1,4 +1,4 @@
-import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry } from "../../../db/stores/balances.ts";
 import { setDonationCustomer } from "../../../db/stores/storeDonations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
@@ -77,23 +77,14 @@ export const donateFromStore = async (
       await setDonationCustomer(transaction, id, customer);
       if (costCents > 0) {
         const balanceCents = before.balanceCents - costCents;
-        await insertBalanceEntries(
-          transaction,
-          [
-            {
-              accountId: write.accountId,
-              kind: "donation",
-              amountCents: -costCents,
-              balanceCents,
-              quantity: null,
-              registrationId: null,
-              donationId: id,
-              reference: null,
-              note: donation.charityName,
-            },
-          ],
-          now,
-        );
+        await insertBalanceEntry(transaction, now, {
+          accountId: write.accountId,
+          kind: "donation",
+          amountCents: -costCents,
+          balanceCents,
+          donationId: id,
+          note: donation.charityName,
+        });
         await reportLowBalance(transaction, before, balanceCents, now);
       }
     },

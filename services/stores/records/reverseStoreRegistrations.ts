@@ -2,7 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { positionOf } from "../../../db/listPositions.ts";
 import type { ListPosition } from "../../../db/listPositions.ts";
 import { subtractFromTotals } from "../../../db/registrations/totals.ts";
-import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry } from "../../../db/stores/balances.ts";
 import type { ReversibleRecord } from "../../../db/registrations/storeRegistrations.ts";
 import { insertReversals, lockReversible } from "../../../db/registrations/storeRegistrations.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
@@ -122,23 +122,14 @@ export const reverseStoreRegistrations = (
         0,
       );
       if (amountCents > 0) {
-        await insertBalanceEntries(
-          transaction,
-          [
-            {
-              accountId,
-              kind: "refund",
-              amountCents,
-              balanceCents: changedBalance(balanceCents, amountCents),
-              quantity,
-              registrationId: null,
-              donationId: null,
-              reference: null,
-              note: reason ?? "",
-            },
-          ],
-          now,
-        );
+        await insertBalanceEntry(transaction, now, {
+          accountId,
+          kind: "refund",
+          amountCents,
+          balanceCents: changedBalance(balanceCents, amountCents),
+          quantity,
+          note: reason ?? "",
+        });
       }
       await subtractFromTotals(
         transaction,
