@@ -1,8 +1,10 @@
 import { z } from "zod";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
+import { countSeen } from "./countSeen.ts";
+import { fetchCharity } from "./fetchCharity.ts";
 import { fetchJson } from "./fetchJson.ts";
-import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import { looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
@@ -64,30 +66,25 @@ export const createChange = ({
   return {
     name: "change",
     findByEin,
-    findById: async (id, signal) => {
-      if (!isPathSafe(id)) {
-        return null;
-      }
-      const charity = await fetchJson(
+    findById: (id, signal) =>
+      fetchCharity(
         {
           provider: "change",
-          call: "details",
-          url: new URL(`${apiBase}/nonprofits/${id}`),
+          url: `${apiBase}/nonprofits`,
           headers: { authorization },
           startTimeout,
           schema: nonprofit,
         },
+        id,
         signal,
-      );
-      return charity?.nonprofitId === id ? charity : null;
-    },
+      ),
     search: async (query, signal) => {
       const { name, ein, page, pageSize } = query;
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
       const items = (await search(name, page, pageSize, signal)).slice(0, pageSize);
-      const seen = items.length === 0 ? 0 : (page - 1) * pageSize + items.length;
+      const seen = countSeen(query, items.length);
       return {
         items,
         // A full page may not be the last, so a client that pages by the total must be able to request another.

@@ -2,8 +2,10 @@ import { z } from "zod";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { formatEin } from "../../../domain/charities/charities.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
+import { countSeen } from "./countSeen.ts";
+import { fetchCharity } from "./fetchCharity.ts";
 import { fetchJson } from "./fetchJson.ts";
-import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import { looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
@@ -78,30 +80,25 @@ export const createPledge = ({
   return {
     name: "pledge",
     findByEin,
-    findById: async (id, signal) => {
-      if (!isPathSafe(id)) {
-        return null;
-      }
-      const charity = await fetchJson(
+    findById: (id, signal) =>
+      fetchCharity(
         {
           provider: "pledge",
-          call: "details",
-          url: new URL(`${apiBase}/organizations/${id}`),
+          url: `${apiBase}/organizations`,
           headers,
           startTimeout,
           schema: organization,
         },
+        id,
         signal,
-      );
-      return charity?.nonprofitId === id ? charity : null;
-    },
+      ),
     search: async (query, signal) => {
       const { name, ein, page, pageSize } = query;
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
       const { total, results } = await search(name, page, pageSize, signal);
-      const seen = results.length === 0 ? 0 : (page - 1) * pageSize + results.length;
+      const seen = countSeen(query, results.length);
       return {
         items: results,
         // The reported total can be lower than the number of results.
