@@ -294,6 +294,8 @@ export const moveSettledEvent = async (
     readonly document?: HandSettlement;
     /** Replaces the quantity, unless it is null: the part that the processor has. */
     readonly acceptedQuantity: number | null;
+    /** Replaces the customer, unless it is null: the one whose sums have the usage. */
+    readonly customerId?: string | null;
     readonly settledAt: Date;
   },
 ): Promise<void> => {
@@ -302,6 +304,7 @@ export const moveSettledEvent = async (
     SET
       state = ${settlement.state},
       quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
+      customer_id = coalesce(${settlement.customerId ?? null}, customer_id),
       outcome_unknown = outcome_unknown OR ${settlement.state === "blocked"},
       settlement_kind = coalesce(${settlement.document?.kind ?? null}, settlement_kind),
       settlement_reference = coalesce(${settlement.document?.reference ?? null}, settlement_reference),

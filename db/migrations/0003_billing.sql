@@ -100,7 +100,8 @@ CREATE TABLE meter_event (
   already_reported bigint NOT NULL DEFAULT 0,
   identifier text NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
   processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- The processor's customer when the event was sealed. A later change must not bill another customer.
+  -- The processor's customer when the event was sealed, or the one that has it according to the sums. A later change of the
+  -- account must not bill another customer.
   customer_id text,
   -- Part of the idempotency key; increased after a 500 that is saved under the key.
   key_generation integer NOT NULL DEFAULT 0,

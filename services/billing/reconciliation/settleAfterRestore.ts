@@ -1,4 +1,5 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { doubtUnsentEvents, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
@@ -9,6 +10,7 @@ import {
   releaseHeldRefunds,
 } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
+import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { allotShares, groupByMinute, resultOf } from "../../../domain/billing/usageInDoubt.ts";
 import type { MinuteInDoubt } from "../../../domain/billing/usageInDoubt.ts";
@@ -49,6 +51,23 @@ export type AfterRestoreOptions = {
   readonly isDryRun: boolean;
 };
 
+/** An event in doubt, and the customers that may have it. It is compared at the first of them. */
+type LocatedEvent = StoredMeterEvent & { readonly customers: readonly (string | null)[] };
+
+const locate = async (
+  db: DatabasePool,
+  events: readonly StoredMeterEvent[],
+): Promise<readonly LocatedEvent[]> => {
+  const current = await listStripeCustomerIds(
+    db,
+    events.map(({ accountId }) => accountId),
+  );
+  return events.map((event) => {
+    const customers = customersInDoubt(event, current.get(event.accountId) ?? null);
+    return { ...event, customers, customerId: customers[0] ?? null };
+  });
+};
+
 const record = async (
   transaction: DatabaseTransactionConnection,
   { clock }: Dependencies,
@@ -60,6 +79,7 @@ const record = async (
     state,
     note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
     acceptedQuantity: result === "partial" ? processorQuantity : null,
+    customerId: state === "delivered" ? event.customerId : null,
     // Not now: nothing was sent after the hold, so the sums lag behind nothing.
     settledAt: heldAt,
   });
@@ -79,10 +99,17 @@ type ComparedMinute = {
   readonly othersVersion: string;
 };
 
+const unclear = (event: StoredMeterEvent, reason: string): SettledDoubt => ({
+  event,
+  result: "unclear",
+  processorQuantity: null,
+  reason,
+});
+
 /** Reads the processor's sum of a minute once, and allots it to the minute's events. */
 const compareMinute = async (
   { db, billing }: Dependencies,
-  events: MinuteInDoubt<StoredMeterEvent>,
+  events: MinuteInDoubt<LocatedEvent>,
   signal: AbortSignal,
 ): Promise<ComparedMinute> => {
   const [first] = events;
@@ -90,6 +117,15 @@ const compareMinute = async (
   const processor = getProcessor(billing, first.processor, first.mode);
   const minute = minuteOf(first.second);
   const { explained, version: othersVersion } = await sumOtherEvents(db, events, minute);
+  const allUnclear = (reason: string): ComparedMinute => ({
+    doubts: events.map((event) => unclear(event, reason)),
+    othersVersion,
+  });
+  if (first.customers.length === 0) {
+    return allUnclear(
+      "the organization has no Stripe customer; set the one that may have the usage, and retry",
+    );
+  }
   try {
     const customer = { accountId, customerId };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
@@ -97,24 +133,17 @@ const compareMinute = async (
       events.map(({ quantity }) => quantity),
       theirs - explained,
     );
-    const doubts = events.map((event, index) => {
+    const doubts = events.map((event, index): SettledDoubt => {
       const share = shares[index] ?? 0;
-      return {
-        event,
-        result: resultOf(event.quantity, share),
-        processorQuantity: share,
-        reason: null,
-      };
+      const result = resultOf(event.quantity, share);
+      return result !== "delivered" && event.customers.length > 1
+        ? unclear(event, "the organization's present customer may have the usage; retry")
+        : { event, result, processorQuantity: share, reason: null };
     });
     return { doubts, othersVersion };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      const unclear = {
-        result: "unclear",
-        processorQuantity: null,
-        reason: error.message,
-      } as const;
-      return { doubts: events.map((event) => ({ event, ...unclear })), othersVersion };
+      return allUnclear(error.message);
     }
     throw error;
   }
@@ -126,7 +155,7 @@ const compareMinute = async (
  */
 const settleMinute = async (
   deps: Dependencies,
-  events: MinuteInDoubt<StoredMeterEvent>,
+  events: MinuteInDoubt<LocatedEvent>,
   heldAt: Date,
   { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
 ): Promise<readonly SettledDoubt[]> => {
@@ -164,7 +193,7 @@ export const settleAfterRestore = async (
   }
   const events = await blockUsageInDoubt(deps, heldAt, options);
   const settled = await runConcurrently(
-    groupByMinute(events),
+    groupByMinute(await locate(db, events)),
     (minute) => settleMinute(deps, minute, heldAt, { isDryRun: options.isDryRun, signal }),
     { concurrency: CONCURRENT_READS, signal },
   );

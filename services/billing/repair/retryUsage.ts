@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { findAccount } from "../../../db/accounts/accounts.ts";
 import { hasReportableFacts } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
@@ -9,12 +10,15 @@ import {
   releaseHeldRefunds,
 } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
+import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
@@ -28,8 +32,16 @@ type Dependencies = {
   readonly actor: Actor;
 };
 
-/** What the retry leads to. After a check it is valid only while the version of the minute's other events is the same. */
-type Decision = Retried & { readonly othersVersion: string | null };
+/**
+ * What the retry leads to, the customer that the event is of then, and the event at each customer that was checked. After a
+ * check it is valid only while the versions of the minute's other events there are the same.
+ */
+type Decision = Retried & {
+  readonly customerId: string | null;
+  readonly checks: readonly { readonly event: StoredMeterEvent; readonly othersVersion: string }[];
+};
+
+const hasUnits = ({ kind }: AttemptOutcome): boolean => kind === "delivered" || kind === "partial";
 
 const decide = async (
   deps: Dependencies,
@@ -45,11 +57,38 @@ const decide = async (
       minuteOf(event.second),
     ));
   const decision = decideRetry({ ...event, outcomeUnknown }, assumed);
-  if (decision !== "check") {
-    return { ...decision, othersVersion: null };
+  if (decision !== "check" && decision.state !== "delivered") {
+    return { ...decision, customerId: event.customerId, checks: [] };
   }
-  const { outcome, othersVersion } = await checkMeterEvent(deps, event);
-  return { ...decideRetryAfterCheck(event, outcome), othersVersion };
+  const account = await findAccount(deps.db, event.accountId);
+  const [first, ...others] = customersInDoubt(event, account?.stripeCustomerId ?? null);
+  if (first === undefined) {
+    throw invalidRequest(
+      `meter event ${event.id}: its organization has no Stripe customer; set the one that may have the usage with \`impact org update\`, and retry`,
+    );
+  }
+  if (decision !== "check") {
+    return { ...decision, customerId: first, checks: [] };
+  }
+  const check = async (customerId: string | null) => {
+    const located = { ...event, customerId };
+    return { event: located, ...(await checkMeterEvent(deps, located)) };
+  };
+  let decisive = await check(first);
+  const checks = [decisive];
+  for (const customerId of others) {
+    if (hasUnits(decisive.outcome)) {
+      break;
+    }
+    const next = await check(customerId);
+    checks.push(next);
+    if (hasUnits(next.outcome) || decisive.outcome.kind === "absent") {
+      decisive = next;
+    }
+  }
+  const checked = decideRetryAfterCheck(event, decisive.outcome);
+  const { customerId } = checked.state === "delivered" ? decisive.event : event;
+  return { ...checked, customerId, checks };
 };
 
 /**
@@ -69,13 +108,17 @@ export const retryUsage = async (
   const { db, clock, actor } = deps;
   const event = await getMeterEvent(db, meterEventId);
   requireNoHandSettlement(event);
-  const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
+  const { state, acceptedQuantity, customerId, checks } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {
-    await lockUnchangedEvents(transaction, [event], othersVersion);
+    await lockUnchangedEvents(transaction, [event], null);
+    for (const { event: located, othersVersion } of checks) {
+      await lockUnchangedEvents(transaction, [located], othersVersion);
+    }
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,
       acceptedQuantity,
+      customerId,
       note:
         acceptedQuantity === null
           ? null
@@ -87,11 +130,10 @@ export const retryUsage = async (
       await recordUsageEvent(transaction, event, state, now);
     }
     await redispatchRefunds(transaction, meterEventId);
-    const areSumsRead = othersVersion !== null;
     await releaseHeldRefunds(
       transaction,
       meterEventId,
-      event.state === "waived" ? (areSumsRead ? "all" : "neverSent") : "none",
+      event.state === "waived" ? (checks.length > 0 ? "all" : "neverSent") : "none",
     );
     await recordAction(transaction, actor, now, {
       action: "usage.retry",

@@ -24,18 +24,32 @@ const setUpRetried = async (
   {
     pending = 0,
     refund = null,
+    customer = "same",
   }: {
     /** The units of another minute that are pending at the restored time. */
     readonly pending?: number;
     /** A refund of the 10 units from before the restored time, and what has become of it then. */
     readonly refund?: { readonly units: number; readonly state: "held" | "unsealed" } | null;
+    /** Which customer the organization has at the restored time. The lost history has given it the one that has the usage. */
+    readonly customer?: "same" | "none" | "another";
   } = {},
 ) => {
   const scene = await setUpRestore(t);
   const { register, drain, pass, control, impact, original } = scene;
+  const setCustomer = async (opened: typeof original, customerId: string): Promise<void> => {
+    const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
+    const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
+    t.is(run.exitCode, 0, run.stderr);
+  };
+  if (customer !== "same") {
+    const other = customer === "none" ? "none" : control.addCustomer({}).customerId;
+    await setCustomer(original, other);
+  }
   const registrationId = await register(original, 10);
   pass(5);
-  control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+  if (customer !== "none") {
+    control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+  }
   await drain(original);
   const usageId = String(
     await original.db.oneFirst(sql.type(idRow)`SELECT id FROM meter_event WHERE quantity > 0`),
@@ -52,6 +66,9 @@ const setUpRetried = async (
     pass(5);
   }
   const { continued, restored } = await scene.fork(original);
+  if (customer !== "same") {
+    await setCustomer(continued, scene.customerId);
+  }
   t.is((await impact(continued, "usage", "retry", usageId)).exitCode, 0);
   await drain(continued);
   const billed = scene.billedByMinute();
@@ -63,7 +80,9 @@ const setUpRetried = async (
   return {
     ...scene,
     restored,
+    registrationId,
     usageId,
+    setCustomer: () => setCustomer(restored, scene.customerId),
     findRefundId: async () =>
       String(
         await restored.db.oneFirst(sql.type(idRow)`SELECT id FROM meter_event WHERE quantity < 0`),
@@ -158,3 +177,88 @@ for (const state of ["held", "unsealed"] as const) {
     t.deepEqual(scene.billedByMinute(), billed);
   });
 }
+
+for (const customer of ["none", "another"] as const) {
+  test(`usage that a lost history has retried with its new customer is not billed twice if the organization had ${customer} before`, async (t) => {
+    const scene = await setUpRetried(t, { customer });
+    const { restored, usageId, setCustomer, retry, drain } = scene;
+    t.deepEqual(scene.billed, { 0: 10 });
+    await scene.compare();
+    if (customer === "none") {
+      for (const args of [[], ["--assume", "delivered"]]) {
+        const early = await retry(usageId, ...args);
+        t.is(early.exitCode, 1);
+        t.regex(early.stdout, /has no Stripe customer/u);
+      }
+    }
+
+    await setCustomer();
+    t.like(await scene.check(usageId), [{ result: "delivered" }]);
+
+    await drain(restored);
+    t.deepEqual(scene.billedByMinute(), { 0: 10 });
+    await scene.refund(restored, scene.registrationId, 3);
+    await drain(restored);
+    t.deepEqual(scene.billedByMinute(), { 0: 7 });
+  });
+}
+
+for (const isSetFirst of [true, false]) {
+  test(`pending usage that a lost history has sent to a new customer is not billed twice if the customer is set ${isSetFirst ? "before" : "after"} the comparison`, async (t) => {
+    const scene = await setUpRetried(t, { customer: "none", pending: 1 });
+    const { restored, setCustomer, drain } = scene;
+    const billed = { 0: 10, 1: 1 };
+    t.deepEqual(scene.billed, billed);
+    if (isSetFirst) {
+      await setCustomer();
+    }
+
+    const settled = await scene.compare();
+
+    t.like(settled, [{ result: isSetFirst ? "delivered" : "unclear" }]);
+    if (!isSetFirst) {
+      await setCustomer();
+      t.like(await scene.check(String(settled[0]?.event.id)), [{ result: "delivered" }]);
+    }
+    t.like(await scene.check(scene.usageId), [{ result: "delivered" }]);
+    await drain(restored);
+    t.deepEqual(scene.billedByMinute(), billed);
+    scene.pass(LAG_SECONDS);
+    const reconciled = await scene.impact(restored, "usage", "reconcile");
+    t.is(reconciled.exitCode, 0, reconciled.stdout);
+  });
+}
+
+test("an event that a lost history has sent to another customer is not billed twice if it was being sent at the restored time", async (t) => {
+  const scene = await setUpRestore(t);
+  const { control, drain, pass, impact, original } = scene;
+  type Opened = typeof original;
+  const setCustomer = (opened: Opened, customerId: string) =>
+    impact(opened, "org", "update", scene.stream.accountId, "--stripe-customer", customerId);
+  const retry = async (opened: Opened) => {
+    pass(LAG_SECONDS);
+    return readJson(await impact(opened, "usage", "retry", "--all", "--json"));
+  };
+  await setCustomer(original, control.addCustomer({}).customerId);
+  await scene.register(original, 10);
+  pass(5);
+  control.addFault({ kind: "drop" });
+  await drain(original);
+  const { continued, restored } = await scene.fork(original);
+  pass(MINUTE);
+  control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+  await drain(continued);
+  await setCustomer(continued, scene.customerId);
+  t.like(await retry(continued), [{ result: "waiting" }]);
+  await drain(continued);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+  await setCustomer(restored, scene.customerId);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+
+  t.is((await impact(restored, "usage", "reconcile", "--after-restore")).exitCode, 1);
+
+  t.like(await retry(restored), [{ result: "delivered" }]);
+  await drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+});

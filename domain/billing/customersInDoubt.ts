@@ -1,0 +1,25 @@
+import type { ProcessorName } from "./usage.ts";
+
+/**
+ * Returns the customers that may have usage of which it is unknown whether it was sent, its own first. A lost history may have
+ * given the organization its present customer and retried the usage, which goes to that customer then; a refund goes to
+ * the customer of its usage.
+ * @param currentCustomerId the organization's Stripe customer; null if it has none
+ * @returns `[null]` for usage of the built-in ledger, which has no customers; nothing if no customer is known
+ */
+export const customersInDoubt = (
+  event: {
+    readonly processor: ProcessorName;
+    readonly customerId: string | null;
+    readonly quantity: number;
+  },
+  currentCustomerId: string | null,
+): readonly (string | null)[] => {
+  const { processor, customerId, quantity } = event;
+  if (processor !== "stripe") {
+    return [null];
+  }
+  const customers =
+    customerId === null || quantity > 0 ? [customerId, currentCustomerId] : [customerId];
+  return [...new Set(customers)].filter((customer) => customer !== null);
+};
