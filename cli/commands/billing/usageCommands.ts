@@ -79,7 +79,7 @@ With --restored-at, it compares the processor's sums with the database from a mi
 before that time to 15 minutes ago, and corrects what a failover has lost: units that no
 registration or refund explains are taken back with a negative meter event. If their
 invoice is final or they are older than the processor corrects, create a credit note and
-name it, for one --org at a time. Minutes in which the processor has less are listed only:
+name it with its units, for one --org at a time. Minutes in which the processor has less are listed only:
 --include-lost-refunds bills what lost refunds had taken back, in the last 35 days.
 Repeating the command corrects only what is left.`;
 
@@ -181,10 +181,8 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(
       new Option(
         "--units <n>",
-        "units of the document, with the sign as listed; refused if the event has others",
-      )
-        .argParser(parseUnits)
-        .conflicts("restoredAt"),
+        "units of the document, with the sign as listed; refused if what it settles has others",
+      ).argParser(parseUnits),
     )
     .option("--reason <text>", "reason, recorded with the event or correction", parseReason)
     .addOption(operatorOption())

@@ -65,6 +65,20 @@ export const readMinuteUsage = (
     ${eventsOfStream(stream, span)}
   `);
 
+const unitsRow = z.strictObject({ units: safeInteger });
+
+/** Returns the units of the corrections that a document has settled; negative if it returned them. */
+export const sumSettledCorrections = (
+  db: CommonQueryMethods,
+  { kind, reference }: HandSettlement,
+): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(meter_event.quantity), 0)::bigint AS units
+    FROM usage_correction
+    JOIN meter_event ON meter_event.identifier = 'settled:' || usage_correction.id
+    WHERE settlement_kind = ${kind} AND settlement_reference = ${reference}
+  `);
+
 /** Units that the processor has and that no registration or refund explains. */
 export type NewCorrection = {
   readonly second: number;

@@ -12,10 +12,12 @@ import {
 import {
   insertUsageCorrection,
   readMinuteUsage,
+  sumSettledCorrections,
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { CorrectionAction } from "../../../domain/billing/decideCorrection.ts";
 import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { counted } from "../../../domain/counted.ts";
 import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
@@ -38,6 +40,9 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
+/** A document with which an operator corrected units at the processor by hand; negative if it returns them. */
+export type CorrectionDocument = HandSettlement & { readonly units: number };
+
 export type FailoverOptions = {
   /** The last time that the failover kept. */
   readonly restoredAt: Date;
@@ -45,8 +50,8 @@ export type FailoverOptions = {
   readonly accountId: string | null;
   /** Also bills again what lost refunds had taken back, in the 35 days that Stripe corrects. */
   readonly includeLostRefunds: boolean;
-  /** The document of a customer with which the operator corrected what is on no invoice any more. */
-  readonly document: HandSettlement | null;
+  /** Settles what is on no invoice any more. */
+  readonly document: CorrectionDocument | null;
   readonly reason: string;
   readonly operator: string;
   /** Proposes only. */
@@ -65,6 +70,15 @@ export type ProposedCorrection = {
   /** Null if nothing was recorded. */
   readonly correctionId: number | null;
 };
+
+/** Returns the units that a correction adds at the processor; negative if it takes units back. */
+export const unitsOf = ({
+  ours,
+  processorQuantity,
+}: Pick<ProposedCorrection, "ours" | "processorQuantity">): number => ours - processorQuantity;
+
+/** A proposed correction, with the version of the minute's usage that was compared. */
+type Compared = ProposedCorrection & { readonly version: string };
 
 /** A stream whose sums the processor refuses to report. */
 type UnreadableStream = { readonly stream: ReportedStream; readonly error: string };
@@ -146,16 +160,13 @@ const listMinutes = async (
   return found;
 };
 
-/**
- * Compares a minute again and records its correction. Corrections are recorded one after the other, and only while the
- * minute's events are those that were compared, so none is recorded twice.
- */
-const correctMinute = async (
+/** Compares a minute again and decides about its correction. */
+const proposeCorrection = async (
   { db, clock }: Dependencies,
   { stream, readTheirs }: Comparison,
   minute: number,
   { options, usageLagMs }: { readonly options: FailoverOptions; readonly usageLagMs: number },
-): Promise<ProposedCorrection | null> => {
+): Promise<Compared | null> => {
   const span = minuteOf(minute);
   const usage = await readMinuteUsage(db, stream, span);
   const processorQuantity = await readTheirs(span);
@@ -181,23 +192,39 @@ const correctMinute = async (
     usageLagMs,
     now,
   );
-  const proposed = { stream, second, ours, processorQuantity, action, reason, correctionId: null };
+  const { version } = usage;
+  return { stream, second, ours, processorQuantity, action, reason, correctionId: null, version };
+};
+
+/**
+ * Records a proposed correction. Corrections are recorded one after the other, and only while the minute's events are those
+ * that were compared, so none is recorded twice.
+ */
+const recordCorrection = async (
+  { db, clock }: Dependencies,
+  proposed: Compared,
+  options: FailoverOptions,
+): Promise<Compared> => {
+  const { stream, second, action, version } = proposed;
   if (options.isDryRun || (action !== "send" && action !== "settle")) {
     return proposed;
   }
+  const [accountId] = stream.accountIds;
+  const units = unitsOf(proposed);
+  const now = await readDatabaseTime(db, clock);
   return db.transaction(async (transaction) => {
     const hold = findHold(await lockDeployment(transaction));
     if (hold) {
       return refuse(`${describeHold(hold)}; nothing more was corrected`);
     }
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
-    const current = await readMinuteUsage(transaction, stream, span);
-    if (current.version !== usage.version || current.isUnsettled) {
+    const current = await readMinuteUsage(transaction, stream, minuteOf(second));
+    if (current.version !== version || current.isUnsettled) {
       return { ...proposed, action: "wait", reason: "usage of this minute has changed meanwhile" };
     }
     const correctionId = await insertUsageCorrection(transaction, stream, {
       second,
-      quantity,
+      quantity: -units,
       restoredAt: options.restoredAt,
       reason: options.reason,
       operator: options.operator,
@@ -217,7 +244,7 @@ const correctMinute = async (
           customerId: stream.customerId,
           meter: stream.meter,
           second,
-          units: -quantity,
+          units,
           document: action === "settle" ? options.document : null,
         },
       },
@@ -227,10 +254,32 @@ const correctMinute = async (
 };
 
 /**
+ * Requires that a document has the units of all corrections that it settles. A minute that became ready after the document
+ * was issued would otherwise count as settled by it.
+ * @throws DomainError request_invalid
+ */
+const requireUnits = async (
+  db: DatabasePool,
+  document: CorrectionDocument,
+  proposed: readonly ProposedCorrection[],
+): Promise<void> => {
+  const before = await sumSettledCorrections(db, document);
+  const now = proposed
+    .filter(({ action }) => action === "settle")
+    .reduce((sum, correction) => sum + unitsOf(correction), 0);
+  if (before + now !== document.units) {
+    refuse(
+      `the corrections that ${document.reference} settles have ${counted(before + now, "unit")}, not ${document.units}; ${before} of them are recorded already, and nothing more was`,
+    );
+  }
+};
+
+/**
  * Corrects what a failover lost: units that the processor has in a minute and that neither a registration nor a refund
  * explains. Each correction is recorded in one transaction and is sent like all usage. A repeated or interrupted call
- * records what is left, because recorded corrections count as ours.
- * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held
+ * records what is left, because recorded corrections count as ours. With a document, all corrections are proposed before
+ * the first one is recorded.
+ * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held, or the document has other units
  */
 export const settleFailover = async (
   deps: Dependencies,
@@ -238,7 +287,7 @@ export const settleFailover = async (
   signal: AbortSignal,
 ): Promise<FailoverReport> => {
   const { db, clock } = deps;
-  const { accountId, includeLostRefunds, restoredAt } = options;
+  const { accountId, includeLostRefunds, restoredAt, document } = options;
   const processor = await requireFlowingStripe(deps);
   const { usageLagMs } = processor;
   const now = await readDatabaseTime(db, clock);
@@ -247,7 +296,7 @@ export const settleFailover = async (
   const streams = await listStripeStreams(db, listed, accountId);
   const acknowledgedOf = await readAcknowledgedDrift(db, listed);
   const unreadable: UnreadableStream[] = [];
-  const corrections = await runConcurrently(
+  const found = await runConcurrently(
     streams,
     async (stream) => {
       const comparison: Comparison = {
@@ -255,16 +304,21 @@ export const settleFailover = async (
         acknowledged: acknowledgedOf(stream),
         readTheirs: createUsageReader(processor, stream, signal),
       };
-      const proposed: ProposedCorrection[] = [];
+      const proposed: Compared[] = [];
       try {
         for (const minute of await listMinutes(deps, comparison, {
           span,
           includeLostRefunds,
           now,
         })) {
-          const correction = await correctMinute(deps, comparison, minute, { options, usageLagMs });
+          const correction = await proposeCorrection(deps, comparison, minute, {
+            options,
+            usageLagMs,
+          });
           if (correction) {
-            proposed.push(correction);
+            proposed.push(
+              document === null ? await recordCorrection(deps, correction, options) : correction,
+            );
           }
         }
       } catch (error) {
@@ -277,5 +331,14 @@ export const settleFailover = async (
     },
     { concurrency: CONCURRENT_READS, signal },
   );
-  return { span, corrections: corrections.flat(), unreadable };
+  const corrections = found.flat();
+  if (document === null) {
+    return { span, corrections, unreadable };
+  }
+  await requireUnits(db, document, corrections);
+  const recorded: Compared[] = [];
+  for (const correction of corrections) {
+    recorded.push(await recordCorrection(deps, correction, options));
+  }
+  return { span, corrections: recorded, unreadable };
 };

@@ -1,22 +1,23 @@
 import test from "ava";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import type { FailoverOptions } from "../../../services/billing/reconciliation/settleFailover.ts";
 import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
-import type { Run } from "../../cli/runImpact.ts";
 import { callDouble } from "../stripe/doubleScene.ts";
+import {
+  countCorrections,
+  LAG_SECONDS,
+  REASON,
+  RESTORED_AT,
+  SETTLE,
+  setUpFailover,
+  summaryOf,
+} from "./failoverSetup.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
-
-const DAY = 24 * 60 * 60;
-const LAG_SECONDS = 16 * 60;
-const RESTORED_AT = new Date((NOON + 60) * 1000).toISOString();
-const SETTLE = ["usage", "settle", "--restored-at", RESTORED_AT] as const;
-const REASON = ["--reason", "failover", "--as", "ada"] as const;
 
 const OPTIONS: FailoverOptions = {
   restoredAt: new Date(RESTORED_AT),
@@ -26,79 +27,6 @@ const OPTIONS: FailoverOptions = {
   reason: "failover",
   operator: "ada",
   isDryRun: false,
-};
-
-const countCorrections = async ({ db }: { readonly db: DatabasePool }): Promise<number> =>
-  Number(
-    await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
-      SELECT count(*) AS count FROM usage_correction
-    `),
-  );
-
-const report = z.object({
-  corrections: z.array(
-    z.object({
-      correction_id: z.int().nullable(),
-      at: z.iso.datetime(),
-      ours: z.int(),
-      processor: z.int(),
-      correction: z.int().nullable(),
-      action: z.string(),
-      reason: z.string().nullable(),
-    }),
-  ),
-});
-
-/** Returns the minute after the start, the action and the correction of each difference. */
-const summaryOf = (run: Run): readonly (readonly [number, string, number | null])[] =>
-  report
-    .parse(readJson(run))
-    .corrections.map(({ at, action, correction }) => [
-      Math.floor((Date.parse(at) / 1000 - NOON) / 60),
-      action,
-      correction,
-    ]);
-
-/**
- * A failover to a standby that lost the last two minutes. Minute 0 has 52 units on both sides; in minute 1, the database
- * has 10 and Stripe 34; in minute 2, Stripe has 7 and the database has nothing. What waited has been settled.
- */
-const setUpFailover = async (t: Parameters<typeof setUpRestore>[0]) => {
-  const scene = await setUpRestore(t);
-  const { register, drain, pass, impact, control } = scene;
-  const kept = await register(scene.original, 52);
-  pass(60);
-  await drain(scene.original);
-  await register(scene.original, 10);
-  pass(1);
-  const { continued, restored } = await scene.fork(scene.original);
-  await register(continued, 24, "order-1");
-  pass(60);
-  await register(continued, 7, "order-2");
-  pass(10);
-  await drain(continued);
-  await guardUsage(restored.deps);
-  pass(LAG_SECONDS);
-  const settled = await impact(restored, "usage", "reconcile", "--after-restore");
-  t.is(settled.exitCode, 0, settled.stderr);
-  await drain(restored);
-  pass(LAG_SECONDS);
-  return {
-    ...scene,
-    continued,
-    restored,
-    kept,
-    lost: { 0: 52, 1: 34, 2: 7 },
-    corrected: { 0: 52, 1: 10 },
-    minuteNow: () => Math.floor((control.now() - NOON) / 60),
-    driftOf: async (): Promise<unknown> => {
-      const run = await impact(restored, "usage", "reconcile", "--json");
-      return z
-        .object({ streams: z.array(z.object({ drift: z.int().nullable() })) })
-        .parse(readJson(run))
-        .streams.map(({ drift }) => drift);
-    },
-  };
 };
 
 test("what a failover lost is taken back once, and clients that repeat their keys are billed once", async (t) => {
@@ -290,42 +218,6 @@ test("usage that is still to be sent is not corrected", async (t) => {
   t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), [
     [minute, "send", -3],
   ]);
-});
-
-test("what Stripe does not correct any more needs a credit note of the customer", async (t) => {
-  const scene = await setUpFailover(t);
-  const { impact, restored, pass, drain, billedByMinute, lost, stream } = scene;
-  pass(34 * DAY);
-  const needed = await impact(restored, ...SETTLE, ...REASON, "--json");
-  t.is(needed.exitCode, 1);
-  t.deepEqual(summaryOf(needed), [
-    [1, "document_needed", null],
-    [2, "document_needed", null],
-  ]);
-  t.regex(needed.stdout, /older than Stripe corrects; give --credit-note/u);
-  const credit = [...SETTLE, ...REASON, "--credit-note", "cn_1"];
-  t.is((await impact(restored, ...credit)).exitCode, 2);
-
-  const settled = await impact(restored, ...credit, "--org", stream.accountId, "--json");
-
-  t.is(settled.exitCode, 0, settled.stderr);
-  t.deepEqual(summaryOf(settled), [
-    [1, "settle", -24],
-    [2, "settle", -7],
-  ]);
-  await drain(restored);
-  t.deepEqual(billedByMinute(), lost);
-  const repeated = await impact(restored, ...credit, "--org", stream.accountId, "--json");
-  t.deepEqual(summaryOf(repeated), []);
-  const statement = await impact(
-    restored,
-    "statement",
-    "--org",
-    stream.accountId,
-    "--period",
-    "2026-05",
-  );
-  t.regex(statement.stdout, /tree +total +62 +0 +93 +0 +0 +0 +-31 +0 +0\n/u);
 });
 
 test("a lost refund is billed again only on request, and its repetition takes it back once", async (t) => {

@@ -5,7 +5,10 @@ import type {
   FailoverReport,
   ProposedCorrection,
 } from "../../../../services/billing/reconciliation/settleFailover.ts";
-import { settleFailover } from "../../../../services/billing/reconciliation/settleFailover.ts";
+import {
+  settleFailover,
+  unitsOf,
+} from "../../../../services/billing/reconciliation/settleFailover.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
@@ -22,6 +25,7 @@ export type SettleFailoverOptions = DocumentOptions &
     readonly restoredAt: Date;
     readonly org?: string;
     readonly includeLostRefunds?: true;
+    readonly units?: number;
     readonly dryRun?: true;
     readonly json?: true;
   };
@@ -29,9 +33,22 @@ export type SettleFailoverOptions = DocumentOptions &
 /** At least one call to the processor for each customer and meter. */
 const TIMEOUT_MS = HOUR_MS;
 
-/** Returns what is sent to the processor, or was settled by hand. */
-const correctionOf = ({ action, processorQuantity, ours }: ProposedCorrection): number | null =>
-  action === "send" || action === "settle" ? ours - processorQuantity : null;
+/** Returns what is sent to the processor, or is settled by hand. */
+const correctionOf = (correction: ProposedCorrection): number | null =>
+  correction.action === "wait" || correction.action === "skip" ? null : unitsOf(correction);
+
+/** Says which documents the operator has to issue. Each is of one customer, and each meter has its price. */
+const sayNeeded = ({ io }: Context, corrections: readonly ProposedCorrection[]): void => {
+  const needed = Map.groupBy(
+    corrections.filter(({ action }) => action === "document_needed"),
+    ({ stream, ...correction }) =>
+      `${stream.accountName} (${stream.customerId}), ${stream.meter}: ${unitsOf(correction) > 0 ? "an invoice item" : "a credit note"}`,
+  );
+  for (const [document, group] of needed) {
+    const units = group.reduce((sum, correction) => sum + unitsOf(correction), 0);
+    say(io, `${document} of ${counted(units, "unit")} is needed.`);
+  }
+};
 
 const print = (
   { io }: Context,
@@ -106,11 +123,17 @@ export const settleAfterFailover = async (
   options: SettleFailoverOptions,
 ): Promise<void> => {
   const { io, connections, clock } = context;
-  const document = readDocument(options);
+  const settlement = readDocument(options);
   if (options.reason === undefined && !options.dryRun) {
     throw new CommandError(EXIT.usage, "Pass --reason; it is recorded with each correction.");
   }
-  if (document !== null && options.org === undefined) {
+  if ((settlement === null) !== (options.units === undefined)) {
+    throw new CommandError(
+      EXIT.usage,
+      "A credit note or invoice item needs --units, the sum of the units that it settles, as listed; --units needs one of them.",
+    );
+  }
+  if (settlement !== null && options.org === undefined) {
     throw new CommandError(
       EXIT.usage,
       "A credit note or invoice item belongs to one customer: give --org.",
@@ -126,7 +149,10 @@ export const settleAfterFailover = async (
       restoredAt: options.restoredAt,
       accountId: options.org ?? null,
       includeLostRefunds: options.includeLostRefunds === true,
-      document,
+      document:
+        settlement !== null && options.units !== undefined
+          ? { ...settlement, units: options.units }
+          : null,
       reason: options.reason ?? "",
       operator: operatorName(options.as),
       isDryRun: options.dryRun === true,
@@ -134,6 +160,7 @@ export const settleAfterFailover = async (
     AbortSignal.timeout(TIMEOUT_MS),
   );
   print(context, report, options.json === true);
+  sayNeeded(context, report.corrections);
   const { span, corrections, unreadable } = report;
   const count = (...actions: readonly string[]): number =>
     corrections.filter(({ action }) => actions.includes(action)).length;
