@@ -11,6 +11,7 @@ import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { chargeBatch } from "../middleware/chargeBatch.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
+import { ignoreLongAccept } from "../middleware/ignoreLongAccept.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { limitBatches } from "../middleware/limitBatches.ts";
@@ -159,6 +160,7 @@ export const createApp = ({
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));
   app.use(requireValidTarget);
+  app.use(ignoreLongAccept);
 
   const routers = createRouters({ sensitive: true, strict: false });
   const parseBody = readBody(BODY_KIB);

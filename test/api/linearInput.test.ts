@@ -196,6 +196,13 @@ const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
       Buffer.from(differentCharacters(bytes)).toString("latin1"),
     ]),
     attack("as JSON with spaces", (bytes) => [header, `application/json${fill(" ", bytes)}`]),
+    // A parser that looks for the end of a quoted text after each separator.
+    ...['",', 'a/b;x=";'].map((text) =>
+      attack(`of ${text} repeated`, (bytes) => [
+        header,
+        text.slice(0, -1) + text.slice(-1).repeat(bytes),
+      ]),
+    ),
     // Node accepts at most a thousand lines.
     attack("repeated", (bytes) => Array.from({ length: bytes / 25 }, () => [header, "a"]).flat()),
   ];
@@ -203,6 +210,10 @@ const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
 
 const headerAttacks = (where: Message): readonly Attack[] =>
   HEADERS.flatMap((header) => attacksOnHeader(where, header));
+
+/** Attacks on what responds in the format that a client prefers. */
+const acceptAttacks = (path: string): readonly Attack[] =>
+  attacksOnHeader({ method: "GET", path, headers: [], body: "" }, "Accept");
 
 const pathAttacks = (path: string): readonly Attack[] =>
   [...UNITS.filter((unit) => /^[^ "\\%[]$|^%../u.test(unit)), "a/", "/a", "-a"].map((unit) => ({
@@ -349,6 +360,7 @@ test.serial("the standalone interface parses every input in linear time", async 
       ...headerAttacks(post),
       ...headerAttacks({ ...post, path: "/planting/callback" }),
       ...headerAttacks({ ...post, method: "GET", path: "/dashboard/unknown", body: "" }),
+      ...["/", "/docs/", "/plant/trees"].flatMap(acceptAttacks),
       ...["/", "/dashboard/", "/docs/", "/media/simulated/", "/plant/trees/"].flatMap(pathAttacks),
     ],
   );
@@ -362,6 +374,7 @@ test.serial("the store interface parses every input in linear time", async (t) =
   const problems = await findProblems(t, url, Object.entries(live).flat(), [
     ...attacksOn(await read(url)),
     ...headerAttacks(post),
+    ...["/", "/docs/", "/app/api/plant"].flatMap(acceptAttacks),
     ...pathAttacks("/"),
   ]);
   t.deepEqual(problems, []);
