@@ -53,3 +53,21 @@ test("a data request without orders is rejected as an erasure", async (t) => {
 
   t.is(status, 400);
 });
+
+for (const customer of [{ id: "7\u0000" }, { email: "ann\u0000@example.com" }]) {
+  test(`a data request with ${JSON.stringify(customer)} is rejected`, async (t) => {
+    const api = await startStoreApi(t, { ...t.context, platformSecrets: [SECRET] });
+    const { domain } = await createTestStore(t.context.db);
+    const request = { shop_domain: domain, customer };
+
+    const { status, body } = await sendPlatformRequest(
+      api,
+      "customers/data_request",
+      request,
+      SECRET,
+    );
+
+    t.is(status, 400);
+    t.regex(JSON.stringify(body), /customer\.(?:id|email): /u);
+  });
+}
