@@ -54,8 +54,8 @@ export type Connections = {
   readonly bulkDatabase: () => Promise<DatabasePool>;
   /** The same for services that choose the sizes of their steps. */
   readonly pace: () => Promise<BulkPace>;
-  /** How long the command has rested for that. */
-  readonly restedMs: () => number;
+  /** How long the command has paused for that. */
+  readonly pausedMs: () => number;
   readonly billing: () => Promise<Billing>;
   /** Null if STRIPE_SECRET_KEY is not set. */
   readonly stripe: () => Promise<StripeInspector | null>;
@@ -203,7 +203,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     copies,
     bulkDatabase,
     pace,
-    restedMs: () => openedPace?.restedMs() ?? 0,
+    pausedMs: () => openedPace?.pausedMs() ?? 0,
     billing,
     stripe,
     temporal,

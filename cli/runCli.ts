@@ -11,15 +11,15 @@ export const asksForJson = (args: readonly string[]): boolean => {
 };
 
 /** An operator does not notice a shorter one. */
-const SAID_REST_MS = 1000;
+const SAID_PAUSE_MS = 1000;
 
 /** Explains why a command took longer than usual. */
-const sayRest = ({ io, connections }: Context): void => {
-  const restedMs = connections.restedMs();
-  if (restedMs >= SAID_REST_MS) {
+const sayPause = ({ io, connections }: Context): void => {
+  const pausedMs = connections.pausedMs();
+  if (pausedMs >= SAID_PAUSE_MS) {
     say(
       io,
-      `Paused for ${(restedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
+      `Paused for ${(pausedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
     );
   }
 };
@@ -33,7 +33,7 @@ export const runCli = async (args: readonly string[], context: Context): Promise
   const isJson = asksForJson(args);
   try {
     const program = await buildProgram(context, { args, printsUsageErrors: !isJson });
-    await program.parseAsync(args, { from: "user" }).finally(() => sayRest(context));
+    await program.parseAsync(args, { from: "user" }).finally(() => sayPause(context));
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {

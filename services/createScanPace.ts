@@ -16,7 +16,7 @@ export type ScanPace = {
  * Creates the pace of scans that are repeated. As long as a transaction is open, PostgreSQL keeps the index entries of what
  * was done meanwhile, and each scan reads more of them. Without a pace, scans would then take all of the time.
  * @param share the part of the time that scans take at most. One that takes longer than this part of ten seconds is repeated
- *   after ten seconds, or after resting for as long as it took.
+ *   after ten seconds, or after a pause as long as it took.
  * @param options.maximumIntervalMs replaces the ten seconds
  * @param options.monotonicMs milliseconds of the monotonic clock
  */

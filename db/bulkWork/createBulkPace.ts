@@ -9,19 +9,25 @@ import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 /** Makes bulk work yield to what clients record, in this process and in others. */
 export type BulkPace = {
   /**
+<<<<<<< HEAD
    * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, steps run one
    * after another, in turns with those of other processes, and each turn includes a rest. A step that takes longer than
    * `MAXIMUM_STEP_MS` does not delay the next one any longer. A step within a step does not wait.
+=======
+   * Runs a step: a statement, or a transaction, so that nothing pauses with locks. While clients record, steps run one
+   * after another, in turns with those of other processes, and each turn includes a pause. A step within a step does not
+   * wait.
+>>>>>>> f54bbbef (Say pause for what waits on purpose, and requireFound)
    */
   readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
   /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */
   readonly runEach: <Item>(items: AsyncIterable<Item>) => AsyncIterable<Item>;
   /** Whether clients recorded when it was last known. Then steps should be small. */
   readonly isYielding: () => boolean;
-  /** How long the last step took, without its rest. */
+  /** How long the last step took, without its pause. */
   readonly lastStepMs: () => number;
   /** How long steps have waited for their turns. */
-  readonly restedMs: () => number;
+  readonly pausedMs: () => number;
 };
 
 /** How soon bulk work notices that clients record. The query takes a fifth of a millisecond. */
@@ -36,7 +42,7 @@ export const unhurriedPace: BulkPace = {
   runEach: (items) => items,
   isYielding: () => false,
   lastStepMs: () => 0,
-  restedMs: () => 0,
+  pausedMs: () => 0,
 };
 
 async function* runEach<Item>(
@@ -59,7 +65,7 @@ export const createBulkPace = ({
   readLatest,
   reserveTurn,
   nowMs = () => performance.now(),
-  rest = delay,
+  pause = delay,
   limitStep = (durationMs) => delay(durationMs, undefined, { ref: false }),
 }: {
   readonly readLatest: () => Promise<LatestRecords>;
@@ -68,7 +74,7 @@ export const createBulkPace = ({
     durationMs: number,
   ) => Promise<LatestRecords & { readonly waitMs: number }>;
   readonly nowMs?: () => number;
-  readonly rest?: (durationMs: number) => Promise<unknown>;
+  readonly pause?: (durationMs: number) => Promise<unknown>;
   /** Returns when the next step need not wait any longer for one that begins now. */
   readonly limitStep?: (durationMs: number) => Promise<unknown>;
 }): BulkPace => {
@@ -78,7 +84,7 @@ export const createBulkPace = ({
   let looking: Promise<void> | null = null;
   let previous: Promise<unknown> = Promise.resolve();
   let expectedMs = FIRST_STEP_MS;
-  let restedMs = 0;
+  let pausedMs = 0;
 
   const note = (latest: LatestRecords): void => {
     lookedAtMs = nowMs();
@@ -107,8 +113,8 @@ export const createBulkPace = ({
       );
       note(latest);
       if (waitMs > 0) {
-        restedMs += waitMs;
-        await rest(waitMs);
+        pausedMs += waitMs;
+        await pause(waitMs);
       }
     }
     onStart();
@@ -139,7 +145,7 @@ export const createBulkPace = ({
     runEach: (items) => runEach(items, run),
     isYielding,
     lastStepMs: () => expectedMs,
-    restedMs: () => restedMs,
+    pausedMs: () => pausedMs,
   };
 };
 

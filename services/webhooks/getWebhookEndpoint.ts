@@ -6,7 +6,7 @@ import { DomainError } from "../../domain/errors.ts";
 
 export const ENDPOINT_NOT_FOUND = "webhook endpoint not found";
 
-const require = (endpoint: WebhookEndpoint | null): WebhookEndpoint => {
+const requireFound = (endpoint: WebhookEndpoint | null): WebhookEndpoint => {
   if (endpoint === null) {
     throw new DomainError("record_not_found", ENDPOINT_NOT_FOUND);
   }
@@ -21,7 +21,7 @@ export const getOwnWebhookEndpoint = async (
   db: CommonQueryMethods,
   owner: AccountMode,
   id: string,
-): Promise<WebhookEndpoint> => require(await findOwnEndpoint(db, owner, id));
+): Promise<WebhookEndpoint> => requireFound(await findOwnEndpoint(db, owner, id));
 
 /**
  * Returns an endpoint of any owner, for operators.
@@ -30,4 +30,4 @@ export const getOwnWebhookEndpoint = async (
 export const getWebhookEndpoint = async (
   db: CommonQueryMethods,
   id: string,
-): Promise<WebhookEndpoint> => require(await findEndpoint(db, id));
+): Promise<WebhookEndpoint> => requireFound(await findEndpoint(db, id));

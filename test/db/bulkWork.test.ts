@@ -102,7 +102,7 @@ const createScene = ({
     recordsPerFact: 1,
     looks: 0,
     turnsMs: [] as number[],
-    restsMs: [] as number[],
+    pausesMs: [] as number[],
   };
   const latest = () => ({
     factId: scene.factId,
@@ -121,8 +121,8 @@ const createScene = ({
       return Promise.resolve({ ...latest(), waitMs });
     },
     nowMs: () => scene.nowMs,
-    rest: (durationMs) => {
-      scene.restsMs.push(durationMs);
+    pause: (durationMs) => {
+      scene.pausesMs.push(durationMs);
       scene.nowMs += durationMs;
       return Promise.resolve();
     },
@@ -162,7 +162,7 @@ test("steps neither wait nor take turns while clients record nothing", async (t)
   t.is(await countConcurrent(pace), 2);
   t.false(pace.isYielding());
   t.deepEqual(scene.turnsMs, []);
-  t.is(pace.restedMs(), 0);
+  t.is(pace.pausedMs(), 0);
   // Four times a second.
   t.is(scene.looks, 1);
   await pace.run(stepFor(100));
@@ -177,8 +177,8 @@ test("while clients record, each step waits for a turn that depends on how long 
   await pace.run(stepFor(1));
   t.true(pace.isYielding());
   t.deepEqual(scene.turnsMs, [5, 8, 2]);
-  t.deepEqual(scene.restsMs, [30, 30, 30]);
-  t.is(pace.restedMs(), 90);
+  t.deepEqual(scene.pausesMs, [30, 30, 30]);
+  t.is(pace.pausedMs(), 90);
   t.is(await countConcurrent(pace), 1);
 });
 

@@ -12,7 +12,7 @@ export const createYieldingPace = (): BulkPace & { readonly stepCount: () => num
     isYielding: () => true,
     // So slow that parts stay as small as the first.
     lastStepMs: () => 3,
-    restedMs: () => 0,
+    pausedMs: () => 0,
     stepCount: () => steps,
   };
 };

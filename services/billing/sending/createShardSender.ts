@@ -150,11 +150,11 @@ export const createShardSender = (
         break;
       case "stripe_missing":
         onResult(stream, STRIPE_MISSING, null);
-        streams.rest(stream);
+        streams.pause(stream);
         break;
       case "wrong_processor":
         onResult(stream, wrongProcessor(sealing.problem), null);
-        streams.rest(stream);
+        streams.pause(stream);
         break;
       case "held":
         // Nothing is sealed until an operator ends the hold. The next scan checks again.
@@ -184,7 +184,7 @@ export const createShardSender = (
           await seal([stream]);
         } else {
           onFailure(stream, error);
-          streams.rest(stream);
+          streams.pause(stream);
         }
       }
       return;

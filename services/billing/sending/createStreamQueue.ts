@@ -7,7 +7,7 @@ import type { StreamScans } from "./createStreamScans.ts";
 import type { UnsealedStream } from "./sealMeterEvents.ts";
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
-const REST_MS = 60_000;
+const PAUSE_MS = 60_000;
 
 export type StreamQueue = {
   /**
@@ -20,7 +20,7 @@ export type StreamQueue = {
   /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
   readonly add: (stream: UsageStream, second: number) => void;
   /** Leaves a stream alone for a minute. */
-  readonly rest: (stream: UsageStream) => void;
+  readonly pause: (stream: UsageStream) => void;
   /** Forgets all streams until the next scan. */
   readonly clear: () => void;
   /** Removes the streams of a mode that were added first. */
@@ -46,15 +46,15 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   };
   /** Streams that were taken since the last scan of ready ones. Older usage of theirs can wait for the next one. */
   const searched = new Set<string>();
-  /** Streams that are left alone, with the time until when. */
-  const resting = new Map<string, number>();
+  /** When the pauses of streams end. */
+  const pauses = new Map<string, number>();
 
-  const isResting = (key: string, nowMs: number): boolean => {
-    const until = resting.get(key);
-    // A rest that would last longer began before the clock was set back.
-    const isOver = until === undefined || until <= nowMs || until > nowMs + REST_MS;
+  const isPaused = (key: string, nowMs: number): boolean => {
+    const until = pauses.get(key);
+    // A pause that would last longer began before the clock was set back.
+    const isOver = until === undefined || until <= nowMs || until > nowMs + PAUSE_MS;
     if (isOver) {
-      resting.delete(key);
+      pauses.delete(key);
     }
     return !isOver;
   };
@@ -100,8 +100,8 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
       return hasResumable || hasReady;
     },
     add: (stream, second) => put(stream, searched.has(streamKey(stream)) ? second : 0),
-    rest: (stream) => {
-      resting.set(streamKey(stream), clock.now().getTime() + REST_MS);
+    pause: (stream) => {
+      pauses.set(streamKey(stream), clock.now().getTime() + PAUSE_MS);
     },
     clear: () => {
       for (const mode of MODES) {
@@ -116,7 +116,7 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
           break;
         }
         waiting[mode].delete(key);
-        if (!isResting(key, nowMs)) {
+        if (!isPaused(key, nowMs)) {
           searched.add(key);
           taken.push(stream);
         }

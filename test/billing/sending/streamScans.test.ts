@@ -196,7 +196,7 @@ test("a stream is searched from the second of a scan or of its last event on, an
   t.deepEqual(take(), [from(scanned, 0)]);
 });
 
-test("a stream does not rest for longer because the clock was set back", (t) => {
+test("a stream is not paused for longer because the clock was set back", (t) => {
   const clock = newClock();
   const stream = newStream();
   const queue = createStreamQueue(clock, 0, {
@@ -207,7 +207,7 @@ test("a stream does not rest for longer because the clock was set back", (t) => 
     queue.add(stream, secondOf(clock.now()));
     return queue.take("live", 10).map(streamKey);
   };
-  queue.rest(stream);
+  queue.pause(stream);
   t.deepEqual(take(), []);
   clock.set("2026-03-10T11:00:00.000Z");
   t.deepEqual(take(), [streamKey(stream)]);
