@@ -1,7 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlugs } from "../../db/dashboard/dashboards.ts";
-import type { BatchedLookup } from "../createBatchedLookup.ts";
-import { createBatchedLookup } from "../createBatchedLookup.ts";
+import type { LookUp } from "../createLookups.ts";
+import { createLookups } from "../createLookups.ts";
+import { rememberUnknown } from "../rememberUnknown.ts";
 
 /**
  * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias
@@ -10,4 +11,8 @@ import { createBatchedLookup } from "../createBatchedLookup.ts";
 export const createSlugLookup = (
   db: CommonQueryMethods,
   options: { readonly rememberedMs?: number } = {},
-): BatchedLookup<string> => createBatchedLookup((slugs) => findDashboardSlugs(db, slugs), options);
+): LookUp<string> =>
+  rememberUnknown(
+    createLookups((slugs) => findDashboardSlugs(db, slugs)),
+    options,
+  );

@@ -1,5 +1,5 @@
 import test from "ava";
-import { createLookups } from "../../services/accounts/createLookups.ts";
+import { createLookups } from "../../services/createLookups.ts";
 import { createRefreshedCache } from "../../services/accounts/createRefreshedCache.ts";
 
 /** A cache of values whose lookups the test answers, on a clock of its own. */
@@ -127,8 +127,10 @@ test("a reader does not join a lookup that is running, whose result may be older
     () => clock.nowMs,
   );
   const early = cache.read("key");
+  await settle();
   clock.nowMs += 3000;
   const late = cache.read("key");
+  await settle();
   t.is(queries.length, 2);
   queries[0]?.("revoked since");
 

@@ -6,7 +6,8 @@ import { findProfile } from "../../../db/dashboard/profiles.ts";
 import { CERTIFICATE_TOKEN } from "../../../domain/dashboard/certificate.ts";
 import { expectedPartner } from "../../../domain/planting/order.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
-import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
+import { createLookups } from "../../../services/createLookups.ts";
+import { rememberUnknown } from "../../../services/rememberUnknown.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
@@ -70,7 +71,7 @@ export const certificatePages = ({
   readonly publicBaseUrl: () => string;
   readonly showNotFound: (ctx: ApiContext) => void;
 }): readonly Page[] => {
-  const lookUp = createBatchedLookup((tokens) => findCertified(db, tokens));
+  const lookUp = rememberUnknown(createLookups((tokens) => findCertified(db, tokens)));
   const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });
   const rendered = createRenderings<Certificate, Tagged>(({ body }) => body.length, {
     maximumBytes: RENDERED_BYTES,

@@ -1,7 +1,8 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
+import { createLookups } from "../../../services/createLookups.ts";
+import { rememberUnknown } from "../../../services/rememberUnknown.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
@@ -16,7 +17,7 @@ export const logoPage = (db: CommonQueryMethods): Page => {
     maxSize: CACHED_BYTES,
     sizeCalculation: (file) => file.length,
   });
-  const lookUp = createBatchedLookup((hashes) => findLogoFiles(db, hashes));
+  const lookUp = rememberUnknown(createLookups((hashes) => findLogoFiles(db, hashes)));
   return {
     path: "/media/logos/:hash.png",
     run: async (ctx) => {

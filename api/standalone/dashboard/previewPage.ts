@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import type { BatchedLookup } from "../../../services/createBatchedLookup.ts";
+import type { LookUp } from "../../../services/createLookups.ts";
 import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
@@ -26,7 +26,7 @@ export const previewPage = ({
   redirect,
 }: {
   readonly db: CommonQueryMethods;
-  readonly lookUpSlug: BatchedLookup<string>;
+  readonly lookUpSlug: LookUp<string>;
   readonly read: (slug: string) => Promise<Dashboard | null>;
   readonly redirect: (ctx: ApiContext, slug: string, suffix: string) => void;
 }): Page => {

@@ -5,7 +5,7 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import { isUuid } from "../../../domain/fields.ts";
 import { isSimulated } from "../../../domain/planting/order.ts";
 import { isExpectedToStay } from "../../../domain/planting/timeline.ts";
-import { createBatchedLookup } from "../../createBatchedLookup.ts";
+import { createLookups } from "../../createLookups.ts";
 import type { EvidenceDependencies } from "./cacheEvidence.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 
@@ -30,8 +30,7 @@ const keyOf = ({ accountId, mode, id }: TreeSelection): string =>
   `${accountId} ${mode} ${id.toLowerCase()}`;
 
 /**
- * Creates a lookup that runs one query at a time, for all trees that were requested meanwhile. Every process asks the
- * database, so that all return the same text, and none returns one that has just become stale. The text itself is read
+ * Creates a lookup that runs one query for all trees that were requested meanwhile. Every process asks the database, so that all return the same text, and none returns one that has just become stale. The text itself is read
  * only if this process does not have it.
  */
 export const createCachedTreeLookup = ({
@@ -66,26 +65,23 @@ export const createCachedTreeLookup = ({
     return response;
   };
 
-  const lookUp = createBatchedLookup(
-    async (keys) => {
-      const trees = keys.map((key) => {
-        const [accountId = "", mode, id = ""] = key.split(" ");
-        const knownVersion = known.get(key)?.version ?? null;
-        return { accountId, mode: mode === "live" ? "live" : "test", id, knownVersion } as const;
-      });
-      const cached = await listCachedTrees(db, trees, publicBaseUrl(), clock.now());
-      const found = new Map<string, TreeEvidenceResponse>();
-      for (const tree of cached) {
-        const key = keys[tree.position] ?? "";
-        const response = resolve(key, tree);
-        if (response) {
-          found.set(key, response);
-        }
+  const lookUp = createLookups(async (keys) => {
+    const trees = keys.map((key) => {
+      const [accountId = "", mode, id = ""] = key.split(" ");
+      const knownVersion = known.get(key)?.version ?? null;
+      return { accountId, mode: mode === "live" ? "live" : "test", id, knownVersion } as const;
+    });
+    const cached = await listCachedTrees(db, trees, publicBaseUrl(), clock.now());
+    const found = new Map<string, TreeEvidenceResponse>();
+    for (const tree of cached) {
+      const key = keys[tree.position] ?? "";
+      const response = resolve(key, tree);
+      if (response) {
+        found.set(key, response);
       }
-      return found;
-    },
-    { isFresh: true },
-  );
+    }
+    return found;
+  });
   return {
     find: (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null)),
     confirm: (selection) => {

@@ -5,7 +5,7 @@ import {
 } from "../../../db/accounts/testRecordCounts.ts";
 import { runForAll } from "../../../db/connections/connectionShares.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import { createLookups } from "../../accounts/createLookups.ts";
+import { createLookups } from "../../createLookups.ts";
 
 /** Beyond this number, accounts that are not writing are forgotten and read again with their next write. */
 const MAXIMUM_REMEMBERED = 10_000;

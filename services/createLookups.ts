@@ -1,3 +1,6 @@
+import { setImmediate as afterReading } from "node:timers/promises";
+import { runForAll } from "../db/connections/connectionShares.ts";
+
 /** One statement reads that many rows in a millisecond or two. */
 const MAXIMUM_BATCH = 200;
 /** The second one starts while the first one's response is on its way. */
@@ -10,8 +13,9 @@ export type LookUp<Value> = (name: string) => Promise<Value | null>;
 
 /**
  * Looks names up in batches: two statements run at the same time, and names that arrive meanwhile wait for the next one.
- * So made-up names, however many, use at most two connections. Lookups of one name that wait are one lookup. One that
- * runs is not joined: its result may be older than the request.
+ * So made-up names, however many, use at most two connections. A batch starts once all requests that have arrived are
+ * read, so that it has the names of all of them. Lookups of one name that wait are one lookup. One that runs is not joined:
+ * its result may be older than the request.
  * @param find returns the values of the names that exist
  */
 export const createLookups = <Value>(
@@ -34,18 +38,18 @@ export const createLookups = <Value>(
     }
   };
 
-  const startNext = (): void => {
-    while (running < MAXIMUM_RUNNING && waiting.size > 0) {
+  const runBatches = async (): Promise<void> => {
+    running += 1;
+    await afterReading();
+    while (waiting.size > 0) {
       const batch = new Map([...waiting].slice(0, MAXIMUM_BATCH));
       for (const name of batch.keys()) {
         waiting.delete(name);
       }
-      running += 1;
-      void read(batch).finally(() => {
-        running -= 1;
-        startNext();
-      });
+      await read(batch);
+      await afterReading();
     }
+    running -= 1;
   };
 
   return (name) => {
@@ -55,7 +59,10 @@ export const createLookups = <Value>(
     }
     const lookup: Waiting<Value> = Promise.withResolvers();
     waiting.set(name, lookup);
-    startNext();
+    if (running < MAXIMUM_RUNNING) {
+      // A batch has names of many accounts, so it must not wait for the share of the one whose request came first.
+      void runForAll(runBatches);
+    }
     return lookup.promise;
   };
 };
