@@ -111,7 +111,10 @@ const LOCK_POLL_MS = 500;
  * Waits until no other migrator works; the lock ends with the connection. It polls, because a waiting statement would hold
  * a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
  */
-const becomeOnlyMigrator = async ({ client, pause }: Connected): Promise<void> => {
+const becomeOnlyMigrator = async ({
+  client,
+  pause,
+}: Pick<Connected, "client" | "pause">): Promise<void> => {
   for (;;) {
     const { rows } = await client.query<{ locked: boolean }>(
       "SELECT pg_try_advisory_lock(hashtext('schema_migration')) AS locked",
@@ -139,6 +142,7 @@ const addChecksums = async (client: Client): Promise<void> => {
  * @param roles receive their privileges, also if nothing is to be applied
  * @param options.folder of the migrations, this release's own by default
  * @param options.migrator is recorded in the audit log with each migration, in its transaction
+ * @param options.signal ends waiting for locks, and the work after the current migration
  * @throws SchemaMismatchError when a newer release or another version has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
  * @throws PoolerError if `ownerUrl` is a pooler's
@@ -150,11 +154,22 @@ export const migrate = (
   {
     folder,
     migrator = null,
+    signal,
     ...waits
-  }: Partial<LockWaits> & { readonly folder?: string; readonly migrator?: Migrator } = {},
+  }: Partial<LockWaits> & {
+    readonly folder?: string;
+    readonly migrator?: Migrator;
+    readonly signal?: AbortSignal;
+  } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
-  withClient(ownerUrl, async (connection) => {
-    const { client } = connection;
+  withClient(ownerUrl, async ({ client, pause }) => {
+    const connection = {
+      client,
+      pause: async (timeoutMs: number) => {
+        await pause(timeoutMs);
+        signal?.throwIfAborted();
+      },
+    };
     const migrations = await readMigrations(folder);
     await requireOwner(client);
     if (await isPooled(client)) {
@@ -180,6 +195,7 @@ export const migrate = (
     const missing = findMissing(applied, migrations);
     await requireExtensions(client, missing);
     for (const migration of missing) {
+      signal?.throwIfAborted();
       await applyMigration(connection, migration, migrator, { ...LOCK_WAITS, ...waits });
     }
     await grantPrivileges(client, roles);

@@ -67,7 +67,8 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
       }
       say("Killing all processes.");
       process.exitCode = 1;
-      void supervisor.killAll();
+      // What this process itself waits for, such as a database, may never answer.
+      void supervisor.killAll().finally(() => process.exit());
     });
   }
 };

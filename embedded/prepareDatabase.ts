@@ -72,15 +72,18 @@ export const prepareDatabase = async (
   config: Config,
   { ownerUrl, advice, ...databaseRoles }: Database,
   isDemo: boolean,
-  onProgress: StartContext["onProgress"],
+  { onProgress, signal }: Pick<StartContext, "onProgress" | "signal">,
 ): Promise<{ readonly applied: readonly string[]; readonly demo: Demo | null }> => {
   const database = { ownerUrl, advice };
   // Before anything is written.
   const known = isDemo ? await useDatabase(database, () => findDemoData(ownerUrl)) : null;
-  const { applied } = await useDatabase(database, () => migrate(ownerUrl, databaseRoles));
+  const { applied } = await useDatabase(database, () =>
+    migrate(ownerUrl, databaseRoles, { signal }),
+  );
   if (!isDemo || known !== null) {
     return { applied, demo: known && { data: known } };
   }
+  signal.throwIfAborted();
   onProgress("Adding a year of demo data …");
   return { applied, demo: await fillNewDemo(config, databaseRoles.appUrl) };
 };

@@ -239,12 +239,7 @@ const startAll = async (
   const temporalCli = await findTemporal(config, context);
   const database = await startDatabase(config, dataDir, context);
   const { appUrl: databaseUrl } = database;
-  const { applied, demo } = await prepareDatabase(
-    config,
-    database,
-    options.isDemo,
-    context.onProgress,
-  );
+  const { applied, demo } = await prepareDatabase(config, database, options.isDemo, context);
   printPart(
     output,
     "database",

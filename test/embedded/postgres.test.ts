@@ -75,7 +75,7 @@ test("an error of the embedded database names its log", async (t) => {
   const config = parseConfig({ EMBEDDED_POSTGRES_PORT: "0" });
   const database = await startDatabase(config, folder, context);
   await stopAll();
-  await t.throwsAsync(prepareDatabase(config, database, false, t.log), {
+  await t.throwsAsync(prepareDatabase(config, database, false, context), {
     instanceOf: StartupError,
     message: /ECONNREFUSED.*\nIts log is \S+postgres\.log\.$/u,
   });

@@ -6,10 +6,13 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Connection } from "@temporalio/client";
 import test from "ava";
+import type { ExecutionContext } from "ava";
+import { Client as DatabaseClient } from "pg";
 import { z } from "zod";
 import type { RunFile } from "../../embedded/runFile.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
+import { createEmptyDatabase } from "../support/database.ts";
 import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,
@@ -174,6 +177,59 @@ test.serial("a second signal kills a process that does not stop", async (t) => {
   }
   t.is(await started.exitCode, 1);
   t.deepEqual(namesOfRunning(processes), []);
+});
+
+/** Starts with an empty database of an external server, beside a session that blocks the start's statement. */
+const startBlocked = async (
+  t: ExecutionContext,
+  { block, statement }: { readonly block: string; readonly statement: string },
+): Promise<StartedProcess & { readonly other: DatabaseClient }> => {
+  const databaseUrl = await createEmptyDatabase(t);
+  const other = new DatabaseClient(databaseUrl);
+  await other.connect();
+  t.teardown(() => other.end());
+  await other.query(block);
+  const started = runStart(t, await makeDataDir(t), { DATABASE_URL: databaseUrl });
+  const isBlocked = async (): Promise<boolean> => {
+    // A transaction would read the same activity each time.
+    await other.query("SELECT pg_stat_clear_snapshot()");
+    const { rowCount } = await other.query(
+      `
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE $1
+      `,
+      [`%${statement}%`],
+    );
+    return rowCount === 1;
+  };
+  while (!(await isBlocked())) {
+    t.is(started.child.exitCode, null, started.output());
+  }
+  return { ...started, other };
+};
+
+test.serial("a signal ends a start that waits for another migrator", async (t) => {
+  const { child, exitCode, output, other } = await startBlocked(t, {
+    block: "SELECT pg_advisory_lock(hashtext('schema_migration'))",
+    statement: "pg_try_advisory_lock",
+  });
+  child.kill("SIGINT");
+  t.is(await exitCode, 0, output());
+  const { rows } = await other.query("SELECT to_regclass('schema_migration') AS migrated");
+  t.deepEqual(rows, [{ migrated: null }]);
+});
+
+test.serial("a second signal ends a start whose migration is blocked", async (t) => {
+  const { child, exitCode, output } = await startBlocked(t, {
+    block: "BEGIN; CREATE TABLE schema_migration (number integer)",
+    statement: "CREATE TABLE IF NOT EXISTS schema_migration",
+  });
+  child.kill("SIGINT");
+  while (!output().includes("Killing all processes.")) {
+    await sleep(200);
+    child.kill("SIGINT");
+  }
+  t.is(await exitCode, 1);
 });
 
 test.serial("everything stops when npm is killed", async (t) => {
