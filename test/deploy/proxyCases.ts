@@ -75,9 +75,11 @@ export const passesOn = async (
   });
   t.is(plain.status, 403);
   t.deepEqual(await plain.json(), { error: "use https" });
-  const page = await fetch(`${plainUrl}/dashboard/x`, { redirect: "manual" });
-  t.is(page.status, 301);
-  t.regex(page.headers.get("Location") ?? "", /^https:/u);
+  for (const path of ["/dashboard/x", "/certificate/x"]) {
+    const page = await fetch(`${plainUrl}${path}`, { redirect: "manual" });
+    t.is(page.status, 301, path);
+    t.regex(page.headers.get("Location") ?? "", /^https:/u);
+  }
   return proxy;
 };
 
@@ -120,12 +122,16 @@ export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promis
   );
   t.teardown(() => close(1000));
   const { open } = await startProxy(t, kind, { standalone: url, store: url });
-  for (const path of ["/plant/trees", "/rescue/plastic_bottles"]) {
-    let response = await open("standalone", path);
+  for (const [name, path] of [
+    ["standalone", "/plant/trees"],
+    ["standalone", "/usage"],
+    ["store", "/app/api/plant"],
+  ] as const) {
+    let response = await open(name, path);
     // If the machine stands still, the proxy's probes fail for a moment.
     while (response.statusCode === 503) {
       response.resume();
-      response = await open("standalone", path);
+      response = await open(name, path);
     }
     const [first] = await once(response, "data", { signal: AbortSignal.timeout(DEADLINE_MS) });
     t.is(String(first), "[1", path);
