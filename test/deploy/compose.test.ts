@@ -16,6 +16,7 @@ const service = z.looseObject({
   read_only: z.boolean().optional(),
   ports: z.array(z.string()).optional(),
   stop_grace_period: z.string().optional(),
+  healthcheck: z.object({ test: z.array(z.string()) }).optional(),
   environment: z.record(z.string(), z.string()).optional(),
 });
 
@@ -87,6 +88,20 @@ test("every variable of the service's containers is a setting, or empties one of
       [],
       name,
     );
+  }
+});
+
+test("the file .env cannot change a port that a health check of the service uses", async (t) => {
+  const services = await readServices();
+  for (const [name, setting] of [
+    ["api", "PORT"],
+    ["worker", "WORKER_METRICS_PORT"],
+  ] as const) {
+    const port = /127\.0\.0\.1:(?<port>\d+)\/readyz/u.exec(
+      services[name]?.healthcheck?.test.join("") ?? "",
+    )?.groups?.["port"];
+    t.truthy(port);
+    t.is(services[name]?.environment?.[setting], port, name);
   }
 });
 
