@@ -59,8 +59,8 @@ export const getCertificateToken = async (
 };
 
 /**
- * Returns the token of the public certificate of a store's order, creating it on first use. Records that the order has got
- * since are added to it.
+ * Returns the token of the public certificate of a store's order, creating it on first use. Records that were
+ * added to the order since are added to it.
  * @throws DomainError record_not_found, or request_invalid if the order has too many records
  */
 export const getOrderCertificateToken = async (

@@ -62,7 +62,8 @@ export const certificateEndpoints = ({
       summary: "Read the URL of an order's public certificate",
       details:
         `${CERTIFICATE_URL.details} ${BRAND} It has the trees, plastic and donations that the order has when the URL is ` +
-        `requested, at most ${MAXIMUM_CERTIFIED_RECORDS} records; request it again after the order has got more.`,
+        "requested; request it again after records were added to the order. For an order with more than " +
+        `${MAXIMUM_CERTIFIED_RECORDS} records, the request is a 400.`,
       errors: [
         QUERY_ERROR,
         KEY_ERROR,
