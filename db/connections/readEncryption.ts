@@ -12,7 +12,7 @@ export type Encryption = {
     readonly cipher: string;
     /** What was verified of the server's certificate. */
     readonly verified: "nothing" | "certificate" | "certificate and host name";
-    /** Whether we present a certificate of our own. */
+    /** Whether the client presents a certificate. */
     readonly hasClientCertificate: boolean;
   } | null;
 };
