@@ -46,7 +46,7 @@ export const listCountedAccounts = (db: CommonQueryMethods): Promise<readonly st
     SELECT account_id AS "accountId" FROM test_record_count ORDER BY account_id
   `);
 
-/** Counts an account's test records anew: its registrations, their refunds, and its donations. */
+/** Recounts an account's test records: its registrations, their refunds, and its donations. */
 export const recountTestRecords = async (
   db: CommonQueryMethods,
   accountId: string,

@@ -129,7 +129,7 @@ export async function* readCsv(
     }
     throw new CommandError(
       EXIT.failed,
-      `${name}, line ${error.number}: a quote is opened and not closed, so the end of the line is not known. The lines before it are handled; mend it, and run the command again.`,
+      `${name}, line ${error.number}: a quote is opened and not closed, so the end of the line is not known. The lines before it are handled; correct it, and run the command again.`,
       { cause: error },
     );
   }
