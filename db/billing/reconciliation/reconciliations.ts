@@ -291,6 +291,7 @@ export const listReconciliationDifferences = (
   `);
 
 const foundDifferenceRow = storedDifferenceRow.extend({
+  startedAt: z.date(),
   customerId: reportedStreamColumns.customerId,
   accountIds: reportedStreamColumns.accountIds,
   billedBy: reportedStreamColumns.processor,
@@ -298,9 +299,10 @@ const foundDifferenceRow = storedDifferenceRow.extend({
   meter: reportedStreamColumns.meter,
 });
 
-/** A stored difference and its stream. */
+/** A stored difference, its stream and when its reconciliation started. */
 export type FoundDifference = StoredDifference &
   Pick<ReportedStream, "customerId" | "accountIds" | "mode" | "meter"> & {
+    readonly startedAt: Date;
     readonly billedBy: ReportedStream["processor"];
   };
 
@@ -311,6 +313,7 @@ export const findReconciliationDifference = (
   db.maybeOne(sql.type(foundDifferenceRow)`
     SELECT
       ${storedDifferenceColumns},
+      started_at AS "startedAt",
       customer_id AS "customerId",
       account_ids AS "accountIds",
       reconciliation_stream.processor AS "billedBy",
@@ -318,6 +321,7 @@ export const findReconciliationDifference = (
       meter
     FROM reconciliation_difference
     JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
+    JOIN reconciliation ON reconciliation.id = reconciliation_id
     WHERE reconciliation_difference.id = ${id}
   `);
 

@@ -15,14 +15,15 @@ import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { refuse } from "./requireRest.ts";
 
 /**
- * Locks the usage of a difference until the transaction ends. Checks that the difference is still the same, and that none
- * of it can be usage that the processor has and that does not count as delivered: later checks count acknowledged units as
- * explained, and would send that usage again. So would a replaced acknowledgement that no longer explains usage which has
- * failed since.
+ * Locks the usage of a difference until the transaction ends. Checks that the difference is still the same and contains no
+ * lag, and that none of it can be usage that the processor has and that does not count as delivered: later checks count
+ * acknowledged units as explained, and would send that usage again. So would a replaced acknowledgement that no longer
+ * explains usage which has failed since.
  * @throws DomainError request_invalid
  */
 const requireSettled = async (
@@ -53,13 +54,20 @@ const requireSettled = async (
       "usage of that minute has changed since that reconciliation; run `impact usage reconcile` again",
     );
   }
+  // Units that appear later would explain usage that a retry sends, so that it would not be sent.
+  const shownUntil = new Date(difference.startedAt.getTime() - LONGEST_USAGE_LAG_MS);
+  if (difference.mayLag || (usage.lastDeliveredAt !== null && usage.lastDeliveredAt > shownUntil)) {
+    refuse(
+      "usage of that minute was being sent, or was delivered less than 15 minutes before that reconciliation, so the processor's sum may have lagged; run `impact usage reconcile` again 15 minutes after the delivery",
+    );
+  }
   return usage;
 };
 
 /**
  * Acknowledges a stored difference of a minute, so that it is reported again only if it changes. It can be repeated.
- * @throws DomainError record_not_found if there is no such difference; request_invalid if usage of its minute is not settled
- * or has changed, or usage is held
+ * @throws DomainError record_not_found if there is no such difference; request_invalid if usage of its minute is not settled,
+ * has changed or was delivered just before, or usage is held
  */
 export const acknowledgeDrift = async (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },

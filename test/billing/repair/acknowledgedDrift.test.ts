@@ -194,6 +194,31 @@ test("usage that was sealed after drift of its minute was acknowledged can be se
   t.is((await scene.run("reconcile")).exitCode, 0);
 });
 
+for (const [share, ...lost] of [["all"], ["part", 5]] as const) {
+  test(`a difference is not acknowledged while lag may be ${share} of it, so failed usage of its minute is billed`, async (t) => {
+    const scene = await setUpMinute(t, [10, 10, ...lost], { lost: [0, 1, ...lost.map(() => 2)] });
+    await scene.report(0);
+    await scene.report(1);
+    t.like(await scene.retry(0), [{ result: "waiting" }]);
+    await scene.drain(scene.original);
+    // The sum of the minute does not show it yet. That of another minute differs for good.
+    await scene.lose(2 + lost.length);
+    await scene.reportElsewhere(1, NOON + 60);
+
+    const early = await scene.run(...(await scene.findDifference()));
+
+    t.is(early.exitCode, 1);
+    t.regex(early.stderr, /was delivered less than 15 minutes before that reconciliation/u);
+    scene.pass(LAG_SECONDS);
+    await scene.reportElsewhere(10, NOON);
+    const acknowledged = await scene.run(...(await scene.findDifference()));
+    t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+    t.like(await scene.retry(1), [{ result: "waiting" }]);
+    await scene.drain(scene.original);
+    t.deepEqual(scene.billedByMinute(), { 0: 20, 1: 1 });
+  });
+}
+
 for (const state of ["blocked", "sealed"] as const) {
   test(`a difference is not acknowledged while an event of its minute is ${state}, because that event may explain it`, async (t) => {
     const scene = await setUpMinute(t, [5], { lost: [] });

@@ -68,7 +68,7 @@ export const setUpMinute = async (
       const { db, clock } = original.deps;
       const now = clock.now();
       const event = {
-        id: "evt_1",
+        id: `evt_${place}`,
         type: "v1.billing.meter.error_report_triggered",
         objectId: null,
       };
