@@ -30,7 +30,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
-import { DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
+import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { refuse } from "./requireRest.ts";
 
@@ -147,7 +147,7 @@ const listMinutes = async (
   const found: number[] = [];
   if (isSearchingEarlier) {
     for await (const { minute, ours, processor } of findDifferences(earlier, sums)) {
-      if (processor < ours) {
+      if (processor < ours + acknowledgedIn(acknowledged, minuteOf(minute))) {
         found.push(minute);
       }
     }

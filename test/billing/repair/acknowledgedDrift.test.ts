@@ -219,6 +219,28 @@ for (const [share, ...lost] of [["all"], ["part", 5]] as const) {
   });
 }
 
+test("a settlement of lost refunds finds one beside an acknowledged surplus", async (t) => {
+  const scene = await setUpMinute(t, [100], { lost: [] });
+  await scene.reportElsewhere(10, NOON);
+  t.is((await scene.run(...(await scene.findDifference()))).exitCode, 0);
+  await scene.reportElsewhere(-5, NOON);
+
+  t.like(await scene.settleLostRefunds(), { corrections: [{ action: "send", correction: 5 }] });
+
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 110 });
+});
+
+test("a settlement of lost refunds takes no surplus back beside acknowledged lost usage", async (t) => {
+  const scene = await setUpAcknowledged(t, [100, 10], { lost: [1] });
+  await scene.reportElsewhere(5, NOON);
+
+  t.deepEqual((await scene.settleLostRefunds()).corrections, []);
+
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 105 });
+});
+
 for (const state of ["blocked", "sealed"] as const) {
   test(`a difference is not acknowledged while an event of its minute is ${state}, because that event may explain it`, async (t) => {
     const scene = await setUpMinute(t, [5], { lost: [] });

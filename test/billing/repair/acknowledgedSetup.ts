@@ -14,6 +14,8 @@ const reconciled = z.looseObject({
   ),
 });
 
+const settled = z.looseObject({ corrections: z.array(z.looseObject({})) });
+
 const eventRow = z.object({ id: z.bigint(), identifier: z.string(), state: z.string() });
 
 /** A deployment with delivered events in the seconds of one minute. Stripe's sums show what it has of them. */
@@ -86,6 +88,13 @@ export const setUpMinute = async (
     waive: (place: number) => runOn("waive", place, "--reason", "too old"),
     settle: (place: number) =>
       runOn("settle", place, "--invoice-item", "ii_1", "--reason", "billed by hand"),
+    /** As after a failover in the last minutes. */
+    settleLostRefunds: async () => {
+      pass(60 * 60);
+      const restoredAt = new Date((control.now() - 30 * 60) * 1000).toISOString();
+      const options = ["--include-lost-refunds", "--reason", "failover", "--json"];
+      return settled.parse(readJson(await run("settle", "--restored-at", restoredAt, ...options)));
+    },
     block: async (place: number): Promise<void> => {
       await original.db.query(sql.typeAlias("void")`
         UPDATE meter_event SET state = 'blocked', outcome_unknown = true
