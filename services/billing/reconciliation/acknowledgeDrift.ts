@@ -95,11 +95,15 @@ export const acknowledgeDrift = async (
     const now = clock.now();
     const note = { deliveredEventIds, reason, operator, now };
     await saveAcknowledgedDrift(transaction, acknowledged, note);
-    await recordAction(transaction, actor, now, {
-      action: "usage.acknowledge_drift",
-      subject: String(differenceId),
-      details: acknowledged,
-    });
+    // All of them, because checks of their usage depend on it.
+    for (const accountId of difference.accountIds) {
+      await recordAction(transaction, actor, now, {
+        action: "usage.acknowledge_drift",
+        accountId,
+        subject: String(differenceId),
+        details: acknowledged,
+      });
+    }
     return acknowledged;
   });
 };

@@ -5,7 +5,10 @@ import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageC
 import { lockStream } from "../../../db/billing/streams.ts";
 import { sql } from "../../../db/sql.ts";
 import { holdUsage } from "../../../services/billing/holdUsage.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import type { Run } from "../../cli/runImpact.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { LAG_SECONDS, setUpAcknowledged, setUpMinute } from "./acknowledgedSetup.ts";
 import { NOON } from "./restoreSetup.ts";
@@ -239,6 +242,33 @@ test("a settlement of lost refunds takes no surplus back beside acknowledged los
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 0: 105 });
+});
+
+test("the audit log has an acknowledgement for each account that had the customer", async (t) => {
+  const scene = await setUpMinute(t, [5], { lost: [0] });
+  const { original, impact, stream, customerId } = scene;
+  const none = ["--stripe-customer", "none", "--stripe-subscription", "none"];
+  await impact(original, "org", "update", stream.accountId, ...none);
+  const successor = await createTestOrganization(original.db, {
+    name: "Successor",
+    clock: original.deps.clock,
+    stripeCustomerId: customerId,
+  });
+  await createRegistrationWriter(original.deps).register(registrationOf(successor.id, {}));
+  scene.pass(5);
+  await drainUsage(
+    original.deps,
+    { ...stream, accountId: successor.id },
+    { signal: new AbortController().signal, onResult: () => undefined },
+  );
+  scene.pass(LAG_SECONDS);
+
+  t.is((await scene.run(...(await scene.findDifference()))).exitCode, 0);
+
+  for (const accountId of [stream.accountId, successor.id]) {
+    const listed = await impact(original, "audit", "list", "--account", accountId, "--json");
+    t.is([...listed.stdout.matchAll(/"usage.acknowledge_drift"/gu)].length, 1, accountId);
+  }
 });
 
 for (const state of ["blocked", "sealed"] as const) {
