@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
@@ -6,6 +6,7 @@ import {
   listMeterEventsByIdentifier,
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
+import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
 import {
@@ -15,6 +16,7 @@ import {
 import { findHold } from "../../../domain/billing/deployment.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
@@ -35,6 +37,23 @@ type Dependencies = {
 /** `unknown`: its facts were released to a later event, so nothing can be sent again; reconciliation shows the drift. */
 type Result = "known" | "unknown" | "wait";
 
+/**
+ * Returns whether a delivered event stays delivered although the processor refuses it: an operator's document bills it, and
+ * drift of its minute is acknowledged, which may be its usage. No retry could find a failed event with a document delivered,
+ * so checks would count the acknowledged units as other usage of the minute. If the drift is other usage, the event's is a
+ * new difference.
+ */
+const staysDelivered = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+): Promise<boolean> =>
+  event.settlementReference !== null &&
+  (await isDriftAcknowledged(
+    transaction,
+    { ...event, accountIds: [event.accountId] },
+    minuteOf(event.second),
+  ));
+
 const refuseDelivered = async (
   { db, clock, observeRejection }: Dependencies,
   event: StoredMeterEvent,
@@ -46,6 +65,9 @@ const refuseDelivered = async (
   const decision = await db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
+    if (current && (await staysDelivered(transaction, current))) {
+      return null;
+    }
     const deployment = await readDeployment(transaction);
     const holds = { isHeld: findHold(deployment) !== null, releasedAt: deployment.releasedAt };
     const decided = current && decideLateRejection(current, holds);

@@ -4,6 +4,7 @@ import { lockDeployment, recordHold } from "../../../db/billing/deployment.ts";
 import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { sql } from "../../../db/sql.ts";
+import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
 import { holdUsage } from "../../../services/billing/holdUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -12,12 +13,6 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { LAG_SECONDS, setUpAcknowledged, setUpMinute } from "./acknowledgedSetup.ts";
 import { NOON } from "./restoreSetup.ts";
-
-const REFUSED = {
-  kind: "respond",
-  status: 400,
-  body: { error: { type: "invalid_request_error", message: "No such customer" } },
-} as const;
 
 test("lost usage whose drift is acknowledged cannot be reopened", async (t) => {
   const { reopen, drain, original, billed, states } = await setUpAcknowledged(t, [5, 7], {
@@ -182,12 +177,31 @@ test("acknowledged drift that a check has counted as other usage is billed by a 
   t.is((await scene.run("reconcile")).exitCode, 0);
 });
 
+test("late usage that was settled by hand stays delivered if drift of its minute is acknowledged when it is refused", async (t) => {
+  const scene = await setUpMinute(t, [5, 7], { lost: [0] });
+  await scene.original.db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET last_error = ${DELIVERED_LATE} WHERE quantity = 5
+  `);
+  t.is((await scene.settle(0)).exitCode, 0);
+  scene.pass(LAG_SECONDS);
+  t.is((await scene.run(...(await scene.findDifference()))).exitCode, 0);
+
+  await scene.report(0);
+
+  t.deepEqual(await scene.states(), ["delivered", "delivered"]);
+  await scene.lose(1);
+  await scene.block(1);
+  t.like(await scene.retry(1), [{ result: "waiting" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 1: 7 });
+});
+
 test("usage that was sealed after drift of its minute was acknowledged can be settled by hand", async (t) => {
   const scene = await setUpAcknowledged(t, [5, 7], { lost: [0] });
   await scene.lose(1);
   await scene.report(1);
   t.like(await scene.retry(1), [{ result: "waiting" }]);
-  scene.control.addFault(REFUSED);
+  scene.refuseNext();
   await scene.drain(scene.original);
   t.deepEqual(await scene.states(), ["delivered", "superseded", "rejected"]);
 

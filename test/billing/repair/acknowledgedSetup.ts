@@ -95,6 +95,12 @@ export const setUpMinute = async (
       const options = ["--include-lost-refunds", "--reason", "failover", "--json"];
       return settled.parse(readJson(await run("settle", "--restored-at", restoredAt, ...options)));
     },
+    refuseNext: () =>
+      control.addFault({
+        kind: "respond",
+        status: 400,
+        body: { error: { type: "invalid_request_error", message: "No such customer" } },
+      }),
     block: async (place: number): Promise<void> => {
       await original.db.query(sql.typeAlias("void")`
         UPDATE meter_event SET state = 'blocked', outcome_unknown = true
