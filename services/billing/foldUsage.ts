@@ -28,6 +28,7 @@ import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { correctClock } from "./readDatabaseTime.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
 type BulkDependencies = Dependencies & { readonly pace?: BulkPace };
@@ -133,9 +134,9 @@ export const foldUsage = async (
   { before, accountId, isDryRun }: FoldOptions,
   onProgress: (progress: FoldProgress) => void,
 ): Promise<readonly FoldedStream[]> => {
-  const deps = { ...given, db: openBulkPool(given.db, pace) };
-  const { db, clock } = deps;
-  const now = clock.now();
+  const db = openBulkPool(given.db, pace);
+  const deps = { ...given, db, clock: await correctClock(db, given.clock) };
+  const now = deps.clock.now();
   requireSettledAge(before, now);
   await requireFlowing(db);
   const streams = await listStreamsWithEvents(db, { accountId, before: secondOf(before) });

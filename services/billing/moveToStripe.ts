@@ -16,6 +16,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { correctClock } from "./readDatabaseTime.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 
 type Dependencies = {
@@ -145,10 +146,11 @@ const moveStream = (
  * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
-  deps: Dependencies,
+  given: Dependencies,
   options: { readonly isDryRun: boolean; readonly operator: string },
 ): Promise<MoveToStripe> => {
-  const { db, billing } = deps;
+  const { db, billing } = given;
+  const deps = { ...given, clock: await correctClock(db, given.clock) };
   const account = await requireAccount(billing);
   const { processor, originalStripeAccountId } = await readDeployment(db);
   const isRepeated = processor?.name === "stripe";

@@ -3,10 +3,13 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { readServerStatus } from "../../../db/connections/serverStatus.ts";
+import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
-import { testWithDatabase } from "../../support/database.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { copyDatabase, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const test = testWithDatabase();
@@ -156,5 +159,49 @@ test.serial(
 
     t.is(run.exitCode, 0, run.stdout + run.stderr);
     t.like(readJson(run), { streams: [] });
+  },
+);
+
+const DAY_MINUTES = 24 * 60;
+
+test.serial(
+  "usage that may still be corrected is not folded on a machine whose clock is fast",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { now } = await readServerStatus(db);
+    const before = new Date(now.getTime() - (36 * DAY_MINUTES - 10) * MINUTE_MS).toISOString();
+
+    const run = await runOnClock(databaseUrl, 20, ["usage", "fold", "--before", before]);
+
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /usage of the last 36 days may still be corrected/u);
+  },
+);
+
+test.serial(
+  "move-to-stripe moves the usage of the current cycle on a machine whose clock is fast",
+  async (t) => {
+    const url = await copyDatabase(t);
+    const db = await openPool(url);
+    t.teardown(() => db.end());
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    const { customerId } = double.control.addCustomer({});
+    const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
+    await db.query(sql.typeAlias("void")`
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+      VALUES (${id}, 'live', 'tree', extract(epoch FROM now())::bigint, 1, 3, ${id}, 'ledger', 'delivered', now())
+    `);
+
+    const run = await runOnClock(
+      url,
+      40 * DAY_MINUTES,
+      ["deployment", "move-to-stripe", "--dry-run", "--json"],
+      { env: { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } },
+    );
+
+    t.is(run.exitCode, 0, run.stderr);
+    t.like(readJson(run), { usage: [{ account_id: id, events: 1 }] });
   },
 );
