@@ -60,7 +60,14 @@ export const revokeLedgerEvents = (
     note,
     revokedAt,
     limit,
-  }: { readonly note: string; readonly revokedAt: Date; readonly limit: number },
+    withUnsettled,
+  }: {
+    readonly note: string;
+    readonly revokedAt: Date;
+    readonly limit: number;
+    /** Also revokes unfinished events, which must have no attempt in progress, and those that a comparison has blocked. */
+    readonly withUnsettled: boolean;
+  },
 ): Promise<Readonly<z.output<typeof revokedRow>>> =>
   transaction.one(sql.type(revokedRow)`
     WITH superseded AS (
@@ -69,7 +76,8 @@ export const revokeLedgerEvents = (
       WHERE id = ANY(ARRAY(
         SELECT id
         FROM meter_event
-        WHERE ${isAmong(events)} AND state = 'delivered'
+        WHERE ${isAmong(events)}
+          AND state IN (${withUnsettled ? sql.fragment`${UNFINISHED}, 'blocked', 'delivered'` : sql.fragment`'delivered'`})
         ORDER BY second, sequence
         LIMIT ${limit}
       ))

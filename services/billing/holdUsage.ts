@@ -63,11 +63,11 @@ export const releaseUsage = (deps: ActorDependencies, by: string): Promise<Hold 
   deps.db.transaction((transaction) => endHold(transaction, deps, by));
 
 /**
- * Holds the usage of a changed database. A hold from before the change begins anew, for its old reason: in the history
- * that was lost, it may have ended, and usage that was registered meanwhile may have been sent. The deployment's row must
- * be locked.
+ * Holds usage from now on. An earlier hold begins anew, for its old reason. If the database has changed, that may have ended
+ * in the history that was lost, and usage that was registered meanwhile may have been sent. The deployment's row must be
+ * locked.
  */
-export const beginHoldAfterChange = async (
+export const beginHoldAnew = async (
   transaction: DatabaseTransactionConnection,
   { hold: earlier }: Deployment,
   now: Date,
@@ -103,7 +103,7 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
       return current.hold;
     }
     const now = await readDatabaseTime(transaction, clock);
-    const hold = await beginHoldAfterChange(transaction, current, now);
+    const hold = await beginHoldAnew(transaction, current, now);
     await recordAction(transaction, SERVICE, now, {
       action: "usage.hold",
       details: {

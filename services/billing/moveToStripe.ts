@@ -9,15 +9,17 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
-import { decideProcessor } from "../../domain/billing/deployment.ts";
+import { decideProcessor, findHold } from "../../domain/billing/deployment.ts";
 import type { StripeAccount } from "../../domain/billing/deployment.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { beginHoldAnew } from "./holdUsage.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
+import { requireNoCall } from "./reconciliation/requireRest.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -35,7 +37,7 @@ type MovedUsage = {
   readonly since: Date;
   readonly events: number;
   readonly quantity: number;
-  /** Events that the ledger has not settled yet. They move when the command is repeated. */
+  /** Events that the ledger has not settled yet. They move when the command is repeated; while usage is held, immediately. */
   readonly unfinished: number;
   /**
    * Events from before the subscription, or of a billing period that has ended: they may be on no invoice. As long as the
@@ -84,8 +86,7 @@ const EVENTS_PER_STATEMENT = 10_000;
 const moveEvents = async (
   transaction: DatabaseTransactionConnection,
   stream: { readonly accountId: string; readonly meter: Kind },
-  since: Date,
-  now: Date,
+  { since, now, isHeld }: { readonly since: Date; readonly now: Date; readonly isHeld: boolean },
 ): Promise<Pick<MovedUsage, "events" | "quantity">> => {
   let events = 0;
   let quantity = 0;
@@ -94,7 +95,12 @@ const moveEvents = async (
     const part = await revokeLedgerEvents(
       transaction,
       { ...stream, fromSecond },
-      { note: "moved to Stripe", revokedAt: now, limit: EVENTS_PER_STATEMENT },
+      {
+        note: "moved to Stripe",
+        revokedAt: now,
+        limit: EVENTS_PER_STATEMENT,
+        withUnsettled: isHeld,
+      },
     );
     events += part.events;
     quantity += part.quantity;
@@ -105,34 +111,53 @@ const moveEvents = async (
   }
 };
 
-/** Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. */
+/**
+ * Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. If usage is
+ * held, a restore may have lost an earlier move, so a comparison decides what is sent: the hold begins anew, which stops a
+ * comparison that has looked for usage before, and usage that the ledger has not settled is moved as well.
+ */
 const moveStream = (
   { db, clock, actor }: Dependencies,
   { id: accountId, name: accountName, billingDay }: Account,
   meter: Kind,
-  isDryRun: boolean,
+  { isDryRun, wasHeld }: { readonly isDryRun: boolean; readonly wasHeld: boolean },
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
-    await lockStream(transaction, { accountId, mode: "live", meter });
+    const deployment = await (isDryRun ? readDeployment : lockDeployment)(transaction);
+    const isHeld = findHold(deployment) !== null;
+    if (wasHeld && !isHeld) {
+      throw invalidRequest(
+        "the hold has ended meanwhile; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command",
+      );
+    }
+    const stream = { accountId, meter };
+    await lockStream(transaction, { ...stream, mode: "live" });
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
-    const stream = { accountId, meter };
     const found = await countLedgerEvents(
       transaction,
       { ...stream, fromSecond: secondOf(since) },
       await findEndOfPeriods(transaction, stream, { now, graceMs: 0 }),
     );
+    if (isDryRun) {
+      return { accountId, accountName, meter, since, ...found };
+    }
+    if (isHeld && found.unfinished > 0) {
+      await requireNoCall(transaction, { ...stream, mode: "live" }, clock);
+    }
     const moved = {
       meter,
       since,
       ...found,
-      ...(isDryRun ? {} : await moveEvents(transaction, stream, since, now)),
+      ...(await moveEvents(transaction, stream, { since, now, isHeld })),
+      ...(isHeld && { unfinished: 0 }),
     };
-    if (!isDryRun && moved.events > 0) {
+    if (moved.events > 0) {
+      const hold = isHeld ? await beginHoldAnew(transaction, deployment, now) : null;
       await recordAction(transaction, actor, now, {
         action: "deployment.move_to_stripe",
         accountId,
-        details: moved,
+        details: { ...moved, hold },
       });
     }
     return { accountId, accountName, ...moved };
@@ -142,7 +167,8 @@ const moveStream = (
  * Makes Stripe the processor of a deployment that the built-in ledger has billed, and moves the usage that was not
  * invoiced: that of the ledger's current billing cycle, of organizations with a Stripe customer. A repeated call moves
  * what has been left since, such as the usage of an organization that has a customer now.
- * @throws DomainError request_invalid if Stripe is not configured, or the deployment has another Stripe account
+ * @throws DomainError request_invalid if Stripe is not configured, the deployment has another Stripe account, or a hold has
+ * ended meanwhile
  * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
@@ -152,7 +178,9 @@ export const moveToStripe = async (
   const { db, billing } = given;
   const deps = { ...given, clock: await correctClock(db, given.clock) };
   const account = await requireAccount(billing);
-  const { processor, originalStripeAccountId } = await readDeployment(db);
+  const deployment = await readDeployment(db);
+  const { processor, originalStripeAccountId } = deployment;
+  const wasHeld = findHold(deployment) !== null;
   const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(
     processor,
@@ -174,7 +202,9 @@ export const moveToStripe = async (
         await refreshSubscription(deps, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
       }
       for (const meter of KINDS) {
-        usage.push(await moveStream(deps, organization, meter, options.isDryRun));
+        usage.push(
+          await moveStream(deps, organization, meter, { isDryRun: options.isDryRun, wasHeld }),
+        );
       }
     }
   }

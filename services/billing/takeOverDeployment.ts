@@ -5,7 +5,7 @@ import { deploymentNameOf, isHoldMissing } from "../../domain/billing/deployment
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { beginHoldAfterChange } from "./holdUsage.ts";
+import { beginHoldAnew } from "./holdUsage.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 /**
@@ -30,7 +30,7 @@ export const takeOverDeployment = ({
     }
     const now = await readDatabaseTime(transaction, clock);
     const hold = isHoldMissing(deployment)
-      ? await beginHoldAfterChange(transaction, deployment, now)
+      ? await beginHoldAnew(transaction, deployment, now)
       : deployment.hold;
     await recordServer(transaction);
     await recordAction(transaction, actor, now, {

@@ -7,6 +7,7 @@ import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfHeld } from "../billing/sayIfHeld.ts";
 
 export type MoveOptions = OperatorOptions & {
   readonly dryRun?: true;
@@ -83,8 +84,11 @@ export const moveDeploymentToStripe = async (
   const moved = usage.reduce((sum, { events }) => sum + events, 0);
   say(
     io,
-    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}; the workers send what was moved.`,
+    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${counted(moved, "meter event")}.`,
   );
+  if (moved > 0 && !(await sayIfHeld(io, await connections.database()))) {
+    say(io, "The workers send what was moved.");
+  }
   if (usage.some(({ unfinished }) => unfinished > 0)) {
     say(io, "Some usage was being recorded in the ledger. Repeat the command to move it.");
   }

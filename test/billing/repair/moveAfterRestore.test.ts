@@ -1,0 +1,150 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { lockDeployment } from "../../../db/billing/deployment.ts";
+import { sql } from "../../../db/sql.ts";
+import { guardUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { runBehindLocks } from "../../support/lockWaits.ts";
+import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
+
+const LAG_SECONDS = 16 * 60;
+const FORGOTTEN_AFTER = 3 * 24 * 60 * 60;
+const MOVE = ["deployment", "move-to-stripe"] as const;
+const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+
+/**
+ * A restored database whose usage is held. The ledger has 10 units of an organization, or is about to record them. The lost
+ * history has given it a Stripe customer and moved them. Another organization has a unit that is not sealed.
+ */
+const setUpMoved = async (
+  t: ExecutionContext,
+  { state }: { readonly state: "delivered" | "sealed" },
+) => {
+  const scene = await setUpRestore(t);
+  const { control, original, impact, pass } = scene;
+  const { customerId } = control.addCustomer({});
+  const { id: accountId } = await createTestOrganization(original.db, original.deps);
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  await original.db.query(sql.typeAlias("void")`
+    WITH event AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+      VALUES (${accountId}, 'live', 'tree', ${NOON}, 1, 10, 'event-1', 'ledger', ${state}, now())
+      RETURNING *
+    ),
+    entry AS (
+      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+      SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+    )
+    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+    SELECT account_id, mode, meter, 0, quantity, second, id FROM event
+  `);
+  await scene.register(original, 1);
+  pass(5);
+  const { continued, restored } = await scene.fork(original);
+  type Opened = typeof restored;
+  const drain = ({ deps }: Opened) =>
+    drainUsage(deps, stream, { signal: new AbortController().signal, onResult: () => undefined });
+  const setCustomer = async (opened: Opened): Promise<void> => {
+    const run = await impact(opened, "org", "update", accountId, "--stripe-customer", customerId);
+    t.is(run.exitCode, 0, run.stderr);
+  };
+  const move = async (opened: Opened): Promise<string> => {
+    const run = await impact(opened, ...MOVE);
+    t.is(run.exitCode, 0, run.stderr);
+    return run.stderr;
+  };
+  await drain(continued);
+  await setCustomer(continued);
+  await move(continued);
+  await drain(continued);
+  pass(FORGOTTEN_AFTER);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  await setCustomer(restored);
+  const sumBilled = (): number =>
+    control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
+  t.is(sumBilled(), 10);
+  return {
+    ...scene,
+    restored,
+    move: () => move(restored),
+    compareWhile: (work: () => Promise<void>) =>
+      settleAfterRestore(
+        { ...restored.deps, billing: whileReadingSums(restored.deps.billing, work) },
+        { operator: "maria", since: null, isDryRun: false },
+        new AbortController().signal,
+      ),
+    compare: async () => {
+      pass(LAG_SECONDS);
+      const run = await impact(restored, ...AFTER_RESTORE);
+      t.is(run.exitCode, 0, run.stdout + run.stderr);
+    },
+    drain: () => drain(restored),
+    sumBilled,
+  };
+};
+
+for (const state of ["delivered", "sealed"] as const) {
+  test(`a move to Stripe that a restore has lost, of usage that was ${state}, bills once if it is repeated before the comparison`, async (t) => {
+    const { move, compare, drain, sumBilled } = await setUpMoved(t, { state });
+
+    const said = await move();
+
+    t.regex(said, /Moved 1 meter event/u);
+    t.regex(said, /Nothing is sent: usage is held/u);
+    t.notRegex(said, /workers send|Repeat the command/u);
+    await compare();
+    await drain();
+    t.is(sumBilled(), 10);
+    t.regex(await move(), /Moved 0 meter events/u);
+  });
+}
+
+test("a comparison during which usage is moved to Stripe must be repeated", async (t) => {
+  const { move, compareWhile, compare, drain, sumBilled } = await setUpMoved(t, {
+    state: "delivered",
+  });
+
+  await t.throwsAsync(
+    compareWhile(async () => {
+      await move();
+    }),
+    { message: /meanwhile/u },
+  );
+
+  await compare();
+  await drain();
+  t.is(sumBilled(), 10);
+});
+
+test("usage of the ledger that a comparison has blocked before it broke off is moved to Stripe and compared there", async (t) => {
+  const { move, compareWhile, compare, drain, sumBilled } = await setUpMoved(t, {
+    state: "sealed",
+  });
+  await t.throwsAsync(compareWhile(() => Promise.reject(new Error("broken off"))));
+
+  t.regex(await move(), /Moved 1 meter event/u);
+
+  await compare();
+  await drain();
+  t.is(sumBilled(), 10);
+});
+
+test("usage is not moved to Stripe any more once a hold has ended meanwhile", async (t) => {
+  const { restored, impact, drain, sumBilled } = await setUpMoved(t, { state: "delivered" });
+
+  const [, moved] = await runBehindLocks(
+    restored.db,
+    lockDeployment,
+    () => releaseUsage(restored.deps, "maria"),
+    () => impact(restored, ...MOVE),
+  );
+
+  t.is(moved.exitCode, 1);
+  t.regex(moved.stderr, /the hold has ended meanwhile/u);
+  await drain();
+  t.is(sumBilled(), 10);
+});
