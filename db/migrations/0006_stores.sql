@@ -46,7 +46,7 @@ CREATE TABLE balance_entry (
   -- Checking it, and an index for deletions, would slow down each registration.
   registration_id uuid,
   donation_id uuid REFERENCES donation,
-  -- The operator's reference of a top-up; makes repeating it safe.
+  -- The operator's reference of a top-up or an adjustment; makes repeating it safe.
   reference text,
   created_at timestamptz NOT NULL,
   -- The id in the system that the entry was imported from.

@@ -231,6 +231,30 @@ test("top-ups and adjustments print what happened and the balance", async (t) =>
     await run("adjust", domain, "--amount", "-5.00", "--reason", "typing error"),
     `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00\n`,
   );
+  const adjust = ["adjust", domain, "--amount", "-5", "--reason", "twice", "--reference", "case-7"];
+  t.is(
+    await run(...adjust),
+    `Adjusted the balance of ${domain} by -$5.00 (reference case-7); balance $1,010.00\n`,
+  );
+  t.is(
+    await run(...adjust),
+    `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00\n`,
+  );
+  t.like(readJson(await runImpact(["store", ...adjust, "--json"], { env })), {
+    balance_cents: 101_000,
+    reference: "case-7",
+    replayed: true,
+  });
+  const refuses = async (...args: readonly string[]) => {
+    const refused = await runImpact(["store", ...args], { env });
+    t.is(refused.exitCode, 1);
+    t.regex(
+      refused.stderr,
+      /the reference case-7 was already used for an entry of -\$5\.00 \(adjustment\)/u,
+    );
+  };
+  await refuses("adjust", domain, "--amount", "5", "--reason", "x", "--reference", "case-7");
+  await refuses("topup", domain, "--amount", "5", "--reference", "case-7");
 });
 
 test("a top-up without a reference is recorded once a day and amount", async (t) => {

@@ -45,7 +45,7 @@ const setUpBalance = async (
         note: "",
       }),
     adjust: (amountCents: number) =>
-      adjustBalance(operator, { storeId: store.id, amountCents, reason: "test" }),
+      adjustBalance(operator, { storeId: store.id, amountCents, reference: null, reason: "test" }),
     setThreshold: (lowBalanceCents: number) => updateStore(operator, store.id, { lowBalanceCents }),
     /** The store's events so far, each with the amounts that it names. */
     events: async () => {

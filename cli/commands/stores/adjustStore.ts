@@ -8,26 +8,34 @@ import { findNamedStore } from "./findNamedStore.ts";
 
 export type AdjustOptions = ReasonedOptions & {
   readonly amount: number;
+  readonly reference?: string;
   readonly json?: true;
 };
 
 export const adjustStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { amount, reason, as, json }: AdjustOptions,
+  { amount, reference, reason, as, json }: AdjustOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
-  const balanceCents = await adjustBalance(
+  const { balanceCents, replayed } = await adjustBalance(
     { db, clock, actor: actorOf({ as, reason }) },
-    { storeId: id, amountCents: amount, reason },
+    { storeId: id, amountCents: amount, reference: reference ?? null, reason },
   );
   if (json) {
-    printJson(io, { id, domain, balance_cents: balanceCents });
+    printJson(io, {
+      id,
+      domain,
+      balance_cents: balanceCents,
+      reference: reference ?? null,
+      replayed,
+    });
     return;
   }
-  printText(
-    io,
-    `Adjusted the balance of ${domain} by ${formatCents(amount)}; balance ${formatCents(balanceCents)}`,
-  );
+  const named = reference === undefined ? "" : ` (reference ${reference})`;
+  const result = replayed
+    ? `Nothing changed: the adjustment ${reference} of ${domain} is already recorded`
+    : `Adjusted the balance of ${domain} by ${formatCents(amount)}${named}`;
+  printText(io, `${result}; balance ${formatCents(balanceCents)}`);
 };

@@ -54,7 +54,7 @@ const parseDomain = parserOf(
 
 const parseProvider = parserOf(z.enum(CHARITY_PROVIDERS), `one of ${CHARITY_PROVIDERS.join(", ")}`);
 
-/** Not empty: if a script's variable is unset, all payments would share one reference and only the first would count. */
+/** Not empty: if a script's variable is unset, all entries would share one reference and only the first would count. */
 const parseReference = parserOf(
   z
     .string()
@@ -170,6 +170,11 @@ const addBalanceCommands = (store: Command, context: Context): void => {
       "--amount <dollars>",
       "amount to add; negative to subtract, such as -5.00",
       parseAdjustment,
+    )
+    .option(
+      "--reference <text>",
+      "your reference of the adjustment, which is recorded once",
+      parseReference,
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
     .addOption(operatorOption())
