@@ -41,7 +41,7 @@ type Dependencies = {
 };
 
 /** A document with which an operator corrected units at the processor by hand; negative if it returns them. */
-export type CorrectionDocument = HandSettlement & { readonly units: number };
+type CorrectionDocument = HandSettlement & { readonly units: number };
 
 export type FailoverOptions = {
   /** The last time that the failover kept. */
