@@ -1,7 +1,7 @@
 import { shownIdOf } from "../domain/recordIds.ts";
-import type { PersonalDonation, PersonalRegistration } from "../db/stores/personalRecords.ts";
+import type { PersonalDonation, RegistrationWithReasons } from "../db/stores/personalRecords.ts";
 
-const presentCommon = (record: PersonalRegistration | PersonalDonation) => ({
+const presentCommon = (record: RegistrationWithReasons | PersonalDonation) => ({
   id: shownIdOf(record),
   mode: record.mode,
   customer_name: record.customerName,
@@ -18,7 +18,7 @@ export const presentCustomerExport = ({
   donations,
   hasMore,
 }: {
-  readonly registrations: readonly PersonalRegistration[];
+  readonly registrations: readonly RegistrationWithReasons[];
   readonly donations: readonly PersonalDonation[];
   readonly hasMore: boolean;
 }) => ({

@@ -15,7 +15,6 @@ const personalColumns = {
   customerId: z.string().nullable(),
   orderId: z.string().nullable(),
   createdAt: z.date(),
-  refundReasons: z.array(z.string()),
 };
 
 const PERSONAL_COLUMNS = sql.fragment`
@@ -48,16 +47,22 @@ const registrationRow = z.strictObject({
   notes: z.string().nullable(),
 });
 export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
+export type RegistrationWithReasons = PersonalRegistration & {
+  /** Of its refunds. */
+  readonly refundReasons: readonly string[];
+};
 
 const donationRow = z.strictObject({
   ...personalColumns,
   amountCents: safeInteger,
   charityName: z.string(),
   refundedAt: z.date().nullable(),
+  /** One at most. */
+  refundReasons: z.array(z.string()),
 });
 export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
 
-/** Lists selected registrations with the reasons of their refunds, newest first. */
+/** Lists selected registrations, newest first. */
 export const listPersonalRegistrations = (
   db: CommonQueryMethods,
   accountId: string,
@@ -70,15 +75,31 @@ export const listPersonalRegistrations = (
       kind,
       count,
       refunded_count AS "refundedCount",
-      notes,
-      ARRAY(
-        SELECT reason
-        FROM refund
-        WHERE refund.registration_id = registration.id AND reason IS NOT NULL
-        ORDER BY refund.created_at
-      ) AS "refundReasons"
+      notes
     FROM registration
     ${newestOf("registration", accountId, selection, limit)}
+  `);
+
+const reasonRow = z.strictObject({ registrationId: z.uuid(), reason: z.string() });
+
+/** Lists the reasons of refunds in the order of their registrations, the newest of each first. */
+export const listRefundReasons = (
+  db: CommonQueryMethods,
+  registrationIds: readonly string[],
+  limit: number,
+): Promise<readonly z.output<typeof reasonRow>[]> =>
+  db.any(sql.type(reasonRow)`
+    SELECT given.id AS "registrationId", refund.reason
+    FROM ${sql.unnest(
+      registrationIds.map((id, place) => [id, place]),
+      ["uuid", "int4"],
+    )} AS given (id, place)
+    CROSS JOIN LATERAL (
+      SELECT reason, created_at FROM refund WHERE registration_id = given.id OFFSET 0
+    ) AS refund
+    WHERE refund.reason IS NOT NULL
+    ORDER BY given.place, refund.created_at DESC
+    LIMIT ${limit}
   `);
 
 /** Lists selected donations with the reasons of their refunds, newest first. */

@@ -57,6 +57,7 @@ import {
 import {
   listPersonalDonations,
   listPersonalRegistrations,
+  listRefundReasons,
 } from "../../db/stores/personalRecords.ts";
 import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
@@ -242,6 +243,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       ),
     "a customer's registrations": (single) =>
       listPersonalRegistrations(single, unknown.id, customer, 20),
+    "the reasons of a customer's refunds": (single) => listRefundReasons(single, [firstId], 20),
     "a customer's donations": (single) => listPersonalDonations(single, unknown.id, customer, 20),
     "how many records a customer has": (single) =>
       countSelectedRecords(single, unknown.id, customer),
