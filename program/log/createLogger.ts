@@ -1,8 +1,9 @@
-import { destination, pino } from "pino";
+import { writeSync } from "node:fs";
+import { pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { build as buildPretty } from "pino-pretty";
 import type { Config } from "../../config/config.ts";
-import { batchLines } from "./batchLines.ts";
+import { writeLines } from "./writeLines.ts";
 
 /** The parts of an error that are logged. Other properties may contain keys or personal data. */
 type LoggedError = {
@@ -27,10 +28,25 @@ const serializeError = (error: unknown): LoggedError => {
   };
 };
 
-const openDestination = (format: "json" | "pretty"): DestinationStream =>
+const STDOUT = 1;
+const STDERR = 2;
+
+/** The log cannot say that it cannot be written. Nor may stderr be writable, if it is on the same disk. */
+const reportError = (error: Error): void => {
+  try {
+    writeSync(STDERR, `The log cannot be written: ${error.message}\n`);
+  } catch {
+    // Serving requests matters more.
+  }
+};
+
+const openDestination = (
+  format: "json" | "pretty",
+  onLost: (lines: number) => void,
+): DestinationStream =>
   format === "pretty"
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
-    : batchLines(destination({ sync: false, minLength: 8192, periodicFlush: 100 }));
+    : writeLines(STDOUT, { onError: reportError, onLost });
 
 /**
  * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
@@ -42,7 +58,7 @@ export const createLogger = (
   readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
   const automatic = process.stdout.isTTY ? "pretty" : "json";
-  return pino(
+  const logger: Logger = pino(
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
@@ -55,6 +71,9 @@ export const createLogger = (
       // No code logs these; this is a second line of defense.
       redact: ["authorization", "headers.authorization", "apiKey", "key"],
     },
-    openDestination(LOG_FORMAT === "auto" ? automatic : LOG_FORMAT),
+    openDestination(LOG_FORMAT === "auto" ? automatic : LOG_FORMAT, (lines) => {
+      logger.warn({ lines }, "log lines were lost");
+    }),
   );
+  return logger;
 };

@@ -5,8 +5,21 @@ import { createLogger } from "../../program/log/createLogger.ts";
 const logger = createLogger({ LOG_LEVEL: "info", LOG_FORMAT: "json" }, "test");
 const end = process.argv[2];
 
-for (let number = 0; number < 1000; number += 1) {
-  logger.info({ number }, "line");
+let number = 0;
+const logLines = (count: number, text?: string): void => {
+  for (const last = number + count; number < last; number += 1) {
+    logger.info({ number, text }, "line");
+  }
+};
+
+if (end === "disconnect") {
+  process.on("message", (count: number) => {
+    logLines(count, "x".repeat(1000));
+    process.send?.("logged");
+  });
+  process.on("disconnect", () => process.exit(0));
+} else {
+  logLines(1000);
 }
 if (end === "exit") {
   process.exit(0);
