@@ -23,6 +23,9 @@ export type Registration = {
 /** The owner of registrations: an account in one mode, for one kind. */
 export type Owner = AccountMode & { readonly kind: Kind };
 
+export const ownerKey = ({ accountId, mode, kind }: Owner): string =>
+  `${accountId}/${mode}/${kind}`;
+
 /** A registration that a client requests. */
 export type NewRegistration = Owner &
   Pick<Registration, "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata">;

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPeriods.ts";
+import type { Subscription } from "../../db/billing/billingPeriods.ts";
 import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
@@ -30,6 +31,52 @@ const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | 
   }
 };
 
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/** The processor that bills an account's new usage, and the account's current billing cycle. */
+export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle: Period | null };
+
+/** Returns what is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
+const readStored = async (
+  { db, clock, billing }: Dependencies,
+  accountId: string,
+  mode: Mode,
+  meter: Kind,
+): Promise<
+  | { readonly known: ResolvedCycle }
+  | { readonly processor: ProcessorName; readonly subscription: Subscription }
+> => {
+  const account = await getAccount(db, accountId);
+  const now = clock.now();
+  const processor = billing.processorFor(account, mode);
+  if (processor === "ledger" || account.stripeSubscriptionId === null) {
+    return { known: { processor, cycle: monthlyCycle(account.billingDay, now) } };
+  }
+  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
+  const mirrored = await findBillingPeriod(db, subscription);
+  return mirrored &&
+    isWithin(mirrored, now) &&
+    // A period from the future was read while the clock was fast.
+    Math.abs(now.getTime() - mirrored.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
+    ? { known: { processor, cycle: mirrored } }
+    : { processor, subscription };
+};
+
+/** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
+export const findBillingCycle = async (
+  deps: Dependencies,
+  accountId: string,
+  mode: Mode,
+  meter: Kind,
+): Promise<ResolvedCycle | null> => {
+  const stored = await readStored(deps, accountId, mode, meter);
+  return "known" in stored ? stored.known : null;
+};
+
 /**
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
  * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
@@ -39,31 +86,18 @@ const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | 
  * @throws Error if Stripe returns a period that is not current
  */
 export const resolveBillingCycle = async (
-  {
-    db,
-    clock,
-    billing,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  deps: Dependencies,
   accountId: string,
   mode: Mode,
   meter: Kind,
-): Promise<{ readonly processor: ProcessorName; readonly cycle: Period | null }> => {
-  const account = await getAccount(db, accountId);
-  const now = clock.now();
-  const processor = billing.processorFor(account, mode);
-  if (processor === "ledger" || account.stripeSubscriptionId === null) {
-    return { processor, cycle: monthlyCycle(account.billingDay, now) };
+): Promise<ResolvedCycle> => {
+  const { db, clock, billing } = deps;
+  const stored = await readStored(deps, accountId, mode, meter);
+  if ("known" in stored) {
+    return stored.known;
   }
-  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
-  const mirrored = await findBillingPeriod(db, subscription);
-  if (
-    mirrored &&
-    isWithin(mirrored, now) &&
-    // A period from the future was read while the clock was fast.
-    Math.abs(now.getTime() - mirrored.readAt.getTime()) < MIRROR_MAXIMUM_AGE_MS
-  ) {
-    return { processor, cycle: mirrored };
-  }
+  const { processor, subscription } = stored;
+  const readAt = clock.now();
   const period = await readPeriod(() =>
     getProcessor(billing, processor, mode).findCurrentPeriod(
       subscription,
@@ -78,6 +112,8 @@ export const resolveBillingCycle = async (
   if (!isWithin(period, clock.now())) {
     throw new Error(`Stripe returned no current billing period for account ${accountId}.`);
   }
-  await db.transaction((transaction) => saveBillingPeriod(transaction, subscription, period, now));
+  await db.transaction((transaction) =>
+    saveBillingPeriod(transaction, subscription, period, readAt),
+  );
   return { processor, cycle: period };
 };

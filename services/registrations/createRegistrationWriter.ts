@@ -7,6 +7,7 @@ import { findByIdempotencyKey, insertRegistrations } from "../../db/registration
 import { runForAccount } from "../../db/connections/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { ownerKey } from "../../domain/registrations/registrations.ts";
 import type {
   NewRegistration,
   Owner,
@@ -67,8 +68,6 @@ export type RegistrationWriter = {
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
-
-const ownerKey = ({ accountId, mode, kind }: Owner): string => `${accountId}/${mode}/${kind}`;
 
 const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration => ({
   id: entry.id,

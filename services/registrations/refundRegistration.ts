@@ -6,10 +6,13 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
+import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { readRefundWindow } from "./readRefundWindow.ts";
+import { withoutTurns } from "./createRefundTurns.ts";
+import type { RefundTurns } from "./createRefundTurns.ts";
+import { findRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 
 export type Refunded = {
@@ -86,38 +89,21 @@ type Dependencies = {
   readonly tracing?: Tracing | undefined;
 };
 
-/**
- * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
- * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
- * it contains, even if the registration could no longer be refunded.
- * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
- * @throws UnavailableError if the processor has the billing cycle and cannot be used
- */
-export const refundRegistration = async (
+/** @param window read before, because it may be a call to the processor */
+const refundWithin = (
   deps: Dependencies,
   owner: Owner,
   request: RefundRequest,
-): Promise<Refunded> => {
-  const { db, clock } = deps;
-  // Before anything else, so that an unknown id costs one query.
-  const known = await findOwnRegistration(db, owner, request.id);
-  if (!known) {
-    throw refundNotFound(owner);
-  }
-  // Before the billing cycle is read from the processor: a replay does not depend on it.
-  const replay = await findEarlierRefund(db, owner, known, request, clock.now());
-  if (replay) {
-    return replay;
-  }
-  const window = await readRefundWindow(deps, owner);
-  return retryKeyConflicts(() =>
-    db.transaction(async (transaction) => {
+  window: Omit<RefundWindow, "now">,
+): Promise<Refunded> =>
+  retryKeyConflicts(() =>
+    deps.db.transaction(async (transaction) => {
       const found = await lockRegistration(transaction, owner, request.id);
       if (!found) {
         throw refundNotFound(owner);
       }
       const { registration, hasUsage } = found;
-      const now = clock.now();
+      const now = deps.clock.now();
       // Under the registration's lock, a concurrent call with the key has committed.
       const earlier = await findEarlierRefund(transaction, owner, registration, request, now);
       if (earlier) {
@@ -139,4 +125,39 @@ export const refundRegistration = async (
       };
     }),
   );
+
+/**
+ * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
+ * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
+ * it contains, even if the registration could no longer be refunded.
+ * @param deps.turns if several refunds run at the same time
+ * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
+ * @throws UnavailableError if the processor has the billing cycle and cannot be used
+ */
+export const refundRegistration = async (
+  { turns, ...deps }: Dependencies & { readonly turns?: RefundTurns },
+  owner: Owner,
+  request: RefundRequest,
+): Promise<Refunded> => {
+  const { run, readWindow } = turns ?? withoutTurns(deps);
+  const done = await run(owner.accountId, async () => {
+    // Before anything else, so that an unknown id costs one query.
+    const known = await findOwnRegistration(deps.db, owner, request.id);
+    if (!known) {
+      throw refundNotFound(owner);
+    }
+    // Before the billing cycle is read from the processor: a replay does not depend on it.
+    const replay = await findEarlierRefund(deps.db, owner, known, request, deps.clock.now());
+    if (replay) {
+      return replay;
+    }
+    const window = await findRefundWindow(deps, owner);
+    return window && refundWithin(deps, owner, request, window);
+  });
+  if (done) {
+    return done;
+  }
+  // Nothing else waits for the processor.
+  const window = await readWindow(owner);
+  return run(owner.accountId, () => refundWithin(deps, owner, request, window));
 };

@@ -15,8 +15,8 @@ import {
   listRegistrations,
 } from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
-import { createAccountQueue } from "../../../services/createAccountQueue.ts";
-import type { AccountQueue } from "../../../services/createAccountQueue.ts";
+import { createRefundTurns } from "../../../services/registrations/createRefundTurns.ts";
+import type { RefundTurns } from "../../../services/registrations/createRefundTurns.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import {
   findOriginalRefund,
@@ -163,11 +163,10 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   );
 };
 
-/** @param refundQueue lets the refunds of an account wait for each other without a database connection */
 const refundEndpoint = (
   kind: Kind,
   { db, clock, billing, guard, tracing }: Dependencies,
-  refundQueue: AccountQueue,
+  turns: RefundTurns,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
@@ -214,10 +213,7 @@ const refundEndpoint = (
       const request = refundRequestOf(body);
       const refund = await guard.write(caller, {
         idempotencyKey: request.idempotencyKey,
-        write: () =>
-          refundQueue(caller.accountId, () =>
-            refundRegistration({ db, clock, billing, tracing }, owner, request),
-          ),
+        write: () => refundRegistration({ db, clock, billing, tracing, turns }, owner, request),
         findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
       });
       markReplay(ctx, refund);
@@ -228,10 +224,10 @@ const refundEndpoint = (
 
 /** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => {
-  const refundQueue = createAccountQueue();
+  const turns = createRefundTurns(dependencies);
   return KINDS.flatMap((kind) => [
     registerEndpoint(kind, dependencies),
     listEndpoint(kind, dependencies),
-    refundEndpoint(kind, dependencies, refundQueue),
+    refundEndpoint(kind, dependencies, turns),
   ]);
 };

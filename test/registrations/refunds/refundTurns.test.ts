@@ -1,7 +1,10 @@
 import { Client } from "pg";
 import { openPool } from "../../../db/pool.ts";
+import { issueKey } from "../../../services/accounts/issueKey.ts";
+import { createRefundTurns } from "../../../services/registrations/createRefundTurns.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { idIn } from "../../api/contract.ts";
+import { setUpBilling } from "../../billing/billingSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
@@ -41,4 +44,50 @@ test("refunds of one account wait for each other without a connection, and other
   const responses = await Promise.all(waiting);
   t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 70);
+});
+
+test("a refund that waits for Stripe delays neither replays nor refunds of test mode", async (t) => {
+  const { deps, double, stream, subscriptionId, pass, register } = await setUpBilling(t);
+  const { control } = double;
+  const { call } = await startStandaloneApi(t, deps);
+  const account = { id: stream.accountId, type: "organization" } as const;
+  const { key } = await issueKey(deps, account, "live");
+  const { key: testKey } = await issueKey(deps, account, "test");
+  const id = await register(3);
+  const testId = await register(3, "test");
+  const refund = (owner: string, body: object) =>
+    call("POST", "/refund/trees", { key: owner, body });
+  const keyed = { id, count: 1, idempotency_key: "k" };
+  t.is((await refund(key, keyed)).status, 200);
+  // The stored billing period is too old.
+  pass(3601);
+  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
+
+  const waiting = refund(key, { id, count: 1 });
+  await eventually(() => control.held() === 1);
+  const replay = await refund(key, keyed);
+  t.is(replay.status, 200);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.is((await refund(testKey, { id: testId, count: 1 })).status, 200);
+  control.release();
+  // Not a 503: the call has not timed out meanwhile.
+  t.is((await waiting).status, 200);
+});
+
+test("refunds at the same time share a call to Stripe, and one after a failed call makes another", async (t) => {
+  const { deps, double, stream, subscriptionId } = await setUpBilling(t);
+  const { control } = double;
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  const owner = { accountId: stream.accountId, mode: "live", kind: "tree" } as const;
+  const { readWindow } = createRefundTurns(deps);
+  control.addFault({ kind: "drop", method: "GET", path });
+
+  const results = await Promise.allSettled([readWindow(owner), readWindow(owner)]);
+  t.deepEqual(
+    results.map(({ status }) => status),
+    ["rejected", "rejected"],
+  );
+  const another = await readWindow(owner);
+  t.is(another.cycle?.start.toISOString(), "2026-05-15T12:00:00.000Z");
+  t.is(control.calls().filter((each) => each.path === path).length, 2);
 });

@@ -1,0 +1,44 @@
+import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
+import { ownerKey } from "../../domain/registrations/registrations.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import { createAccountQueue } from "../createAccountQueue.ts";
+import type { AccountQueue } from "../createAccountQueue.ts";
+import { readRefundWindow } from "./readRefundWindow.ts";
+import type { RefundWindowDependencies } from "./readRefundWindow.ts";
+
+/** How refunds at the same time wait for each other. */
+export type RefundTurns = {
+  /** Runs the work of a refund in the database. */
+  readonly run: AccountQueue;
+  /** As `readRefundWindow`. */
+  readonly readWindow: (owner: Owner) => Promise<Omit<RefundWindow, "now">>;
+};
+
+/** For programs that make one refund at a time. */
+export const withoutTurns = (deps: RefundWindowDependencies): RefundTurns => ({
+  run: (_accountId, work) => work(),
+  readWindow: (owner) => readRefundWindow(deps, owner),
+});
+
+/**
+ * Creates the turns of a process's refunds. Those of an account wait for each other without a connection, because they would
+ * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
+ */
+export const createRefundTurns = (deps: RefundWindowDependencies): RefundTurns => {
+  const reading = new Map<string, ReturnType<RefundTurns["readWindow"]>>();
+  const read: RefundTurns["readWindow"] = async (owner) => {
+    try {
+      return await readRefundWindow(deps, owner);
+    } finally {
+      reading.delete(ownerKey(owner));
+    }
+  };
+  return {
+    run: createAccountQueue(),
+    readWindow: (owner) => {
+      const window = reading.get(ownerKey(owner)) ?? read(owner);
+      reading.set(ownerKey(owner), window);
+      return window;
+    },
+  };
+};
