@@ -19,32 +19,46 @@ export type RegisterBatchDependencies = {
 };
 
 /** The registration of a batch at an index. */
-type Item = { readonly index: number; readonly entry: RegistrationRequest };
+type Item = {
+  readonly index: number;
+  readonly entry: RegistrationRequest;
+  /** Why it records nothing of its own. Then it can only repeat an earlier registration. */
+  readonly refusal: DomainError | null;
+};
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ entry: { idempotencyKey } }) => idempotencyKey ?? []);
 
-/** Returns the items that would increase the account's total beyond a safe integer, after those before them. */
-const findOverflowing = async (
+/**
+ * Returns the items that cannot be recorded, after those before them, and why.
+ * @param overflow the error of items that would increase the account's total beyond a safe integer; null to ignore it
+ */
+const findUnrecordable = async (
   { db, clock }: RegisterBatchDependencies,
   owner: Owner,
   items: readonly Item[],
-): Promise<readonly Item[]> => {
+  overflow: DomainError | null,
+): Promise<ReadonlyMap<Item, DomainError>> => {
   const keys = new Set(await listKnownKeys(db, owner, keysOf(items)));
   let { all: total } = await readTotals(db, owner, clock.now());
-  return items.filter(({ entry: { count, idempotencyKey } }) => {
+  const found = new Map<Item, DomainError>();
+  for (const item of items) {
+    const { count, idempotencyKey } = item.entry;
     if (idempotencyKey !== null && keys.has(idempotencyKey)) {
-      return false;
+      continue;
     }
-    if (count > Number.MAX_SAFE_INTEGER - total) {
-      return true;
+    const isTooMany = count > Number.MAX_SAFE_INTEGER - total;
+    const error = item.refusal ?? (isTooMany ? overflow : null);
+    if (error !== null) {
+      found.set(item, error);
+      continue;
     }
     total += count;
     if (idempotencyKey !== null) {
       keys.add(idempotencyKey);
     }
-    return false;
-  });
+  }
+  return found;
 };
 
 /** Writes items in one transaction, and rejects those that exceed the account's total. */
@@ -72,17 +86,18 @@ const writeItems = async (
     if (!(error instanceof DomainError) || error.code !== "request_invalid") {
       throw error;
     }
-    const overflowing = new Set(await findOverflowing(deps, owner, items));
-    if (overflowing.size === 0) {
+    // An item that repeats one of them may be refused.
+    const unrecordable = await findUnrecordable(deps, owner, items, error);
+    if (unrecordable.size === 0) {
       throw error;
     }
-    for (const item of overflowing) {
-      reject(item, error);
+    for (const [item, reason] of unrecordable) {
+      reject(item, reason);
     }
     return writeItems(
       deps,
       owner,
-      items.filter((item) => !overflowing.has(item)),
+      items.filter((item) => !unrecordable.has(item)),
       reject,
     );
   }
@@ -110,43 +125,35 @@ export const registerBatch = async (
   };
   check();
   const entries = items.flatMap((entry, index): readonly Item[] =>
-    isAccepted(entry) ? [{ index, entry }] : [],
+    isAccepted(entry)
+      ? [{ index, entry, refusal: findRefusal(caller.suspendingSubscription, entry) }]
+      : [],
   );
   const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
     new Set(await listKnownKeys(deps.db, owner, keysOf(entries)));
-  const refusals = new Map(
-    entries.flatMap(({ index, entry }) => {
-      const refusal = findRefusal(caller.suspendingSubscription, entry);
-      return refusal === null ? [] : [[index, refusal] as const];
-    }),
-  );
+  const reject = ({ index }: Item, error: DomainError): void => {
+    rejected[index] = error;
+  };
+  const listAccepted = (): readonly Item[] =>
+    entries.filter(({ index }) => rejected[index] === null);
   const { written } = await deps.guard.writeBatch(
     caller,
     // Refused items record nothing, so no limit applies to them.
-    entries.flatMap(({ index, entry }) => (refusals.has(index) ? [] : { ...entry, index })),
+    entries.flatMap(({ index, entry, refusal }) => (refusal === null ? { ...entry, index } : [])),
     {
       findKnownKeys,
       write: async (rejections) => {
         for (const [index, error] of rejections) {
           rejected[index] = error;
         }
-        if (refusals.size > 0) {
-          // An item can repeat an earlier one of the batch.
-          const known = new Set(await findKnownKeys());
-          for (const { index, entry } of entries) {
-            const { idempotencyKey } = entry;
-            if (idempotencyKey === null || !known.has(idempotencyKey)) {
-              rejected[index] ??= refusals.get(index) ?? null;
-            }
-            if (idempotencyKey !== null && rejected[index] === null) {
-              known.add(idempotencyKey);
-            }
+        if (entries.some(({ refusal }) => refusal !== null)) {
+          for (const [item, error] of await findUnrecordable(deps, owner, listAccepted(), null)) {
+            reject(item, error);
           }
         }
         check();
-        const accepted = entries.filter(({ index }) => rejected[index] === null);
-        const done = await writeItems(deps, owner, accepted, ({ index }, error) => {
-          rejected[index] = error;
+        const done = await writeItems(deps, owner, listAccepted(), (item, error) => {
+          reject(item, error);
           check();
         });
         const created = [...done.values()].flatMap((item) => item.registration ?? []);

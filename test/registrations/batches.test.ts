@@ -318,3 +318,23 @@ test("once fractions are not counted any more, items with one return only record
   t.like(ofBatch, { status: 200, idempotent_replayed: true });
   t.like(await readAccountSums(db, id), { registrations: 3, total: 12n });
 });
+
+test("an item that only repeats another one is rejected if that one increases the total too much", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const tooMany = { count: Number.MAX_SAFE_INTEGER, idempotency_key: "k" };
+  const fractional = { count: 1, fractional_count: 1, idempotency_key: "k" };
+  const items = [{ count: 5 }, tooMany, fractional];
+
+  const { results } = batchIn(
+    await call("POST", "/plant/trees/batch?atomic=false", { key, body: { items } }),
+  );
+
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 400, 400],
+  );
+  t.regex(String(results[2]?.body["error"]), /^fractional_count: .*not enabled/u);
+  t.like(await readAccountSums(db, id), { registrations: 1, total: 5n, usage: 5n });
+});
