@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
-import { sql, timestamp } from "../sql.ts";
+import { afterLookup, sql, timestamp } from "../sql.ts";
 
 const ownerRow = z.strictObject({ accountId: z.uuid(), mode: modeColumn, kind: kindColumn });
 
@@ -89,7 +89,8 @@ export const listWithWaitingRefund = (
   transaction.anyFirst(sql.type(idRow)`
     SELECT DISTINCT registration_id AS id
     FROM refund
-    WHERE registration_id = ANY(${sql.array(ids, "uuid")}) AND dispatched_at IS NULL
+    WHERE registration_id = ANY(${sql.array(ids, "uuid")})
+      AND ${afterLookup(sql.fragment`dispatched_at IS NULL`)}
   `);
 
 /** Deletes registrations with their certificates, their refunds and the keys of these. Nothing else may refer to them. */

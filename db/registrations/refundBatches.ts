@@ -46,10 +46,12 @@ export const listRefundsByKeys = (
       refund_key.idempotency_key AS "idempotencyKey",
       refund.registration_id AS "registrationId",
       refund.count
-    FROM refund_key
-    JOIN refund ON refund.id = refund_key.refund_id
-    WHERE refund_key.account_id = ${accountId}
-      AND refund_key.mode = ${mode}
-      AND refund_key.kind = ${kind}
-      AND refund_key.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
+    FROM unnest(${sql.array([...idempotencyKeys], "text")}) AS given (key)
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM refund_key
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND idempotency_key = given.key
+      OFFSET 0
+    ) AS refund_key
+    CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = refund_key.refund_id OFFSET 0) AS refund
   `);

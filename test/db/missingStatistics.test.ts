@@ -10,6 +10,7 @@ import {
   listKnownKeys,
 } from "../../db/registrations/registrations.ts";
 import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
+import { listRefundsByKeys } from "../../db/registrations/refundBatches.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -129,3 +130,42 @@ test.serial(
     t.true(pages > 0 && pages <= MAXIMUM_USAGE_PAGES, `${pages} pages`);
   },
 );
+
+/** Of one refund, and what planning reads in its first execution. The table has 260. */
+const MAXIMUM_REFUND_PAGES = 40;
+
+test.serial("a thousand keys of refunds, of which one is known, read one refund", async (t) => {
+  const filler = await openPool(t.context.ownerUrl, 1);
+  const db = await openPool(t.context.databaseUrl, 1);
+  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { id: accountId } = await createTestOrganization(db);
+  await stopAutovacuum(filler, ["refund", "refund_key"]);
+  await filler.transaction(async (transaction) => {
+    // The refunded registrations are not needed.
+    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
+    await transaction.query(sql.typeAlias("void")`
+      WITH refund AS (
+        INSERT INTO refund (id, registration_id, account_id, count, created_at, dispatched_at)
+        SELECT gen_random_uuid(), gen_random_uuid(), ${accountId}, 1, now(), now()
+        FROM generate_series(1, 20000)
+        RETURNING *
+      )
+      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
+      SELECT account_id, 'live', 'tree', id::text, id FROM refund
+    `);
+  });
+  await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
+  const [known = ""] = await filler.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
+    SELECT idempotency_key AS key FROM refund_key WHERE account_id = ${accountId} LIMIT 1
+  `);
+  const keys = [known, ...Array.from({ length: 999 }, () => crypto.randomUUID())];
+  const owner = { accountId, mode: "live", kind: "tree" } as const;
+
+  const countPages = await createPageCounter(filler, db, ["refund"]);
+  let found = 0;
+  const pages = await countPages(async (single) => {
+    found = (await listRefundsByKeys(single, owner, keys)).length;
+  });
+  t.is(found, 1);
+  t.true(pages <= MAXIMUM_REFUND_PAGES, `${pages} pages`);
+});

@@ -13,6 +13,7 @@ import {
   settleAttempts,
 } from "../../db/billing/sending/attempts.ts";
 import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
+import { listWithWaitingRefund } from "../../db/registrations/oldTestRegistrations.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
@@ -46,6 +47,9 @@ const ROWS = 4000;
 const MAXIMUM_PAGES = 60;
 /** The release of refunds changes rows of two tables and their indexes, which reads 74 pages; the tables have hundreds. */
 const MAXIMUM_PAGES_OF_RELEASE = 100;
+
+/** Tells refunds whose workflow was not started from those that a test releases. */
+const UNITS_OF_WAITING = 7;
 
 const idRow = z.strictObject({ id: z.bigint() });
 
@@ -106,6 +110,13 @@ const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
     SELECT id, 'live', 'tree', 9, 1, 1, id || '-9', 'ledger', 'sending', 1, now()
     FROM account
   `);
+  await filler.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
+    await transaction.query(sql.typeAlias("void")`
+      INSERT INTO refund (id, registration_id, account_id, count, created_at)
+      SELECT gen_random_uuid(), id, id, ${UNITS_OF_WAITING}::integer, now() FROM account
+    `);
+  });
   await filler.query(sql.typeAlias("void")`
     INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
     SELECT 'pending-' || number, 'customer.subscription.updated', now(), now(), now()
@@ -167,7 +178,9 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
     SELECT
       (SELECT count(*)::integer FROM meter_event WHERE last_error = 'busy') AS delayed,
       (SELECT count(*)::integer FROM usage_fact WHERE meter_event_id IS NULL) AS released,
-      (SELECT count(*)::integer FROM refund WHERE dispatched_at IS NULL) AS undispatched,
+      (
+        SELECT count(*)::integer FROM refund WHERE dispatched_at IS NULL AND count <> ${UNITS_OF_WAITING}::integer
+      ) AS undispatched,
       (
         SELECT count(*)::integer FROM processor_event WHERE last_error = 'busy' AND state = 'processed'
       ) AS processed,
@@ -235,6 +248,13 @@ test("rows in a rare state are found by their ids, and endpoints by their pendin
       (db) => db.transaction((transaction) => releaseHeldRefunds(transaction, failedId)),
       undefined,
       MAXIMUM_PAGES_OF_RELEASE,
+    ],
+    "registrations with a waiting refund": [
+      (db) =>
+        db.transaction(
+          async (transaction) => (await listWithWaitingRefund(transaction, [busy, quiet])).length,
+        ),
+      2,
     ],
     "the start of processing": [
       async (db) => (await beginProcessing(db, pending, until))?.id,
