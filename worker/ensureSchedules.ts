@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
+import { HOUR_MS, MINUTE_MS } from "../domain/durations.ts";
 import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
 import {
   plantingOrderCreation,
@@ -23,7 +24,6 @@ const CHECK_INTERVAL_MS = 60 * 1000;
  * skipped. Each run continues what an earlier one has left.
  */
 const NIGHTLY_RUN_TIMEOUT = "23 hours";
-const PERIODIC_RUN_TIMEOUT = "1 hour";
 
 const schedulesOf = (
   deployment: string,
@@ -55,14 +55,20 @@ const schedulesOf = (
     {
       scheduleId: `${plantingOrderCreationId(deployment)}-periodic`,
       spec: { intervals: [{ every: plantingOrderIntervalMs }] },
-      // Each run creates orders for all waiting trees, so a missed run needs no catching up.
-      policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 minute" },
+      // Each run creates orders for all waiting trees, so one makes up for all that were missed.
+      policies: {
+        overlap: ScheduleOverlapPolicy.SKIP,
+        catchupWindow: Math.max(MINUTE_MS, plantingOrderIntervalMs),
+      },
+      // Trees may wait already: the first run of a long interval could be a day ahead.
+      state: { triggerImmediately: true },
       action: {
         type: "startWorkflow",
         workflowType: plantingOrderCreation,
         workflowId: plantingOrderCreationId(deployment),
         taskQueue,
-        workflowRunTimeout: PERIODIC_RUN_TIMEOUT,
+        // A run waits for a worker until shortly before the next one.
+        workflowRunTimeout: Math.max(HOUR_MS, plantingOrderIntervalMs - HOUR_MS),
         args: [deployment],
       },
     },
@@ -90,6 +96,7 @@ const ensureSchedule = async (
     await temporal.schedule.getHandle(schedule.scheduleId).update((existing) => ({
       ...existing,
       spec: schedule.spec,
+      policies: { ...existing.policies, ...schedule.policies },
       action: schedule.action,
     }));
   }

@@ -7,6 +7,7 @@ import { Registry } from "prom-client";
 import { z } from "zod";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../domain/durations.ts";
 import { StartupError } from "../../program/startupError.ts";
 import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
@@ -98,7 +99,6 @@ test("a hold is a metric, and a worker logs it with the next command until it en
 
 const RECONCILIATION = "test/reconciliation-nightly";
 const ORDER_CREATION = "test/planting-order-creation-periodic";
-const HOUR_MS = 60 * 60 * 1000;
 
 const logLine = z.object({ level: z.int() });
 const { debug: DEBUG, warn: WARN } = pino.levels.values;
@@ -106,7 +106,12 @@ const { debug: DEBUG, warn: WARN } = pino.levels.values;
 /** Ensures the schedules as a worker does until the test ends. Returns the levels of its log lines so far. */
 const startEnsuring = (
   t: ExecutionContext,
-  given: { temporal: Client; checkIntervalMs?: number; retryIntervalMs?: number },
+  given: {
+    temporal: Client;
+    plantingOrderIntervalMs?: number;
+    checkIntervalMs?: number;
+    retryIntervalMs?: number;
+  },
 ): readonly number[] => {
   const levels: number[] = [];
   const shutdown = new AbortController();
@@ -165,6 +170,7 @@ test("a worker applies its settings to existing schedules when it starts", async
   await temporal.schedule.create({
     scheduleId: ORDER_CREATION,
     spec: { intervals: [{ every: 2 * HOUR_MS }] },
+    policies: { catchupWindow: "1 year" },
     action: { type: "startWorkflow", workflowType: "any", taskQueue: "test" },
   });
   startEnsuring(t, { temporal });
@@ -173,11 +179,36 @@ test("a worker applies its settings to existing schedules when it starts", async
     const description = await describe(temporal, ORDER_CREATION);
     return description?.spec.intervals?.[0]?.every === HOUR_MS;
   });
-  t.like((await describe(temporal, ORDER_CREATION))?.action, {
+  const description = await describe(temporal, ORDER_CREATION);
+  t.like(description?.action, {
     workflowType: "plantingOrderCreation",
     taskQueue: "test/background",
     args: ["test"],
   });
+  t.like(description?.policies, { catchupWindow: HOUR_MS });
+});
+
+test("a missed run of order creation is made up for until the next one, and waits as long for a worker", async (t) => {
+  for (const [plantingOrderIntervalMs, catchupWindow, workflowRunTimeout] of [
+    [MINUTE_MS, MINUTE_MS, HOUR_MS],
+    [DAY_MS, DAY_MS, DAY_MS - HOUR_MS],
+  ] as const) {
+    const { client: temporal } = await openNamespace(t);
+    startEnsuring(t, { temporal, plantingOrderIntervalMs });
+    await eventually(async () => (await describe(temporal, ORDER_CREATION)) !== null);
+    const description = await describe(temporal, ORDER_CREATION);
+    t.like(description?.policies, { catchupWindow });
+    t.like(description?.action, { workflowRunTimeout });
+  }
+});
+
+test("new trees are ordered as soon as there is a schedule, even if the next run is in a day", async (t) => {
+  const { client: temporal } = await openNamespace(t);
+  startEnsuring(t, { temporal, plantingOrderIntervalMs: DAY_MS });
+  const countRuns = async (): Promise<number | undefined> =>
+    (await describe(temporal, ORDER_CREATION))?.info.numActionsTaken;
+  await eventually(async () => (await countRuns()) === 1);
+  t.is(await countRuns(), 1);
 });
 
 test("each run of a periodic workflow has a time limit, so that a lost one ends", async (t) => {
