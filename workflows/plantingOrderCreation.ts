@@ -43,22 +43,36 @@ const startOrder = async (deployment: string, orderId: number): Promise<void> =>
 };
 
 /**
+ * Starts the workflows of the orders that have none.
+ * @returns whether no more than these pages of orders were waiting
+ */
+const startOrders = async (deployment: string, pages: number): Promise<boolean> => {
+  for (let page = 0; page < pages; page += 1) {
+    const orderIds = await listOrdersToStart();
+    if (orderIds.length === 0) {
+      return true;
+    }
+    await Promise.all(orderIds.map((orderId) => startOrder(deployment, orderId)));
+    await markOrdersStarted(orderIds);
+  }
+  return false;
+};
+
+/**
  * Creates planting orders of registered trees, and starts a workflow for each new order and each order whose workflow is
- * lost. They are many on a day of many accounts, and when Temporal's database is lost.
- * @param pagesPerRun the pages of orders after which it continues as new
+ * lost. They are many on a day of many accounts, and when Temporal's database is lost. Existing orders are started first,
+ * so that they do not wait for a creation that takes as long as a run may.
+ * @param pagesPerRun the pages of orders, before and after the creation, after which it continues as new
  */
 export const plantingOrderCreation = async (
   deployment: string,
   pagesPerRun = PAGES_PER_RUN,
 ): Promise<void> => {
-  await createPlantingOrders();
-  for (let page = 0; page < pagesPerRun; page += 1) {
-    const orderIds = await listOrdersToStart();
-    if (orderIds.length === 0) {
+  if (await startOrders(deployment, pagesPerRun)) {
+    await createPlantingOrders();
+    if (await startOrders(deployment, pagesPerRun)) {
       return;
     }
-    await Promise.all(orderIds.map((orderId) => startOrder(deployment, orderId)));
-    await markOrdersStarted(orderIds);
   }
   await continueAsNew<typeof plantingOrderCreation>(deployment, pagesPerRun);
 };

@@ -22,3 +22,28 @@ test("one run starts the workflows of all waiting orders, however many they are"
   });
   t.deepEqual(started, pages);
 });
+
+test("orders that wait for their workflows do not wait for the creation of others", async (t) => {
+  const calls: (readonly number[] | "create")[] = [];
+  const waiting = [[1, 2], [3]];
+  const client = await startWorker(t, {
+    createPlantingOrders: () => {
+      calls.push("create");
+      waiting.push([4]);
+      return Promise.resolve({ orders: 1 });
+    },
+    listOrdersToStart: () => Promise.resolve(waiting.shift() ?? []),
+    markOrdersStarted: (orderIds: readonly number[]) => {
+      calls.push(orderIds);
+      return Promise.resolve();
+    },
+    placePlantingOrder: () => Promise.resolve(),
+    pollPlantingOrder: () => Promise.resolve({ isFinished: true, nextPollMs: 0 }),
+  });
+  await client.workflow.execute(plantingOrderCreation, {
+    workflowId: "creation-of-others",
+    taskQueue: "test",
+    args: ["test"],
+  });
+  t.deepEqual(calls, [[1, 2], [3], "create", [4]]);
+});

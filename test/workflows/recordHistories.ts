@@ -64,14 +64,14 @@ const runDonation: Recording["run"] = async (client) => {
 
 const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
-/** Starts orders, and returns the first run. */
+/** Starts pages of orders, and returns the first run. */
 const createOrders = (
-  orderIds: readonly number[],
+  pages: readonly (readonly number[])[],
   args: Parameters<typeof plantingOrderCreation>,
 ): Recording => ({
   activities: {
-    createPlantingOrders: inOrder(() => ({ orders: orderIds.length })),
-    listOrdersToStart: inOrder(...[orderIds, []].map((page) => () => page)),
+    createPlantingOrders: inOrder(() => ({ orders: 1 })),
+    listOrdersToStart: inOrder(...pages.map((page) => () => page)),
     markOrdersStarted: inOrder<undefined>(() => undefined),
     placePlantingOrder: inOrder<undefined>(() => undefined),
     pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
@@ -185,8 +185,9 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "planting-order-creation-two-orders": createOrders([1, 2], [DEPLOYMENT]),
-  "planting-order-creation-continued": createOrders([1], [DEPLOYMENT, 1]),
+  "planting-order-creation-two-orders": createOrders([[], [1, 2], []], [DEPLOYMENT]),
+  "planting-order-creation-existing-order": createOrders([[1], []], [DEPLOYMENT]),
+  "planting-order-creation-continued": createOrders([[], [1], []], [DEPLOYMENT, 1]),
   "donation-confirmed": {
     activities: {
       validateCharity: inOrder<CharityValidation>(() => ({
