@@ -15,7 +15,6 @@ const SUFFIX = "/preview.png";
 
 /** Other sites fetch the picture when a visitor shares the link, and cache it for days. */
 const CACHED_MS = 10 * 60 * 1000;
-const CACHE_CONTROL = `public, max-age=${CACHED_MS / 1000}`;
 const CACHED_BYTES = 16 * 1024 * 1024;
 
 /** Serves the picture of a dashboard that other sites show beside a link to it. */
@@ -59,7 +58,9 @@ export const previewPage = ({
       // Only pictures of pages that exist are drawn, so made-up slugs cost no drawing.
       const picture = drawn ?? (dashboardSlug === slug ? await pictures.fetch(slug) : undefined);
       if (picture) {
-        send(ctx, picture, CACHE_CONTROL);
+        // A client that kept it for ten more minutes would show it for twenty.
+        const remainingMs = Math.max(0, pictures.getRemainingTTL(slug));
+        send(ctx, picture, `public, max-age=${Math.floor(remainingMs / 1000)}`);
       } else if (dashboardSlug === null || dashboardSlug === slug) {
         await next();
       } else {
