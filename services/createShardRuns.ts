@@ -61,7 +61,7 @@ type ActiveSender = {
   isScanning: boolean;
   /** Whether a scan has ended since the last pass was recorded. */
   hasScanned: boolean;
-  /** The error of what is done beside the steps. */
+  /** The error of a background task. */
   failure: { readonly error: unknown } | null;
 };
 
@@ -77,12 +77,12 @@ export const createShardRuns = (
     await recordShardPasses(db, kind, shards);
     return shards;
   }, COLLECT_PASSES_MS);
-  const active = new Map<number, ActiveSender>();
+  const activeByShard = new Map<number, ActiveSender>();
   /** Those that are no longer active and have calls in flight. */
-  const leaving = new Set<ActiveSender>();
+  const ending = new Set<ActiveSender>();
 
   const activate = (shard: number): ActiveSender => {
-    const existing = active.get(shard);
+    const existing = activeByShard.get(shard);
     if (existing) {
       return existing;
     }
@@ -94,61 +94,64 @@ export const createShardRuns = (
       hasScanned: false,
       failure: null,
     };
-    active.set(shard, created);
+    activeByShard.set(shard, created);
     return created;
   };
 
-  const deactivate = async (shard: number, each: ActiveSender): Promise<void> => {
-    if (active.get(shard) === each) {
-      active.delete(shard);
+  const deactivate = async (shard: number, active: ActiveSender): Promise<void> => {
+    if (activeByShard.get(shard) === active) {
+      activeByShard.delete(shard);
     }
-    leaving.add(each);
-    await each.sender.settled();
-    leaving.delete(each);
+    ending.add(active);
+    await active.sender.settled();
+    ending.delete(active);
   };
 
-  /** Does something beside the steps. If it fails, so does the next step. */
-  const doBeside = async (each: ActiveSender, task: () => Promise<unknown>): Promise<void> => {
+  /** Runs a task while steps go on. If it fails, the run fails with its error before the next step. */
+  const runInBackground = async (
+    active: ActiveSender,
+    task: () => Promise<unknown>,
+  ): Promise<void> => {
     try {
       await task();
     } catch (error) {
-      each.failure = { error };
+      active.failure = { error };
     }
   };
 
-  const scan = async (each: ActiveSender): Promise<void> => {
-    if (!each.isScanning) {
-      each.isScanning = true;
-      await doBeside(each, async () => {
-        await each.sender.scan();
-        each.hasScanned = true;
+  const scan = async (active: ActiveSender): Promise<void> => {
+    if (!active.isScanning) {
+      active.isScanning = true;
+      await runInBackground(active, async () => {
+        await active.sender.scan();
+        active.hasScanned = true;
       });
-      each.isScanning = false;
+      active.isScanning = false;
     }
   };
 
-  const work = async (shard: number, each: ActiveSender, stop: AbortSignal): Promise<void> => {
-    const { sender, calls } = each;
+  const work = async (shard: number, active: ActiveSender, stop: AbortSignal): Promise<void> => {
+    const { sender, calls } = active;
     sender.startRun?.();
     const startedAtMs = performance.now();
     const offsetMs = offsetMsOf(shard);
     const nowMs = (): number => clock.now().getTime() - offsetMs;
     let scannedSecond: number | null = null;
     while (!stop.aborted && !calls.signal.aborted && performance.now() - startedAtMs < runMs) {
-      if (each.failure !== null) {
-        throw each.failure.error;
+      if (active.failure !== null) {
+        throw active.failure.error;
       }
       const second = Math.floor(nowMs() / SECOND_MS);
       if (second !== scannedSecond) {
         scannedSecond = second;
-        void scan(each);
+        void scan(active);
       }
       // The step has begun what the scan found.
-      const isPass = each.hasScanned;
+      const isPass = active.hasScanned;
       await sender.step();
       if (isPass) {
-        each.hasScanned = false;
-        void doBeside(each, () => recordPass(shard));
+        active.hasScanned = false;
+        void runInBackground(active, () => recordPass(shard));
       }
       await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
     }
@@ -156,30 +159,30 @@ export const createShardRuns = (
 
   return {
     run: async (shard, { stop, signal }) => {
-      const each = activate(shard);
-      const abort = (): void => each.calls.abort();
+      const active = activate(shard);
+      const abort = (): void => active.calls.abort();
       signal.addEventListener("abort", abort, { once: true });
       if (signal.aborted) {
         abort();
       }
       try {
-        await work(shard, each, stop);
-        if (stop.aborted || each.calls.signal.aborted) {
-          await deactivate(shard, each);
-        } else if (active.get(shard) !== each) {
+        await work(shard, active, stop);
+        if (stop.aborted || active.calls.signal.aborted) {
+          await deactivate(shard, active);
+        } else if (activeByShard.get(shard) !== active) {
           // Another run with this sender has failed meanwhile.
-          void deactivate(shard, each);
+          void deactivate(shard, active);
         }
       } catch (error) {
-        void deactivate(shard, each);
+        void deactivate(shard, active);
         throw error;
       } finally {
         signal.removeEventListener("abort", abort);
       }
     },
     end: async () => {
-      const left = [...active.values(), ...leaving];
-      active.clear();
+      const left = [...activeByShard.values(), ...ending];
+      activeByShard.clear();
       await Promise.all(
         left.map(async ({ sender, calls }) => {
           calls.abort();
