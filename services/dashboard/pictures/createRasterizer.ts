@@ -21,10 +21,7 @@ const tooBusy = (message: string): DomainError => new DomainError("queue_full", 
  * pictures cost at most one processor, and requests never wait for them.
  * @throws DomainError queue_full if too many pictures are waiting, or one takes too long
  */
-export const createRasterizer = ({
-  deadlineMs = DEADLINE_MS,
-  idleMs = IDLE_MS,
-} = {}): Rasterize => {
+export const createRasterizer = ({ deadlineMs = DEADLINE_MS } = {}): Rasterize => {
   const waiting = new Map<number, Waiting>();
   let thread: Worker | null = null;
   let idle: NodeJS.Timeout | undefined;
@@ -51,7 +48,7 @@ export const createRasterizer = ({
       found?.reject(new Error(`A picture could not be drawn: ${response.error}`));
     }
     if (waiting.size === 0) {
-      idle = setTimeout(() => stop(new Error("The thread was idle.")), idleMs).unref();
+      idle = setTimeout(() => stop(new Error("The thread was idle.")), IDLE_MS).unref();
     }
   };
 
