@@ -1,51 +1,15 @@
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
-import {
-  CHARITY_BUSY_ERROR,
-  CHARITY_PAGE_EXAMPLE,
-  CHARITY_SEARCH_ERROR,
-  CHARITY_SEARCH_HEADERS,
-  charityPage,
-  charityQuery,
-  findCharityPage,
-} from "../../charities/charitySearch.ts";
+import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { queryError } from "../../http/queryError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
 import type { DonationDependencies } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import { subscribeResponse } from "./schemas.ts";
-
-const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/charities/search",
-    requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
-      operationId: "searchCharities",
-      tag: TAG,
-      summary: "Search charities by name or EIN",
-      details:
-        "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
-        "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
-      responseHeaders: CHARITY_SEARCH_HEADERS,
-      errors: [
-        queryError("page_size: must be an integer from 1 to 20"),
-        KEY_ERROR,
-        RATE_ERROR,
-        CHARITY_SEARCH_ERROR,
-        CHARITY_BUSY_ERROR,
-      ],
-    },
-    schemas: { query: charityQuery, response: charityPage },
-    examples: { response: CHARITY_PAGE_EXAMPLE },
-    handle: ({ ctx, caller, query }) =>
-      findCharityPage({ db, charities }, ctx, caller.accountId, query),
-  });
 
 const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint =>
   keyEndpoint({
@@ -90,7 +54,14 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
 
 /** The endpoints of charities and donations. */
 export const charityEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
-  searchEndpoint(dependencies),
+  charitySearchEndpoint(dependencies, {
+    path: "/charities/search",
+    tag: TAG,
+    details:
+      "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
+      "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+    keyError: KEY_ERROR,
+  }),
   ...donationEndpoints(dependencies),
   subscribeEndpoint(dependencies),
 ];

@@ -5,15 +5,14 @@ import { text } from "../../domain/fields.ts";
 import type { SearchDependencies } from "../../services/charities/searchCharities.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import type { ErrorResponse } from "../http/endpoint.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
+import { queryError } from "../http/queryError.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND } from "./limits.ts";
 import { page, pageSize, total } from "./pages.ts";
 
-/*
- * The charity search of both interfaces.
- */
-
-export const charityQuery = queryObject({
+const charityQuery = queryObject({
   name: text(200)
     .optional()
     .meta({
@@ -55,7 +54,7 @@ const presentCharity = (charity: Charity): z.output<typeof charityResponse> => (
   icon_url: charity.iconUrl,
 });
 
-export const charityPage = z
+const charityPage = z
   .strictObject({
     total_items: total("Number of matches on all pages."),
     total_pages: total("0 if nothing matches."),
@@ -63,25 +62,8 @@ export const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
-export const CHARITY_SEARCH_HEADERS = {
-  "Total-Is-Exact": "`false` if the provider reports no exact total.",
-};
-
-export const CHARITY_SEARCH_ERROR: ErrorResponse = {
-  code: "internal_error",
-  when: "The charity provider failed (as in the example), or an unexpected error occurred.",
-  example: "charity search failed",
-};
-
-export const CHARITY_BUSY_ERROR: ErrorResponse = {
-  code: "queue_full",
-  when: "Too many searches of the account are waiting.",
-  example: "too many requests of this account are waiting, try again",
-  headers: { "Retry-After": "Seconds to wait." },
-};
-
 /** Searches with the account's provider, and sets the header that says whether the total is exact. */
-export const findCharityPage = async (
+const findCharityPage = async (
   deps: SearchDependencies,
   ctx: ApiContext,
   accountId: string,
@@ -103,7 +85,7 @@ export const findCharityPage = async (
   };
 };
 
-export const CHARITY_PAGE_EXAMPLE: z.output<typeof charityPage> = {
+const EXAMPLE: z.output<typeof charityPage> = {
   total_items: 1,
   total_pages: 1,
   charities: [
@@ -117,3 +99,51 @@ export const CHARITY_PAGE_EXAMPLE: z.output<typeof charityPage> = {
     },
   ],
 };
+
+/** The charity search of an interface. */
+export const charitySearchEndpoint = (
+  { db, charities }: SearchDependencies,
+  {
+    path,
+    tag,
+    details,
+    keyError,
+  }: {
+    readonly path: string;
+    readonly tag: string;
+    readonly details: string;
+    readonly keyError: ErrorResponse;
+  },
+): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path,
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "searchCharities",
+      tag,
+      summary: "Search charities by name or EIN",
+      details,
+      responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
+      errors: [
+        queryError("page_size: must be an integer from 1 to 20"),
+        keyError,
+        RATE_ERROR,
+        {
+          code: "internal_error",
+          when: "The charity provider failed (as in the example), or an unexpected error occurred.",
+          example: "charity search failed",
+        },
+        {
+          code: "queue_full",
+          when: "Too many searches of the account are waiting.",
+          example: "too many requests of this account are waiting, try again",
+          headers: { "Retry-After": "Seconds to wait." },
+        },
+      ],
+    },
+    schemas: { query: charityQuery, response: charityPage },
+    examples: { response: EXAMPLE },
+    handle: ({ ctx, caller, query }) =>
+      findCharityPage({ db, charities }, ctx, caller.accountId, query),
+  });
