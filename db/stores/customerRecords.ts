@@ -39,8 +39,11 @@ const onlyNames = (table: RecordTable, { identity, names }: KnownCustomer): Frag
 /** The records of an identity; with names, the other records that have only one of them. */
 export type RecordSelection = CustomerIdentity | KnownCustomer;
 
-/** The condition that a record belongs to a store. */
-export const ownedBy = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
+/**
+ * The condition that a record belongs to a store, in either mode and of any kind. It names them all, because the indexes
+ * of records have the mode and the kind between the account and what they are searched by.
+ */
+export const ofStore = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   const kinds =
     table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
@@ -53,6 +56,6 @@ export const isSelected = (
   accountId: string,
   selection: RecordSelection,
 ): FragmentSqlToken => sql.fragment`
-  ${ownedBy(table, anyAccount(accountId))}
+  ${ofStore(table, anyAccount(accountId))}
   AND ${"names" in selection ? onlyNames(table, selection) : isOfCustomer(table, selection)}
 `;

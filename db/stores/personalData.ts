@@ -6,7 +6,7 @@ import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { isSelected, ownedBy } from "./customerRecords.ts";
+import { isSelected, ofStore } from "./customerRecords.ts";
 import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
@@ -59,7 +59,7 @@ export const listUnsharedEmails = (
   const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
     SELECT customer_id
     FROM ${sql.identifier([table])}
-    WHERE ${ownedBy(table, anyAccount(accountId))} AND lower(customer_email) = given.email
+    WHERE ${ofStore(table, anyAccount(accountId))} AND lower(customer_email) = given.email
   `;
   return db.anyFirst(sql.type(emailRow)`
     SELECT given.email
@@ -312,7 +312,7 @@ export const countSelectedRecords = (
 ): Promise<{ readonly registrations: number; readonly donations: number }> => {
   const isCounted = (table: RecordTable): FragmentSqlToken =>
     selection === null
-      ? sql.fragment`${ownedBy(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
+      ? sql.fragment`${ofStore(table, sql.fragment`${accountId}`)} AND ${namesCustomer(table)}`
       : isSelected(table, accountId, selection);
   return db.one(sql.type(selectedRow)`
     SELECT
