@@ -18,7 +18,7 @@ import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryError } from "../http/queryError.ts";
 import { READ_ERROR } from "../http/readError.ts";
-import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
+import { defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import { DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./schemas.ts";
@@ -193,7 +193,7 @@ export const deliveryEndpoints = (
         const { deliveries, hasMore } = await readDeliveries(reads, id, {
           state: state ?? null,
           startingAfter: starting_after ?? null,
-          limit: limit ?? DEFAULT_LIMIT,
+          limit,
         });
         const presented = deliveries.map(presentDelivery);
         const last = presented.at(-1);

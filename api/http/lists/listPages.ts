@@ -10,7 +10,7 @@ import type { ApiContext } from "../apiContext.ts";
 
 const MAXIMUM_LIMIT = 1000;
 /** Of lists that are always sent in pages, for requests without a limit. */
-export const DEFAULT_LIMIT = 100;
+const DEFAULT_LIMIT = 100;
 export const LIMIT_MUST_BE = "must be an integer of at least 1";
 
 /** A page ends early if its rows have more bytes than this, because they are held in memory. */
@@ -24,21 +24,23 @@ export const limitUpTo = (maximum: number) =>
     .meta({ examples: ["100"] })
     .transform((given) => Math.min(Number(given), maximum));
 
-const pageLimit = () => limitUpTo(MAXIMUM_LIMIT).optional();
-
 /** The parameter `limit` of a list that is always sent in pages. */
 export const defaultedLimit = (items: string) =>
-  pageLimit().meta({
-    description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
-  });
+  limitUpTo(MAXIMUM_LIMIT)
+    .default(DEFAULT_LIMIT)
+    .meta({
+      description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+    });
 
 /** The parameters of a list that has pages. */
 export const pageParameters = {
-  limit: pageLimit().meta({
-    description:
-      `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
-      `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
-  }),
+  limit: limitUpTo(MAXIMUM_LIMIT)
+    .optional()
+    .meta({
+      description:
+        `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+        `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
+    }),
   starting_after: z
     .string()
     .optional()

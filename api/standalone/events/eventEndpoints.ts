@@ -8,7 +8,7 @@ import { readFeed } from "../../../services/events/readFeed.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryError } from "../../http/queryError.ts";
-import { DEFAULT_LIMIT, defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
+import { defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -190,7 +190,7 @@ export const eventEndpoints = ({ db, clock, publicBaseUrl }: Dependencies): read
         {
           types: types ?? EVENT_TYPES,
           startingAfter: starting_after ?? null,
-          limit: limit ?? DEFAULT_LIMIT,
+          limit,
         },
       );
       const presented = events.map(presentEvent);
