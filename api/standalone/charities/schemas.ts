@@ -14,6 +14,12 @@ import { page, pageSize, total } from "../../charities/pages.ts";
 import { isRange } from "../../http/lists/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
+import {
+  attributionField,
+  idempotencyKeyField,
+  metadataField,
+  reasonField,
+} from "../clientFields.ts";
 
 export const donateBody = bodyObject({
   amount_cents: count().meta({ description: "US cents.", examples: [500] }),
@@ -31,16 +37,9 @@ export const donateBody = bodyObject({
     description:
       "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
   }),
-  idempotency_key: idempotencyKey().optional().meta({
-    description:
-      "A later request with the same key returns the original record. Empty is the same as omitted.",
-  }),
-  attribution: attribution()
-    .optional()
-    .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
-  metadata: metadata()
-    .optional()
-    .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." }),
+  idempotency_key: idempotencyKeyField(),
+  attribution: attributionField(),
+  metadata: metadataField(),
 }).meta({
   id: "NewDonation",
   anyOf: [
@@ -136,9 +135,7 @@ export const subscribeResponse = z
 
 export const refundBody = bodyObject({
   id: recordId().meta({ description: "The donation's id." }),
-  reason: text(1000)
-    .optional()
-    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
+  reason: reasonField(),
   idempotency_key: idempotencyKey()
     .optional()
     .meta({ description: "Belongs to the donation that it is first used for." }),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { count, date, metadata, recordId, text } from "../../../domain/fields.ts";
+import { count, date, metadata, recordId } from "../../../domain/fields.ts";
 import {
   attribution,
   fractionalCount,
@@ -11,6 +11,12 @@ import { isRange } from "../../http/lists/days.ts";
 import { pageParameters } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
+import {
+  attributionField,
+  idempotencyKeyField,
+  metadataField,
+  reasonField,
+} from "../clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
@@ -60,29 +66,15 @@ const registerBody = ({ title, plural }: KindNames) =>
       description:
         "Only for organizations with fractional counting; never billed. Defaults to count.",
     }),
-    attribution: attribution()
-      .optional()
-      .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
-    metadata: metadata()
-      .optional()
-      .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." }),
-    idempotency_key: idempotencyKey()
-      .meta({
-        description:
-          "A later request with the same key returns the original record. Empty is the same as omitted.",
-      })
-      .optional(),
+    attribution: attributionField(),
+    metadata: metadataField(),
+    idempotency_key: idempotencyKeyField(),
   }).meta({ id: `New${title}Registration` });
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
     id: recordId().meta({ description: `Id of the ${noun} registration.` }),
-    reason: text(1000)
-      .optional()
-      .meta({
-        description: "Stored with the refund.",
-        examples: ["order cancelled"],
-      }),
+    reason: reasonField(),
     count: count()
       .optional()
       .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),

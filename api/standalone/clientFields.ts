@@ -1,0 +1,27 @@
+import { metadata, text } from "../../domain/fields.ts";
+import { attribution, idempotencyKey } from "../../domain/registrations/registrationFields.ts";
+
+/*
+ * What clients may add to registrations and donations, and to their refunds.
+ */
+
+export const attributionField = () =>
+  attribution()
+    .optional()
+    .meta({ description: "A tag to filter by.", examples: ["newsletter"] });
+
+export const metadataField = () =>
+  metadata()
+    .optional()
+    .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." });
+
+export const idempotencyKeyField = () =>
+  idempotencyKey().optional().meta({
+    description:
+      "A later request with the same key returns the original record. Empty is the same as omitted.",
+  });
+
+export const reasonField = () =>
+  text(1000)
+    .optional()
+    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });
