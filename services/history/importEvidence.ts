@@ -20,7 +20,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/i
 import { treeIdentity } from "../../domain/history/importedRecords.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
-import { digestOf, recordFact, storeProgress } from "../planting/orders/settleFacts.ts";
+import { digestOf, recordFacts, storeProgress } from "../planting/orders/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
 import type { LineOutcome } from "./importLine.ts";
 import { newId } from "../newId.ts";
@@ -143,11 +143,7 @@ const getOrCreateOrder = async (
     await resizeOrder(transaction, before, trees, 1);
     return id;
   }
-  let order = before;
-  for (const fact of facts) {
-    const result = await recordFact(transaction, order, fact, { source: "import", now });
-    order = result.order;
-  }
+  const { order } = await recordFacts(transaction, before, facts, { source: "import", now });
   await storeProgress(transaction, before, order);
   return id;
 };

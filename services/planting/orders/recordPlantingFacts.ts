@@ -10,7 +10,7 @@ import type { PlantingOrder, TimelineShape } from "../../../domain/planting/orde
 import { recordAction } from "../../accounts/recordAction.ts";
 import { recordMilestones } from "./recordMilestones.ts";
 import type { RecordedFact } from "./settleFacts.ts";
-import { changeTimeline, recordFact, storeProgress } from "./settleFacts.ts";
+import { changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
@@ -44,13 +44,8 @@ export const recordPlantingFacts = (
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(before) : reported;
     const reached = await listFacts(transaction, orderId, ["accepted"]);
-    const recorded: RecordedFact[] = [];
-    let order = await changeTimeline(transaction, before, timeline);
-    for (const fact of facts) {
-      const result = await recordFact(transaction, order, fact, { source, now });
-      recorded.push(result.recorded);
-      order = result.order;
-    }
+    const changed = await changeTimeline(transaction, before, timeline);
+    const { order, recorded } = await recordFacts(transaction, changed, facts, { source, now });
     if (order !== before) {
       await storeProgress(transaction, before, order);
       await recordMilestones(transaction, reached, order, now);

@@ -128,17 +128,14 @@ const outcomeOf = ({ stage, state, reason }: StoredFact): RecordedFact => ({
   reason,
 });
 
-/**
- * Records a reported fact. The caller must hold the order's lock.
- * @returns the outcome, and the changed order, which is not stored yet
- * @throws DomainError request_invalid if the fact is dated in the future, or is a partner's that does not take effect and
- *   the order has too many of them
- */
-export const recordFact = async (
+type Report = { readonly source: FactSource; readonly now: Date };
+
+/** Records a reported fact, as `recordFacts` does. */
+const recordFact = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
   reported: PlantingFact,
-  { source, now }: { readonly source: FactSource; readonly now: Date },
+  { source, now }: Report,
 ): Promise<{ readonly order: PlantingOrder; readonly recorded: RecordedFact }> => {
   const fact = plantingFact.parse(reported);
   const futureField = findFutureField(fact, now);
@@ -174,4 +171,26 @@ export const recordFact = async (
         ? outcomeOf(stored)
         : { stage: fact.stage, outcome: "repeated", reason: null },
   };
+};
+
+/**
+ * Records reported facts one after another. The caller must hold the order's lock.
+ * @returns the outcomes, and the changed order, which is not stored yet
+ * @throws DomainError request_invalid if a fact is dated in the future, or is a partner's that does not take effect and
+ *   the order has too many of them
+ */
+export const recordFacts = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+  reported: readonly PlantingFact[],
+  report: Report,
+): Promise<{ readonly order: PlantingOrder; readonly recorded: readonly RecordedFact[] }> => {
+  let order = before;
+  const recorded: RecordedFact[] = [];
+  for (const fact of reported) {
+    const result = await recordFact(transaction, order, fact, report);
+    recorded.push(result.recorded);
+    order = result.order;
+  }
+  return { order, recorded };
 };

@@ -24,7 +24,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { recordMilestones } from "./recordMilestones.ts";
-import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
+import { changeTimeline, recordFacts, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -206,15 +206,13 @@ export const withdrawPlantingFact = (
         order = fact.state === "accepted" ? await replay(transaction, before) : before;
       }
       order = await changeTimeline(transaction, order, replacement?.timeline);
-      const recorded: RecordedFact[] = [];
-      for (const reported of replacement?.facts ?? []) {
-        const result = await recordFact(transaction, order, reported, { source: "operator", now });
-        recorded.push(result.recorded);
-        order = result.order;
-      }
-      order = await reconsiderContradictions(transaction, order);
+      const replaced = await recordFacts(transaction, order, replacement?.facts ?? [], {
+        source: "operator",
+        now,
+      });
+      order = await reconsiderContradictions(transaction, replaced.order);
       await restoreSites(transaction, order);
-      return { order, replacement: recorded };
+      return { order, replacement: replaced.recorded };
     },
   });
 
