@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
+import { ORDER_NOT_FOUND } from "../../../services/planting/orders/requireOrder.ts";
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
 import { publicEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
@@ -64,7 +65,7 @@ export const callbackEndpoint = ({
         {
           code: "record_not_found",
           when: "The planting order does not exist.",
-          example: "failed to find planting order",
+          example: ORDER_NOT_FOUND,
         },
         {
           code: "internal_error",

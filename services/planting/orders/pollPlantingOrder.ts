@@ -4,13 +4,13 @@ import { listFacts } from "../../../db/planting/facts.ts";
 import { markPlantingOrderPolled } from "../../../db/planting/orderWorkflows.ts";
 import { findPlantingOrder } from "../../../db/planting/orders.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import { isTimelineComplete } from "../../../domain/planting/timeline.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { PartnerOrder, PlantingPartner } from "../../../providers/planting/partner.ts";
 import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
+import { requireOrder } from "./requireOrder.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -26,10 +26,7 @@ const readPlantingOrder = async (
   readonly partnerOrder: PartnerOrder;
   readonly partner: PlantingPartner;
 }> => {
-  const order = await findPlantingOrder(db, orderId);
-  if (!order) {
-    throw new DomainError("record_not_found", "failed to find planting order");
-  }
+  const order = requireOrder(await findPlantingOrder(db, orderId));
   const partner = planting.findPartner(order.partner);
   if (!partner) {
     throw new Error(

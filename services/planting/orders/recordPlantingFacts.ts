@@ -4,11 +4,11 @@ import type { FactSource } from "../../../db/planting/facts.ts";
 import { lockPlantingOrder } from "../../../db/planting/orders.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder, TimelineShape } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { recordMilestones } from "./recordMilestones.ts";
+import { requireOrder } from "./requireOrder.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
 
@@ -37,10 +37,7 @@ export const recordPlantingFacts = (
   timeline?: TimelineShape,
 ): Promise<readonly RecordedFact[]> =>
   db.transaction(async (transaction) => {
-    const before = await lockPlantingOrder(transaction, orderId);
-    if (!before) {
-      throw new DomainError("record_not_found", "failed to find planting order");
-    }
+    const before = requireOrder(await lockPlantingOrder(transaction, orderId));
     const now = clock.now();
     const facts = typeof reported === "function" ? reported(before) : reported;
     const reached = await listFacts(transaction, orderId, ["accepted"]);

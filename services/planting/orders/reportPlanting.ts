@@ -3,9 +3,9 @@ import type { FactSource } from "../../../db/planting/facts.ts";
 import { findPlantingOrderByPublicId } from "../../../db/planting/orders.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
+import { requireOrder } from "./requireOrder.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 
 /**
@@ -23,10 +23,7 @@ export const reportPlanting = async (
   report: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
-  const order = await findPlantingOrderByPublicId(deps.db, report.order);
-  if (!order) {
-    throw new DomainError("record_not_found", "failed to find planting order");
-  }
+  const order = requireOrder(await findPlantingOrderByPublicId(deps.db, report.order));
   const recorded = await recordPlantingFacts(deps, order.id, report.facts, source, report.timeline);
   await deps.wakeOrder(order.id);
   return recorded;

@@ -24,6 +24,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { recordMilestones } from "./recordMilestones.ts";
+import { requireOrder } from "./requireOrder.ts";
 import { changeTimeline, recordFacts, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type Dependencies = {
@@ -122,10 +123,7 @@ const correctOrder = async (
     throw factNotFound(factId);
   }
   const correct = async (transaction: DatabaseTransactionConnection): Promise<CorrectedOrder> => {
-    const before = await lockPlantingOrder(transaction, orderId);
-    if (!before) {
-      throw new DomainError("record_not_found", "failed to find planting order");
-    }
+    const before = requireOrder(await lockPlantingOrder(transaction, orderId));
     const now = clock.now();
     const factsBefore = await listFacts(transaction, orderId);
     const fact = getFact(factsBefore, factId);
