@@ -44,9 +44,12 @@ export const evidenceSummary = z
   .meta({ id: "EvidenceSummary" });
 export type PresentedEvidenceSummary = z.output<typeof evidenceSummary>;
 
-/** Returns a region's id: its name in lower-case letters of any script, digits and dashes. */
+/** Returns a region's id: its name in lower-case letters of any script with their marks, digits and dashes. */
 const regionId = (country: string, region: string): string =>
-  `${country}-${region}`.toLowerCase().replaceAll(/[^\p{L}\p{N}]+/gu, "-");
+  `${country}-${region}`
+    .normalize()
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{M}\p{N}]+/gu, "-");
 
 const presentEvidenceSummary = (
   { registeredTrees, plantedTrees, simulatedTrees, projected, regions }: EvidenceSummary,
