@@ -1,3 +1,4 @@
+import { findFutureProblem } from "../planting/fact.ts";
 import type { PlantingFact } from "../planting/fact.ts";
 import type { TimelineShape } from "../planting/order.ts";
 import { decideFact, PLANTING_STAGES } from "../planting/order.ts";
@@ -37,9 +38,15 @@ export const sortByStage = (facts: readonly PlantingFact[]): readonly PlantingFa
 export const findFactsProblem = (
   shape: TimelineShape,
   facts: readonly PlantingFact[],
+  now: Date,
 ): string | null => {
   const reached: { stage: PlantingFact["stage"]; occurredAt: Date; digest: string }[] = [];
-  for (const { stage, occurred_at: occurredAt } of sortByStage(facts)) {
+  for (const given of sortByStage(facts)) {
+    const { stage, occurred_at: occurredAt } = given;
+    const futureProblem = findFutureProblem(given, now);
+    if (futureProblem !== null) {
+      return futureProblem;
+    }
     const fact = { stage, occurredAt: new Date(occurredAt), digest: stage };
     const decision = decideFact(shape, reached, fact);
     if (decision.state === "waiting") {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { DAY_MS } from "../durations.ts";
 import { text } from "../fields.ts";
 import { FOREST_TYPES } from "./impactFactors.ts";
 import { TIMELINE_SHAPES } from "./order.ts";
@@ -151,6 +152,21 @@ export type PlantingFactOf<Stage extends PlantingFact["stage"]> = Extract<
   { stage: Stage }
 >;
 export type ReportedSite = z.output<typeof site>;
+
+/** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
+const LEAD_MS = DAY_MS;
+
+/** Returns why a fact is dated too far ahead, or null. */
+export const findFutureProblem = (fact: PlantingFact, now: Date): string | null => {
+  const isAhead = (time: string): boolean => new Date(time).getTime() > now.getTime() + LEAD_MS;
+  if (isAhead(fact.occurred_at)) {
+    return `${fact.stage}: occurred_at is in the future`;
+  }
+  return fact.stage === "allocated" &&
+    fact.allocations.some(({ date_allocated: allocatedAt }) => isAhead(allocatedAt))
+    ? `${fact.stage}: date_allocated is in the future`
+    : null;
+};
 
 /** Returns the sites that a fact names, in the order in which they are stored. */
 export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {

@@ -1,10 +1,12 @@
 import test from "ava";
 import { parseEvidence } from "../../cli/commands/history/parseEvidence.ts";
 
+const NOW = new Date("2026-05-01T10:00:00.000Z");
+
 const rejects = test.macro({
   exec: (t, fields: Readonly<Record<string, unknown>>, problem: string) => {
     const line = { kind: "evidence", tree_id: "t-1", timeline: [], ...fields };
-    t.deepEqual(parseEvidence(line, "old.example"), { problem });
+    t.deepEqual(parseEvidence(line, { source: "old.example", now: NOW }), { problem });
   },
   title: (title = "") => `a line of evidence is rejected ${title}`,
 });
@@ -35,6 +37,22 @@ test(
   rejects,
   { timeline: [{ event: "planted", status: "done" }] },
   "timeline.0.status: must be one of pending, completed",
+);
+test(
+  "whose milestone is dated more than a day ahead, as when it is recorded",
+  rejects,
+  {
+    provider_meta: { order_id: 1, public_id: "p" },
+    timeline: [
+      {
+        event: "funds_distributed",
+        status: "completed",
+        timestamp: "2026-05-02T10:00:01Z",
+        evidence: {},
+      },
+    ],
+  },
+  "funds_distributed: occurred_at is in the future",
 );
 test("whose refund is a text", rejects, { refunded: "yes" }, "refunded: must be true or false");
 test(
@@ -111,7 +129,7 @@ const referenceOfSite = (siteName: string, subsiteName: string): string => {
   ];
   const provider_meta = { order_id: 1, public_id: "p" };
   const line = { kind: "evidence", tree_id: "t-1", timeline, provider_meta };
-  const parsed = parseEvidence(line, "s".repeat(100));
+  const parsed = parseEvidence(line, { source: "s".repeat(100), now: NOW });
   if ("problem" in parsed) {
     return parsed.problem;
   }

@@ -339,11 +339,11 @@ const factsOf = (line: Line, source: string): readonly PlantingFact[] | string =
 
 /**
  * Parses a line of evidence, or returns all that is wrong with it.
- * @param source the name of the system that has shown the evidence
+ * @param options.source the name of the system that has shown the evidence
  */
 export const parseEvidence = (
   fields: Readonly<Record<string, unknown>>,
-  source: string | null,
+  { source, now }: { readonly source: string | null; readonly now: Date },
 ): { readonly evidence: ImportedEvidence } | { readonly problem: string } => {
   if (source === null) {
     return { problem: "evidence needs --source, the name of the system that has shown it" };
@@ -366,7 +366,7 @@ export const parseEvidence = (
   }
   const isVerifiedOnly = line.timeline.some(({ event }) => event === "planted_and_verified");
   const shape = isVerifiedOnly ? "sessions" : "allocations";
-  const problem = findFactsProblem(shape, facts);
+  const problem = findFactsProblem(shape, facts, now);
   if (problem !== null) {
     return { problem };
   }

@@ -228,7 +228,7 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   const fields = withoutNulls(value);
   fields["kind"] ??= options.kind;
   if (fields["kind"] === "evidence") {
-    return parseEvidence(fields, options.source);
+    return parseEvidence(fields, options);
   }
   if (fields["kind"] === "balance_entry") {
     return parseBalanceEntry(fields, options);

@@ -11,9 +11,8 @@ import {
 } from "../../../db/planting/facts.ts";
 import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
 import { addToTally } from "../../../db/planting/tallies.ts";
-import { DAY_MS } from "../../../domain/durations.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
-import { plantingFact } from "../../../domain/planting/fact.ts";
+import { findFutureProblem, plantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type {
   PlantingOrder,
@@ -37,23 +36,8 @@ export type RecordedFact = {
   readonly reason: string | null;
 };
 
-/** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
-const LEAD_MS = DAY_MS;
-
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
-
-/** Returns the field of a fact that is dated too far ahead, or null. */
-const findFutureField = (fact: PlantingFact, now: Date): string | null => {
-  const isAhead = (time: string): boolean => new Date(time).getTime() > now.getTime() + LEAD_MS;
-  if (isAhead(fact.occurred_at)) {
-    return "occurred_at";
-  }
-  return fact.stage === "allocated" &&
-    fact.allocations.some(({ date_allocated: allocatedAt }) => isAhead(allocatedAt))
-    ? "date_allocated"
-    : null;
-};
 
 const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
 
@@ -138,9 +122,9 @@ const recordFact = async (
   { source, now }: Report,
 ): Promise<{ readonly order: PlantingOrder; readonly recorded: RecordedFact }> => {
   const fact = plantingFact.parse(reported);
-  const futureField = findFutureField(fact, now);
-  if (futureField !== null) {
-    throw invalidRequest(`${fact.stage}: ${futureField} is in the future`);
+  const futureProblem = findFutureProblem(fact, now);
+  if (futureProblem !== null) {
+    throw invalidRequest(futureProblem);
   }
   const digest = digestOf(fact);
   const isNew = await insertFact(transaction, {
