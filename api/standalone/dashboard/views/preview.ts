@@ -1,5 +1,5 @@
 import { BACKGROUNDS } from "../../../../domain/dashboard/brandColor.ts";
-import { PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
+import { DRAWABLE, PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { markVerified } from "../simulation.ts";
 import { headlineOf } from "./figures.ts";
@@ -17,16 +17,14 @@ const LOGO_BOX = { width: 300, height: 110 };
 /** The width of an average letter in font sizes. */
 const LETTER = 0.56;
 const NAME_CHARACTERS = 44;
-/** The scripts of the font. A name in another one would be a row of boxes. */
-const DRAWABLE = /^[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Common}\p{M}]*$/u;
-const SYMBOL = /\p{So}|\p{Sk}|\u200D|\uFE0F/u;
 
 const fit = (text: string, largest: number): number =>
   Math.min(largest, Math.floor((PREVIEW_WIDTH - 2 * MARGIN) / (text.length * LETTER)));
 
 /** Returns the name if the font can draw it, shortened to a line. */
-const drawableName = (name: string): string => {
-  if (!DRAWABLE.test(name) || SYMBOL.test(name)) {
+const drawableName = (given: string): string => {
+  const name = given.normalize();
+  if (!DRAWABLE.test(name)) {
     return "";
   }
   return name.length > NAME_CHARACTERS ? `${name.slice(0, NAME_CHARACTERS - 1).trim()}…` : name;
