@@ -29,7 +29,7 @@ export class DomainError extends Error {
 }
 
 /**
- * The error of input that the caller must change.
+ * Returns the error for input that the caller must change.
  * @param message names the field first, such as `quantity: must be at least 1`, if one field is wrong
  */
 export const invalidRequest = (message: string, options?: ErrorOptions): DomainError =>

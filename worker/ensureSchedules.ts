@@ -67,7 +67,7 @@ const schedulesOf = (
         workflowType: plantingOrderCreation,
         workflowId: plantingOrderCreationId(deployment),
         taskQueue,
-        // A run waits for a worker until shortly before the next one.
+        // For an hour at least; with a long interval, until an hour before the next run.
         workflowRunTimeout: Math.max(HOUR_MS, plantingOrderIntervalMs - HOUR_MS),
         args: [deployment],
       },

@@ -163,7 +163,7 @@ const donationRow = z.strictObject({
   ein: z.string().nullable(),
   createdAt: z.date(),
   isRefunded: z.boolean(),
-  /** When it was refunded here; null if an earlier system refunded it, which tells no date. */
+  /** When it was refunded here; null if an earlier system refunded it: its lists have no date. */
   refundedAt: z.date().nullable(),
 });
 

@@ -12,7 +12,7 @@ CREATE TABLE donation (
   charity_provider text NOT NULL,
   -- As the client named the charity; the charity's own name if it did not.
   charity_name text NOT NULL,
-  -- The charity's own name, which certificates show; null in imported donations, whose charities nobody looked up.
+  -- The charity's own name, which certificates show; null in imported donations, whose charities were not looked up.
   confirmed_name text,
   created_at timestamptz NOT NULL,
   idempotency_key text,

@@ -120,7 +120,8 @@ export type FactDecision =
   | { readonly state: "accepted" | "repeated" | "waiting" }
   | { readonly state: "contradiction"; readonly reason: string };
 
-/** The tolerated difference: partners report days, and days start at different times. */
+/** Partners report days, and days start at different times. */
+const TOLERANCE_MS = DAY_MS;
 
 /**
  * Decides whether a fact is accepted. Facts may arrive in any order; a stage is reached once and never reverted.
@@ -147,7 +148,9 @@ export const decideFact = (
   const rank = PLANTING_STAGES.indexOf(fact.stage);
   const wrong = reached.find(({ stage, occurredAt }) => {
     const difference = fact.occurredAt.getTime() - occurredAt.getTime();
-    return PLANTING_STAGES.indexOf(stage) < rank ? difference < -DAY_MS : difference > DAY_MS;
+    return PLANTING_STAGES.indexOf(stage) < rank
+      ? difference < -TOLERANCE_MS
+      : difference > TOLERANCE_MS;
   });
   return wrong
     ? {

@@ -28,8 +28,7 @@ export type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }
 
 export type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
 
-type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }> &
-  Numbered;
+type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }> & Numbered;
 
 type BadLine = Extract<ImportLine, { readonly problem: string }>;
 

@@ -199,7 +199,8 @@ test("made-up keys wait for two queries at a time, and are remembered as unknown
     accountType: "organization",
     nowMs: () => clock.nowMs,
   });
-  const madeUp = Array.from({ length: 150 }, () => crypto.randomUUID());
+  // More than two queries look up.
+  const madeUp = Array.from({ length: 450 }, () => crypto.randomUUID());
 
   const callers = Promise.all([...madeUp, ...madeUp].map(authenticate));
   await new Promise(setImmediate);

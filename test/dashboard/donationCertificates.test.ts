@@ -68,7 +68,7 @@ test.serial("a blank name of a charity is the same as none", async (t) => {
   t.like((await call("POST", "/charities/donate", { key, body })).body, { charity_name: "Oceana" });
 });
 
-test.serial("nobody looked up the charity of an imported donation", async (t) => {
+test.serial("the charity of an imported donation was not looked up", async (t) => {
   const { apiKeyProd: key, importText, certificateOf } = await setUp(t);
   const line = {
     ...OCEANA,

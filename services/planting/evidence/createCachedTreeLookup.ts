@@ -30,8 +30,8 @@ const keyOf = ({ accountId, mode, id }: TreeSelection): string =>
   `${accountId} ${mode} ${id.toLowerCase()}`;
 
 /**
- * Creates a lookup that runs one query for all trees that were requested meanwhile. Every process asks the database, so that all return the same text, and none returns one that has just become stale. The text itself is read
- * only if this process does not have it.
+ * Creates a lookup of trees in batches. Every process asks the database, so that all return the same text, and none returns
+ * one that has just become stale. The text itself is read only if this process does not have it.
  */
 export const createCachedTreeLookup = ({
   db,

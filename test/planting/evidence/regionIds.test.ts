@@ -26,6 +26,6 @@ test("the id of a region keeps the vowel signs and accents of its letters", (t) 
   t.is(idOf("São Tomé (North)"), "a-são-tomé-north-");
 });
 
-test("a region has one id, whether its accents are characters of their own or not", (t) => {
+test("a region has one id, whether its accents are combining characters or not", (t) => {
   t.is(idOf("São Tomé".normalize("NFD")), idOf("São Tomé".normalize("NFC")));
 });

@@ -47,7 +47,7 @@ test("an export has all reasons of refunds, oldest first", async (t) => {
   t.false(hasMore);
 });
 
-test("an export has so many reasons at most, the newest of the newest registrations, and says that there are more", async (t) => {
+test("an export has a limited number of reasons, the newest of the newest registrations, and says that there are more", async (t) => {
   const store = await createTestStore(t.context.db);
   await insertRefunds(t.context, store.id, [5, MAXIMUM_CUSTOMER_RECORDS, 5]);
 
