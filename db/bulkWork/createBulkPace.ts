@@ -9,15 +9,9 @@ import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 /** Makes bulk work yield to what clients record, in this process and in others. */
 export type BulkPace = {
   /**
-<<<<<<< HEAD
-   * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, steps run one
-   * after another, in turns with those of other processes, and each turn includes a rest. A step that takes longer than
-   * `MAXIMUM_STEP_MS` does not delay the next one any longer. A step within a step does not wait.
-=======
    * Runs a step: a statement, or a transaction, so that nothing pauses with locks. While clients record, steps run one
-   * after another, in turns with those of other processes, and each turn includes a pause. A step within a step does not
-   * wait.
->>>>>>> f54bbbef (Say pause for what waits on purpose, and requireFound)
+   * after another, in turns with those of other processes, and each turn includes a pause. A step that takes longer than
+   * `MAXIMUM_STEP_MS` does not delay the next one any longer. A step within a step does not wait.
    */
   readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
   /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */

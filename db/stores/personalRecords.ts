@@ -28,7 +28,7 @@ const PERSONAL_COLUMNS = sql.fragment`
   created_at AS "createdAt"
 `;
 
-const newestOf = (
+const newestSelected = (
   table: RecordTable,
   accountId: string,
   selection: RecordSelection,
@@ -77,7 +77,7 @@ export const listPersonalRegistrations = (
       refunded_count AS "refundedCount",
       notes
     FROM registration
-    ${newestOf("registration", accountId, selection, limit)}
+    ${newestSelected("registration", accountId, selection, limit)}
   `);
 
 const reasonRow = z.strictObject({ registrationId: z.uuid(), reason: z.string() });
@@ -121,5 +121,5 @@ export const listPersonalDonations = (
         WHERE donation_refund.donation_id = donation.id AND reason IS NOT NULL
       ) AS "refundReasons"
     FROM donation
-    ${newestOf("donation", accountId, selection, limit)}
+    ${newestSelected("donation", accountId, selection, limit)}
   `);

@@ -203,8 +203,8 @@ async function* readPages(
 
 /**
  * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
- * a bounded number of registrations, in whatever state they are; a page without one in the wanted state is empty. Usage that is pending or has failed is searched for only
- * between the seconds that have some.
+ * a bounded number of registrations, in whatever state they are; a page without one in the wanted state is empty. Usage that
+ * is pending or has failed is searched for only between the seconds that have some.
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(

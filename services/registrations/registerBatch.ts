@@ -40,7 +40,7 @@ const findUnrecordable = async (
   overflow: DomainError | null,
 ): Promise<ReadonlyMap<Item, DomainError>> => {
   const keys = new Set(await listKnownKeys(db, owner, keysOf(items)));
-  let { all: total } = await readTotals(db, owner, clock.now());
+  let total = overflow === null ? 0 : (await readTotals(db, owner, clock.now())).all;
   const found = new Map<Item, DomainError>();
   for (const item of items) {
     const { count, idempotencyKey } = item.entry;

@@ -43,11 +43,17 @@ export const createCachedTreeLookup = ({
     sizeCalculation: ({ response }) => response.body.length + 1,
   });
 
-  /** Returns null if the text has been evicted meanwhile. */
-  const resolve = (key: string, tree: CachedTree): TreeEvidenceResponse | null => {
+  /**
+   * Returns null if the text is not known.
+   * @param earlier what was known when the query began: another query may have ended meanwhile
+   */
+  const resolve = (
+    key: string,
+    tree: CachedTree,
+    earlier: KnownTree | undefined,
+  ): TreeEvidenceResponse | null => {
     const { version } = tree;
     const isComplete = isExpectedToStay(tree);
-    const earlier = known.get(key);
     if (earlier?.version === version && earlier.response.isComplete === isComplete) {
       return earlier.response;
     }
@@ -66,16 +72,17 @@ export const createCachedTreeLookup = ({
   };
 
   const lookUp = createLookups(async (keys) => {
-    const trees = keys.map((key) => {
+    const earlier = keys.map((key) => known.get(key));
+    const trees = keys.map((key, index) => {
       const [accountId = "", mode, id = ""] = key.split(" ");
-      const knownVersion = known.get(key)?.version ?? null;
+      const knownVersion = earlier[index]?.version ?? null;
       return { accountId, mode: mode === "live" ? "live" : "test", id, knownVersion } as const;
     });
     const cached = await listCachedTrees(db, trees, publicBaseUrl(), clock.now());
     const found = new Map<string, TreeEvidenceResponse>();
     for (const tree of cached) {
       const key = keys[tree.position] ?? "";
-      const response = resolve(key, tree);
+      const response = resolve(key, tree, earlier[tree.position]);
       if (response) {
         found.set(key, response);
       }
