@@ -203,7 +203,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
     maximumConnections: config.MAXIMUM_CONNECTIONS,
     onRejectedConnection: metrics.observeRejectedConnection,
   };
-  const keepRunning = (server: RunningServer): string => {
+  const register = (server: RunningServer): string => {
     running.push(server);
     return server.url;
   };
@@ -224,7 +224,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   };
   try {
     const urls = {
-      standalone: keepRunning(
+      standalone: register(
         await startServer(standalone.callback(), {
           ...forClients,
           fromMemory: standalone.fromMemory,
@@ -232,7 +232,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
           setting: "PORT",
         }),
       ),
-      store: keepRunning(
+      store: register(
         await startServer(store.callback(), {
           ...forClients,
           port: config.STORE_PORT,
@@ -246,7 +246,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
       read: () => metrics.registry.metrics(),
     });
     return {
-      urls: metricsServer === null ? urls : { ...urls, metrics: keepRunning(metricsServer) },
+      urls: metricsServer === null ? urls : { ...urls, metrics: register(metricsServer) },
       drain,
       stop,
     };

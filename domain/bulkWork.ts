@@ -9,7 +9,7 @@ const RECORDS_OF_A_FREE_CORE = 100;
 /** Bulk work always progresses. */
 const MINIMUM_SHARE = 1 / 5;
 
-/** A step that takes longer is not split, or waits for something else. It and its whole rest would delay others for too long. */
+/** A step that takes longer is not split, or waits for something else. It and its whole pause would delay others for too long. */
 export const MAXIMUM_STEP_MS = 250;
 
 /** Longer than the time between two reads, and than the second to which a usage fact's time is rounded. */
@@ -31,7 +31,7 @@ export type LatestRecords = {
 export type Observation = {
   readonly latest: LatestRecords;
   readonly recordedAtMs: number;
-  /** 0 until it was counted for a second, so that a short command does not rest. */
+  /** 0 until it was counted for a second, so that a short command does not pause. */
   readonly recordsPerSecond: number;
   readonly countedFrom: { readonly latest: LatestRecords; readonly atMs: number };
 };
@@ -87,7 +87,7 @@ const shareBeside = (recordsPerSecond: number): number =>
 export const isRecent = ({ recordedAtMs }: Observation, nowMs: number): boolean =>
   nowMs - recordedAtMs < RECENT_MS;
 
-/** Returns how long the turn of a step lasts, with the rest that belongs to it. */
+/** Returns how long the turn of a step lasts, with the pause that belongs to it. */
 export const turnMs = (stepMs: number, recordsPerSecond: number): number =>
   Math.ceil(Math.min(stepMs, MAXIMUM_STEP_MS) / shareBeside(recordsPerSecond));
 

@@ -58,7 +58,7 @@ const shutdownRequested = ({ stopsWithParent }: Arguments): Promise<void> =>
   });
 
 /** A second Ctrl-C kills everything. The first one arrives twice, from the terminal and forwarded by npm. */
-const forceOnNextSignal = ({ supervisor }: Start): void => {
+const forceOnNextSignal = ({ supervisor, forget }: Start): void => {
   const since = performance.now();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
@@ -68,7 +68,10 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
       say("Killing all processes.");
       process.exitCode = 1;
       // What this process itself waits for, such as a database, may never answer.
-      void supervisor.killAll().finally(() => process.exit());
+      void supervisor
+        .killAll()
+        .then(forget)
+        .finally(() => process.exit());
     });
   }
 };

@@ -41,6 +41,8 @@ export type Start = {
   /** Resolves when everything runs. */
   readonly ready: Promise<void>;
   readonly supervisor: Supervisor;
+  /** Removes the file that names what runs, for a process that does not wait for `release`. */
+  readonly forget: () => Promise<void>;
   /** Releases the data folder; to be called after the supervisor has stopped everything. */
   readonly release: () => Promise<void>;
 };
@@ -335,6 +337,7 @@ export const start = async (
   return {
     ready,
     supervisor,
+    forget: () => removeRunFile(dataDir),
     release: async () => {
       await removeRunFile(dataDir);
       await ready.catch(() => {

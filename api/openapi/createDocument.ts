@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { counted } from "../../domain/counted.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
@@ -119,6 +120,14 @@ const TOO_MANY_REQUESTS: ErrorResponse = {
   headers: { "Retry-After": "Seconds to wait." },
 };
 
+/** The error of an endpoint with a limit of its own. */
+const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
+  code: "rate_limited",
+  when: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
+  example: "rate limit exceeded",
+  headers: { "Retry-After": "Seconds to wait." },
+});
+
 const READ_ONLY_KEY: ErrorResponse = {
   code: "key_read_only",
   when: "The key is read-only.",
@@ -157,7 +166,12 @@ const ERRORS_BEFORE_LIMITS: ReadonlySet<ErrorResponse["code"]> = new Set([
 ]);
 
 /** Errors that every endpoint with this method and access may return. */
-const commonErrors = ({ access, method, isBatch }: Endpoint): readonly ErrorResponse[] => [
+const commonErrors = ({
+  access,
+  method,
+  isBatch,
+  requestsPerSecond,
+}: Endpoint): readonly ErrorResponse[] => [
   REQUEST_MALFORMED,
   REQUEST_TIMEOUT,
   EXPECTATION_FAILED,
@@ -168,6 +182,7 @@ const commonErrors = ({ access, method, isBatch }: Endpoint): readonly ErrorResp
     ? []
     : [
         SERVICE_UNAVAILABLE,
+        ...(requestsPerSecond === undefined ? [] : [rateExceeded(requestsPerSecond)]),
         TOO_MANY_REQUESTS,
         internalError(
           method === "post"

@@ -49,7 +49,7 @@ const TAG = "webhooks";
 /** Each is a request to a server that may be another's. */
 const PINGS_PER_SECOND = 1;
 
-/** Those that are deleted leave rows behind for a day, and requests in progress, which do not count against the maximum. */
+/** Deleted endpoints do not count against the maximum, but their rows stay for a day and their requests may still run. */
 const CREATIONS_PER_SECOND = 1;
 
 const ID_PARAMETER = { id: "The id of the endpoint." };

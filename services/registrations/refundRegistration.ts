@@ -10,8 +10,8 @@ import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { withoutTurns } from "./createRefundTurns.ts";
-import type { RefundTurns } from "./createRefundTurns.ts";
+import { withoutQueue } from "./createRefundQueue.ts";
+import type { RefundQueue } from "./createRefundQueue.ts";
 import { findRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 
@@ -130,16 +130,16 @@ const refundWithin = (
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
  * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
  * it contains, even if the registration could no longer be refunded.
- * @param deps.turns if several refunds run at the same time
+ * @param deps.queue if several refunds run at the same time
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundRegistration = async (
-  { turns, ...deps }: Dependencies & { readonly turns?: RefundTurns },
+  { queue, ...deps }: Dependencies & { readonly queue?: RefundQueue },
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded> => {
-  const { run, readWindow } = turns ?? withoutTurns(deps);
+  const { run, readWindow } = queue ?? withoutQueue(deps);
   const done = await run(owner.accountId, async () => {
     // Before anything else, so that an unknown id costs one query.
     const known = await findOwnRegistration(deps.db, owner, request.id);

@@ -86,7 +86,7 @@ test.serial("a turn that ended long ago leaves no wait", async (t) => {
   t.is((await reserveBulkTurn(db, 10)).waitMs, 0);
 });
 
-/** A pace with a clock that only rests and steps move, and what it asked of the database. */
+/** A pace with a clock that only pauses and steps move, and what it asked of the database. */
 const createScene = ({
   ageMs,
   waitMs = 0,
@@ -182,7 +182,7 @@ test("while clients record, each step waits for a turn that depends on how long 
   t.is(await countConcurrent(pace), 1);
 });
 
-test("a turn has no rest beside 100 records a second, and the whole one from 500 on", async (t) => {
+test("a turn has no pause beside 100 records a second, and the whole one from 500 on", async (t) => {
   for (const [recordsPerSecond, turn] of [
     [1, 10],
     [100, 10],

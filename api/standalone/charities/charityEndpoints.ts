@@ -2,7 +2,7 @@ import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
 import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
-import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -30,7 +30,6 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
           example: "the organization has no Stripe subscription to add donations to",
         },
         KEY_ERROR,
-        RATE_ERROR,
         {
           code: "internal_error",
           when: "The payment processor failed and nothing was added (as in the example), or an unexpected error occurred.",

@@ -38,12 +38,6 @@ const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
       errors: [
         KEY_ERROR,
         {
-          code: "rate_limited",
-          when: "The key sent more than one such batch within a second.",
-          example: "rate limit exceeded",
-          headers: { "Retry-After": "Seconds to wait before the next request." },
-        },
-        {
           code: "internal_error",
           when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
           example: "charity search failed",

@@ -9,7 +9,7 @@ import { listAllDonations } from "../../../services/charities/donations/listAllD
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
-import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
@@ -74,7 +74,6 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
         },
         KEY_ERROR,
         TEST_QUOTA_ERROR,
-        RATE_ERROR,
         {
           code: "internal_error",
           when:
@@ -130,7 +129,6 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
         errors: [
           queryError("start_date: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
-          RATE_ERROR,
           READ_ERROR,
         ],
       },

@@ -15,8 +15,8 @@ import {
   listRegistrations,
 } from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
-import { createRefundTurns } from "../../../services/registrations/createRefundTurns.ts";
-import type { RefundTurns } from "../../../services/registrations/createRefundTurns.ts";
+import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
+import type { RefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import {
   findOriginalRefund,
@@ -166,7 +166,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
 const refundEndpoint = (
   kind: Kind,
   { db, clock, billing, guard, tracing }: Dependencies,
-  turns: RefundTurns,
+  queue: RefundQueue,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
@@ -213,7 +213,7 @@ const refundEndpoint = (
       const request = refundRequestOf(body);
       const refund = await guard.write(caller, {
         idempotencyKey: request.idempotencyKey,
-        write: () => refundRegistration({ db, clock, billing, tracing, turns }, owner, request),
+        write: () => refundRegistration({ db, clock, billing, tracing, queue }, owner, request),
         findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
       });
       markReplay(ctx, refund);
@@ -224,10 +224,10 @@ const refundEndpoint = (
 
 /** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => {
-  const turns = createRefundTurns(dependencies);
+  const queue = createRefundQueue(dependencies);
   return KINDS.flatMap((kind) => [
     registerEndpoint(kind, dependencies),
     listEndpoint(kind, dependencies),
-    refundEndpoint(kind, dependencies, turns),
+    refundEndpoint(kind, dependencies, queue),
   ]);
 };

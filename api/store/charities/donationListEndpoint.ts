@@ -4,7 +4,7 @@ import {
   presentStoreDonation,
   STORE_DONATION_COLUMNS,
 } from "../../../program/exports/presentRows.ts";
-import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -54,7 +54,7 @@ export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpo
         details:
           "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
           `filters are ignored. ${EXPORT_DETAILS}`,
-        errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR, READ_ERROR],
+        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response },
       examples: {

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { openPool } from "../../../db/pool.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
-import { createRefundTurns } from "../../../services/registrations/createRefundTurns.ts";
+import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { idIn } from "../../api/contract.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
@@ -79,7 +79,7 @@ test("refunds at the same time share a call to Stripe, and one after a failed ca
   const { control } = double;
   const path = `/v1/subscriptions/${subscriptionId}`;
   const owner = { accountId: stream.accountId, mode: "live", kind: "tree" } as const;
-  const { readWindow } = createRefundTurns(deps);
+  const { readWindow } = createRefundQueue(deps);
   control.addFault({ kind: "drop", method: "GET", path });
 
   const results = await Promise.allSettled([readWindow(owner), readWindow(owner)]);

@@ -6,8 +6,8 @@ import type { AccountQueue } from "../createAccountQueue.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import type { RefundWindowDependencies } from "./readRefundWindow.ts";
 
-/** How refunds at the same time wait for each other. */
-export type RefundTurns = {
+/** How single refunds at the same time wait for each other. */
+export type RefundQueue = {
   /** Runs the work of a refund in the database. */
   readonly run: AccountQueue;
   /** As `readRefundWindow`. */
@@ -15,18 +15,18 @@ export type RefundTurns = {
 };
 
 /** For programs that make one refund at a time. */
-export const withoutTurns = (deps: RefundWindowDependencies): RefundTurns => ({
+export const withoutQueue = (deps: RefundWindowDependencies): RefundQueue => ({
   run: (_accountId, work) => work(),
   readWindow: (owner) => readRefundWindow(deps, owner),
 });
 
 /**
- * Creates the turns of a process's refunds. Those of an account wait for each other without a connection, because they would
+ * Creates the queue of a process's single refunds. Those of an account wait for each other without a connection, because they would
  * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
  */
-export const createRefundTurns = (deps: RefundWindowDependencies): RefundTurns => {
-  const reading = new Map<string, ReturnType<RefundTurns["readWindow"]>>();
-  const read: RefundTurns["readWindow"] = async (owner) => {
+export const createRefundQueue = (deps: RefundWindowDependencies): RefundQueue => {
+  const reading = new Map<string, ReturnType<RefundQueue["readWindow"]>>();
+  const read: RefundQueue["readWindow"] = async (owner) => {
     try {
       return await readRefundWindow(deps, owner);
     } finally {
