@@ -74,13 +74,11 @@ export const runProgram = async (
     }
     setTimeout(() => {
       logger.fatal("shutdown timed out");
-      logger.flush();
       process.exit(1);
     }, shutdownTimeoutMs).unref();
     await stop();
     await tracing?.stop();
     logger.info("stopped");
-    logger.flush();
   } catch (error) {
     if (!isOperatorError(error)) {
       throw error;

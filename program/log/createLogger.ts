@@ -32,9 +32,9 @@ const STDOUT = 1;
 const STDERR = 2;
 
 /** The log cannot say that it cannot be written. Nor may stderr be writable, if it is on the same disk. */
-const reportError = (error: Error): void => {
+const reportOnStderr = (message: string): void => {
   try {
-    writeSync(STDERR, `The log cannot be written: ${error.message}\n`);
+    writeSync(STDERR, `${message}\n`);
   } catch {
     // Serving requests matters more.
   }
@@ -46,7 +46,7 @@ const openDestination = (
 ): DestinationStream =>
   format === "pretty"
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
-    : writeLines(STDOUT, { onError: reportError, onLost });
+    : writeLines(STDOUT, { report: reportOnStderr, onLost });
 
 /**
  * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
@@ -57,6 +57,7 @@ export const createLogger = (
   program: string,
   readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
+  // Opening process.stdout also makes a pipe non-blocking, which `writeLines` requires.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
   const logger: Logger = pino(
     {

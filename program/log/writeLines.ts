@@ -1,5 +1,6 @@
-import { write, writeSync } from "node:fs";
+import { writeSync } from "node:fs";
 import type { DestinationStream } from "pino";
+import { counted } from "../../domain/counted.ts";
 
 /** One write; fewer lines wait for the next interval. */
 const CHUNK_LENGTH = 8192;
@@ -8,115 +9,101 @@ const INTERVAL_MS = 100;
 /** What is held while nothing can be written. Later lines are lost. */
 const MAXIMUM_HELD_BYTES = 16 * 1024 * 1024;
 
-/** How long a process that ends waits for a reader that is slow. */
+/** How long a process that exits waits for a reader that is slow. */
 const MAXIMUM_WAIT_MS = 2000;
 const WAIT_MS = 10;
-
-const isBusy = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && error.code === "EAGAIN";
 
 const waitSync = (): void => {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, WAIT_MS);
 };
 
+const countLines = (text: string): number => text.split("\n").length - 1;
+
 /**
- * Creates a destination of log lines that never stops its process, also if the disk is full or nobody reads the pipe: lines
- * are then held up to a limit and written later. Lines that are not written when the process exits are written then.
- * @param onError called with the first error of those that follow each other
+ * Creates a destination of log lines that lets its process continue if the disk is full or the pipe is not read: lines are
+ * then held up to a limit and written later. Writes are synchronous, so that the order is kept and it is always known what
+ * is written. They do not wait for a reader, because a pipe must be non-blocking; they wait for a disk that does not respond.
+ *
+ * An exit waits for a slow reader, and then reports how many lines it loses. A process that is killed loses what is held.
+ * @param report called with the first error of those that follow each other, and with what an exit loses
  * @param onLost called with the number of lines that were lost, after all that was held is written
  */
 export const writeLines = (
   fd: number,
   {
-    onError,
+    report,
     onLost,
   }: {
-    readonly onError: (error: Error) => void;
+    readonly report: (message: string) => void;
     readonly onLost: (lines: number) => void;
   },
-): DestinationStream & {
-  readonly flush: (callback?: () => void) => void;
-  readonly flushSync: () => void;
-} => {
+): DestinationStream & { readonly flushSync: () => void } => {
   let lines = "";
-  const chunks: Buffer[] = [];
+  const held: Buffer[] = [];
   let heldBytes = 0;
   let lost = 0;
-  let isWriting = false;
   let isFailing = false;
 
-  const addChunk = (): void => {
-    if (lines === "") {
-      return;
-    }
+  const holdLines = (): void => {
     const chunk = Buffer.from(lines);
     if (heldBytes + chunk.length > MAXIMUM_HELD_BYTES) {
-      lost += lines.split("\n").length - 1;
-    } else {
-      chunks.push(chunk);
+      lost += countLines(lines);
+    } else if (chunk.length > 0) {
+      held.push(chunk);
       heldBytes += chunk.length;
     }
     lines = "";
   };
 
-  /** Puts back what was not written of a chunk. */
-  const putBack = (chunk: Buffer, written: number): void => {
-    heldBytes -= written;
-    if (written < chunk.length) {
-      chunks.unshift(chunk.subarray(written));
-    }
-  };
-
-  const writeNext = (): void => {
-    const chunk = isWriting ? undefined : chunks.shift();
-    if (chunk === undefined) {
-      return;
-    }
-    isWriting = true;
-    write(fd, chunk, (error, written) => {
-      isWriting = false;
-      putBack(chunk, error === null ? written : 0);
-      if (error !== null) {
-        // The next interval tries again.
-        if (!isFailing && !isBusy(error)) {
-          isFailing = true;
-          onError(error);
-        }
-        return;
-      }
+  const writeHeld = (): void => {
+    for (let [chunk] = held; chunk !== undefined; [chunk] = held) {
+      const written = writeSync(fd, chunk);
       isFailing = false;
-      if (chunks.length > 0) {
-        writeNext();
-      } else if (lost > 0) {
-        const count = lost;
-        lost = 0;
-        onLost(count);
-      }
-    });
-  };
-
-  const flushSync = (): void => {
-    addChunk();
-    const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
-    for (let chunk = chunks.shift(); chunk !== undefined; chunk = chunks.shift()) {
-      try {
-        putBack(chunk, writeSync(fd, chunk));
-      } catch (error) {
-        putBack(chunk, 0);
-        if (!isBusy(error) || performance.now() > giveUpAtMs) {
-          return;
-        }
-        waitSync();
+      heldBytes -= written;
+      if (written < chunk.length) {
+        held[0] = chunk.subarray(written);
+      } else {
+        held.shift();
       }
     }
   };
 
-  const writeAll = (): void => {
-    addChunk();
-    writeNext();
+  /** Returns whether the reader is slow. After other errors, only the next interval tries again. */
+  const writeAll = (): boolean => {
+    holdLines();
+    try {
+      writeHeld();
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "EAGAIN") {
+        return true;
+      }
+      if (!isFailing) {
+        isFailing = true;
+        const reason = error instanceof Error ? error.message : String(error);
+        report(`The log cannot be written: ${reason}`);
+      }
+      return false;
+    }
+    if (lost === 0) {
+      return false;
+    }
+    const count = lost;
+    lost = 0;
+    onLost(count);
+    return writeAll();
   };
+
   setInterval(writeAll, INTERVAL_MS).unref();
-  process.once("exit", flushSync);
+  process.once("exit", () => {
+    const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
+    while (writeAll() && performance.now() < giveUpAtMs) {
+      waitSync();
+    }
+    const count = lost + countLines(Buffer.concat(held).toString());
+    if (count > 0) {
+      report(`The log has lost ${counted(count, "line")}.`);
+    }
+  });
   return {
     write: (line) => {
       lines += line;
@@ -124,10 +111,7 @@ export const writeLines = (
         writeAll();
       }
     },
-    flush: (callback) => {
-      flushSync();
-      callback?.();
-    },
-    flushSync,
+    // A fatal line does not wait for a slow reader; only the exit does.
+    flushSync: writeAll,
   };
 };

@@ -1,7 +1,9 @@
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { open } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -9,24 +11,40 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 
 const PROGRAM = fileURLToPath(new URL("writeLines.ts", import.meta.url));
-const numbered = z.object({ number: z.int() });
+const numbered = z.object({ number: z.int().optional() });
 
-for (const end of ["exit", "error", "flush", "return"]) {
-  test(`every line is written once if the process ends by ${end}`, async (t) => {
+const countLines = (text: string): number => text.split("\n").length - 1;
+
+for (const end of ["exit", "error", "fatal", "return"]) {
+  test(`every line is written once, in order, if the process ends by ${end}`, async (t) => {
     const output = await new Promise<string>((resolve) => {
       execFile(process.execPath, [PROGRAM, end], (_error, stdout) => resolve(stdout));
     });
     const numbers = output
       .trimEnd()
       .split("\n")
-      .map((line) => numbered.parse(JSON.parse(line)).number);
-    // What is written at the exit may overtake what was being written.
+      .flatMap((line) => numbered.parse(JSON.parse(line)).number ?? []);
     t.deepEqual(
-      numbers.toSorted((left, right) => left - right),
+      numbers,
       Array.from({ length: 1000 }, (_, index) => index),
     );
   });
 }
+
+test("none of 30 MB is lost if a file can be written", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-log-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const path = join(folder, "log");
+  const file = await open(path, "w");
+  t.teardown(() => file.close());
+
+  await once(
+    spawn(process.execPath, [PROGRAM, "turns"], { stdio: ["ignore", file.fd, "inherit"] }),
+    "exit",
+  );
+
+  t.is(countLines(await readFile(path, "utf8")), 30_000);
+});
 
 /** Starts a process that logs lines of about a kilobyte when it is asked to. */
 const startProcess = (t: ExecutionContext, stdout: number | "pipe") => {
@@ -49,9 +67,12 @@ test("a process whose log cannot be written goes on, reports it once, and can en
   t.teardown(() => full.close());
   const { child, exited, log } = startProcess(t, full.fd);
   const errors: string[] = [];
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => errors.push(text));
+  const stderr = child.stderr?.setEncoding("utf8") ?? t.fail();
+  stderr.on("data", (text: string) => errors.push(text));
+  const reported = once(stderr, "data");
+  const stderrEnded = once(stderr, "end");
   await log(100);
-  await Promise.race([once(child.stderr ?? t.fail(), "data"), exited]);
+  await Promise.race([reported, exited]);
   for (let round = 0; round < 10; round += 1) {
     await log(100);
   }
@@ -59,7 +80,11 @@ test("a process whose log cannot be written goes on, reports it once, and can en
   child.disconnect();
 
   t.is((await exited)[0], 0);
-  t.regex(errors.join(""), /^The log cannot be written: ENOSPC[^\n]*\n$/u);
+  await stderrEnded;
+  t.regex(
+    errors.join(""),
+    /^The log cannot be written: ENOSPC[^\n]*\nThe log has lost 1,100 lines\.\n$/u,
+  );
 });
 
 test("lines that nobody reads are held up to a limit, and the number of the others is logged later", async (t) => {
@@ -84,4 +109,26 @@ test("lines that nobody reads are held up to a limit, and the number of the othe
   t.true(lost > 0);
   // The pipe holds a part, too.
   t.true(bytes < 18 * 1024 * 1024, `${bytes} bytes`);
+});
+
+test("an exit gives up lines that nobody reads, and reports their number", async (t) => {
+  const { child, exited, log } = startProcess(t, "pipe");
+  const total = 40_000;
+  for (let sent = 0; sent < total; sent += 1000) {
+    await log(1000);
+  }
+  const stdout = child.stdout?.setEncoding("utf8") ?? t.fail();
+  const stderr = child.stderr?.setEncoding("utf8") ?? t.fail();
+  let output = "";
+  child.once("exit", () => stdout.on("data", (text: string) => (output += text)));
+  let errors = "";
+  stderr.on("data", (text: string) => (errors += text));
+  const ended = Promise.all([once(stdout, "end"), once(stderr, "end")]);
+
+  child.disconnect();
+
+  t.is((await exited)[0], 0);
+  await ended;
+  const lost = /^The log has lost (?<lines>[\d,]+) lines\.\n$/u.exec(errors)?.groups?.["lines"];
+  t.is(countLines(output) + Number(lost?.replaceAll(",", "")), total, errors);
 });

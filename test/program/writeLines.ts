@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { createLogger } from "../../program/log/createLogger.ts";
 
 /* Logs lines and ends in the way that its first argument names. */
@@ -18,6 +19,11 @@ if (end === "disconnect") {
     process.send?.("logged");
   });
   process.on("disconnect", () => process.exit(0));
+} else if (end === "turns") {
+  for (let turn = 0; turn < 300; turn += 1) {
+    logLines(100, "x".repeat(1000));
+    await setImmediate();
+  }
 } else {
   logLines(1000);
 }
@@ -25,7 +31,7 @@ if (end === "exit") {
   process.exit(0);
 } else if (end === "error") {
   throw new Error("ended");
-} else if (end === "flush") {
-  logger.flush();
-  process.exit(0);
+} else if (end === "fatal") {
+  logger.fatal("killed");
+  process.kill(process.pid, "SIGKILL");
 }
