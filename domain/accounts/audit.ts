@@ -20,6 +20,7 @@ export const AUDIT_ACTIONS = [
   "usage.send_now",
   "usage.waive",
   "usage.settle",
+  "usage.correct",
   "usage.reopen",
   "usage.acknowledge_drift",
   "usage.fold",

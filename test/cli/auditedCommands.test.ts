@@ -290,6 +290,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
+  "usage correct": "test/billing/repair/correctFailover.test.ts",
   find: "test/cli/auditedFind.test.ts",
   "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
   "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",

@@ -3,7 +3,6 @@ import { Option } from "commander";
 import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
-  parseDocument,
   parseId,
   parseRecordId,
   parseTimestamp,
@@ -17,6 +16,9 @@ import { sinceOption, untilOption } from "../../timeRange.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
+import type { CorrectOptions } from "./repair/correctFailover.ts";
+import { correctFailover } from "./repair/correctFailover.ts";
+import { creditNoteOption, invoiceItemOption } from "./repair/readDocument.ts";
 import type { HoldOptions } from "./repair/holdUsage.ts";
 import { holdAllUsage, releaseAllUsage } from "./repair/holdUsage.ts";
 import type { FoldOptions } from "./foldUsage.ts";
@@ -34,8 +36,8 @@ import { parseMeterEventId, parseRetryId, retryEvents } from "./repair/retryEven
 import type { RetryId } from "./repair/retryEvents.ts";
 import type { SendNowOptions } from "./repair/sendUsageNow.ts";
 import { sendUsageNow } from "./repair/sendUsageNow.ts";
-import type { SettleCommandOptions } from "./repair/settleUsage.ts";
-import { settleUsage } from "./repair/settleUsage.ts";
+import type { SettleOptions } from "./repair/settleEvent.ts";
+import { settleEvent } from "./repair/settleEvent.ts";
 import type { ShowUsageOptions } from "./showUsage.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./repair/waiveEvents.ts";
@@ -71,17 +73,18 @@ compared and is sent again: use it only if you know that none of that usage, or 
 its refunds, was sent after the restored time.`;
 
 const SETTLE_HELP = `
-With an id, the usage counts as settled, neither as failed nor as late, and is never sent
-again. Usage needs an invoice item, a refund a credit note. Repeating the command with the
-same reference changes nothing; another is refused.
+The usage counts as settled, neither as failed nor as late, and is never sent again. Usage
+needs an invoice item, a refund a credit note. Repeating the command with the same
+reference changes nothing; another is refused.`;
 
-With --restored-at, it compares the processor's sums with the database from a minute
-before that time to 15 minutes ago, and corrects what a failover has lost: units that no
-registration or refund explains are taken back with a negative meter event. If their
-invoice is final or they are older than the processor corrects, create a credit note and
-name it with its units, for one --org at a time. Minutes in which the processor has less are listed only:
---include-lost-refunds bills what lost refunds had taken back, in the last 35 days.
-Repeating the command corrects only what is left.`;
+const CORRECT_HELP = `
+The processor's sums are compared with the database from a minute before the restored time
+to 15 minutes ago. Units that no registration or refund explains are taken back with a
+negative meter event. If their invoice is final or they are older than the processor
+corrects, create a credit note and name it with its units, for one --org at a time.
+Minutes in which the processor has less are listed only: --include-lost-refunds bills what
+lost refunds had taken back, in the last 35 days. Repeating the command corrects only what
+is left.`;
 
 const FOLD_HELP = `
 Usage that was delivered, and whose billing period has ended for 36 days, is folded: its
@@ -163,35 +166,43 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((ids: readonly bigint[], options: WaiveOptions) => waiveEvents(context, ids, options));
   usage
     .command("settle")
-    .description("Record that an event was settled by hand, or correct what a failover lost")
-    .argument("[id]", "id of a failed, held, waived or late meter event", parseMeterEventId)
-    .option("--restored-at <time>", "time to which the database was restored", parseTimestamp)
-    .option("--org <id>", "with --restored-at: id of the organization", parseId)
-    .option("--include-lost-refunds", "with --restored-at: bill lost refunds again")
-    .addOption(
-      new Option("--invoice-item <reference>", "invoice item that billed the usage")
-        .argParser(parseDocument)
-        .conflicts("creditNote"),
+    .description("Record that a meter event was settled by hand")
+    .argument("<id>", "id of a failed, held, waived or late meter event", parseMeterEventId)
+    .addOption(invoiceItemOption())
+    .addOption(creditNoteOption())
+    .option(
+      "--units <n>",
+      "units of the event, with the sign as listed; refused if it has others",
+      parseUnits,
     )
-    .addOption(
-      new Option("--credit-note <reference>", "credit note that returned the usage").argParser(
-        parseDocument,
-      ),
-    )
-    .addOption(
-      new Option(
-        "--units <n>",
-        "units of the document, with the sign as listed; refused if what it settles has others",
-      ).argParser(parseUnits),
-    )
-    .option("--reason <text>", "reason, recorded with the event or correction", parseReason)
+    .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
     .addOption(operatorOption())
-    .option("--dry-run", "with --restored-at: propose only")
     .option("--json", "JSON output")
     .addHelpText("after", SETTLE_HELP)
-    .action((id: bigint | undefined, options: SettleCommandOptions) =>
-      settleUsage(context, id, options),
-    );
+    .action((id: bigint, options: SettleOptions) => settleEvent(context, id, options));
+  usage
+    .command("correct")
+    .description("Correct at the processor what a failover has lost")
+    .requiredOption(
+      "--restored-at <time>",
+      "time to which the database was restored",
+      parseTimestamp,
+    )
+    .option("--org <id>", "id of the organization", parseId)
+    .option("--include-lost-refunds", "bill lost refunds again")
+    .addOption(invoiceItemOption())
+    .addOption(creditNoteOption())
+    .option(
+      "--units <n>",
+      "units of the document, with the sign as listed; refused if its corrections have others",
+      parseUnits,
+    )
+    .option("--reason <text>", "reason, recorded with each correction", parseReason)
+    .addOption(operatorOption())
+    .option("--dry-run", "propose only")
+    .option("--json", "JSON output")
+    .addHelpText("after", CORRECT_HELP)
+    .action((options: CorrectOptions) => correctFailover(context, options));
   usage
     .command("reopen")
     .description("Send a delivered meter event again that the processor has lost")

@@ -16,7 +16,7 @@ import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBill
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { foldUsage } from "../../../services/billing/foldUsage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -127,7 +127,7 @@ test.serial("after a failover, folded usage is not taken for units that were los
   await drain();
   await scene.fold();
   pass(20 * 60);
-  const { corrections } = await settleFailover(
+  const { corrections } = await correctFailover(
     deps,
     {
       restoredAt: new Date(second * 1000),

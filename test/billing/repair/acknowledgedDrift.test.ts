@@ -242,7 +242,7 @@ test("a settlement of lost refunds finds one beside an acknowledged surplus", as
   t.is((await scene.run(...(await scene.findDifference()))).exitCode, 0);
   await scene.reportElsewhere(-5, NOON);
 
-  t.like(await scene.settleLostRefunds(), { corrections: [{ action: "send", correction: 5 }] });
+  t.like(await scene.correctLostRefunds(), { corrections: [{ action: "send", correction: 5 }] });
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 0: 110 });
@@ -252,7 +252,7 @@ test("a settlement of lost refunds takes no surplus back beside acknowledged los
   const scene = await setUpAcknowledged(t, [100, 10], { lost: [1] });
   await scene.reportElsewhere(5, NOON);
 
-  t.deepEqual((await scene.settleLostRefunds()).corrections, []);
+  t.deepEqual((await scene.correctLostRefunds()).corrections, []);
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 0: 105 });

@@ -14,7 +14,7 @@ const reconciled = z.looseObject({
   ),
 });
 
-const settled = z.looseObject({ corrections: z.array(z.looseObject({})) });
+const report = z.looseObject({ corrections: z.array(z.looseObject({})) });
 
 const eventRow = z.object({ id: z.bigint(), identifier: z.string(), state: z.string() });
 
@@ -89,11 +89,11 @@ export const setUpMinute = async (
     settle: (place: number) =>
       runOn("settle", place, "--invoice-item", "ii_1", "--reason", "billed by hand"),
     /** As after a failover in the last minutes. */
-    settleLostRefunds: async () => {
+    correctLostRefunds: async () => {
       pass(60 * 60);
       const restoredAt = new Date((control.now() - 30 * 60) * 1000).toISOString();
       const options = ["--include-lost-refunds", "--reason", "failover", "--json"];
-      return settled.parse(readJson(await run("settle", "--restored-at", restoredAt, ...options)));
+      return report.parse(readJson(await run("correct", "--restored-at", restoredAt, ...options)));
     },
     refuseNext: () =>
       control.addFault({

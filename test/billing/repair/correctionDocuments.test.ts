@@ -1,13 +1,13 @@
 import test from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
 import {
   countCorrections,
   LAG_SECONDS,
   REASON,
   RESTORED_AT,
-  SETTLE,
+  CORRECT,
   setUpFailover,
   summaryOf,
 } from "./failoverSetup.ts";
@@ -19,7 +19,7 @@ test("what Stripe does not correct any more needs a credit note of the customer"
   const scene = await setUpFailover(t);
   const { impact, restored, pass, drain, billedByMinute, lost, stream } = scene;
   pass(34 * DAY);
-  const needed = await impact(restored, ...SETTLE, ...REASON, "--json");
+  const needed = await impact(restored, ...CORRECT, ...REASON, "--json");
   t.is(needed.exitCode, 1);
   t.deepEqual(summaryOf(needed), [
     [1, "document_needed", -24],
@@ -30,11 +30,11 @@ test("what Stripe does not correct any more needs a credit note of the customer"
     needed.stderr,
     /^Test Organization \(cus_\w+\), tree: a credit note of -31 units is needed\.$/mu,
   );
-  const credit = [...SETTLE, ...REASON, "--credit-note", "cn_1", "--units", "-31"];
+  const credit = [...CORRECT, ...REASON, "--credit-note", "cn_1", "--units", "-31"];
   const ofOne = ["--org", stream.accountId];
   t.is((await impact(restored, ...credit)).exitCode, 2);
   t.is((await impact(restored, ...credit.slice(0, -2), ...ofOne)).exitCode, 2);
-  t.is((await impact(restored, ...SETTLE, ...REASON, "--units", "-31", ...ofOne)).exitCode, 2);
+  t.is((await impact(restored, ...CORRECT, ...REASON, "--units", "-31", ...ofOne)).exitCode, 2);
 
   const settled = await impact(restored, ...credit, ...ofOne, "--json");
 
@@ -67,9 +67,9 @@ test("a credit note does not settle a minute that became ready after it was issu
     WHERE second >= ${NOON + 60} AND second < ${NOON + 120}
     RETURNING id
   `);
-  const settle = (...document: readonly string[]) =>
-    impact(restored, ...SETTLE, ...REASON, "--org", stream.accountId, "--json", ...document);
-  t.deepEqual(summaryOf(await settle("--dry-run")), [
+  const correct = (...document: readonly string[]) =>
+    impact(restored, ...CORRECT, ...REASON, "--org", stream.accountId, "--json", ...document);
+  t.deepEqual(summaryOf(await correct("--dry-run")), [
     [1, "wait", null],
     [2, "document_needed", -7],
   ]);
@@ -77,13 +77,13 @@ test("a credit note does not settle a minute that became ready after it was issu
   pass(LAG_SECONDS);
 
   for (const only of [[], ["--dry-run"]]) {
-    const refused = await settle("--credit-note", "cn_1", "--units", "-7", ...only);
+    const refused = await correct("--credit-note", "cn_1", "--units", "-7", ...only);
     t.is(refused.exitCode, 1);
     t.regex(refused.stderr, /that cn_1 settles have -31 units, not -7; 0 of them are recorded/u);
   }
   t.is(await countCorrections(restored), 0);
 
-  const settled = await settle("--credit-note", "cn_1, cn_2", "--units", "-31");
+  const settled = await correct("--credit-note", "cn_1, cn_2", "--units", "-31");
   t.is(settled.exitCode, 0, settled.stderr);
   t.deepEqual(summaryOf(settled), [
     [1, "settle", -24],
@@ -103,7 +103,7 @@ test("a run with a credit note that was interrupted is continued by the same com
     }
     return deps.db.transaction(...args);
   };
-  const interrupted = settleFailover(
+  const interrupted = correctFailover(
     { ...deps, db: { ...deps.db, transaction } },
     {
       restoredAt: new Date(RESTORED_AT),
@@ -119,11 +119,11 @@ test("a run with a credit note that was interrupted is continued by the same com
   await t.throwsAsync(interrupted, { message: "the process was killed" });
   t.is(await countCorrections(restored), 1);
   const document = ["--org", stream.accountId, "--credit-note", "cn_1", "--units", "-31"];
-  const settle = () => impact(restored, ...SETTLE, ...REASON, ...document, "--json");
+  const correct = () => impact(restored, ...CORRECT, ...REASON, ...document, "--json");
 
-  t.deepEqual(summaryOf(await settle()), [[2, "settle", -7]]);
+  t.deepEqual(summaryOf(await correct()), [[2, "settle", -7]]);
 
-  const repeated = await settle();
+  const repeated = await correct();
   t.is(repeated.exitCode, 0, repeated.stderr);
   t.deepEqual(summaryOf(repeated), []);
   t.is(await countCorrections(restored), 2);

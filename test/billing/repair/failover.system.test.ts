@@ -55,11 +55,11 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
   await drain(promoted);
   pass(LAG_SECONDS);
 
-  const settle = ["usage", "settle", "--restored-at", restoredAt, "--include-lost-refunds"];
-  const proposed = await impact(promoted, ...settle, "--dry-run");
+  const correct = ["usage", "correct", "--restored-at", restoredAt, "--include-lost-refunds"];
+  const proposed = await impact(promoted, ...correct, "--dry-run");
   t.regex(proposed.stderr, /[1-9]\d* corrections? proposed/u);
-  const settled = await impact(promoted, ...settle, "--reason", "failover");
-  t.is(settled.exitCode, 0, settled.stderr);
+  const corrected = await impact(promoted, ...correct, "--reason", "failover");
+  t.is(corrected.exitCode, 0, corrected.stderr);
   // Clients repeat everything under the old keys; what was not lost is replayed.
   for (const { key, count } of requests) {
     await register(promoted, count, key);

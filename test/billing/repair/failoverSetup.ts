@@ -8,7 +8,7 @@ import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 export const LAG_SECONDS = 16 * 60;
 export const RESTORED_AT = new Date((NOON + 60) * 1000).toISOString();
-export const SETTLE = ["usage", "settle", "--restored-at", RESTORED_AT] as const;
+export const CORRECT = ["usage", "correct", "--restored-at", RESTORED_AT] as const;
 export const REASON = ["--reason", "failover", "--as", "ada"] as const;
 
 export const countCorrections = async ({ db }: { readonly db: DatabasePool }): Promise<number> =>

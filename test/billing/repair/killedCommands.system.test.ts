@@ -67,11 +67,11 @@ test("commands that repair a failover and are killed while they read the process
   await finish(reconcile);
   await drain(restored);
   const restoredAt = new Date((start + 60) * 1000).toISOString();
-  const settle = ["usage", "settle", "--restored-at", restoredAt, "--reason", "failover"];
-  await killAtRead(settle, 1);
-  await killAtRead(settle, 4);
-  await finish(settle);
-  await finish(settle);
+  const correct = ["usage", "correct", "--restored-at", restoredAt, "--reason", "failover"];
+  await killAtRead(correct, 1);
+  await killAtRead(correct, 4);
+  await finish(correct);
+  await finish(correct);
   await drain(restored);
 
   t.is(

@@ -76,7 +76,7 @@ test("commands that read Stripe exit with 4 while it cannot be used", async (t) 
     return stderr;
   };
   const checkAll = async (run: Unusable, reason: string) => {
-    await check(run, reason, "usage", "settle", "--restored-at", RESTORED_AT, "--dry-run");
+    await check(run, reason, "usage", "correct", "--restored-at", RESTORED_AT, "--dry-run");
     await check(run, reason, "usage", "retry", String(eventId));
     await check(run, reason, "refund", "registration", registrationId, "--reason", "wrong order");
     await check(run, reason, "statement", "--org", stream.accountId, "--period", "current");

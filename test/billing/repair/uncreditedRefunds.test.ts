@@ -164,7 +164,7 @@ test.serial("usage settle says how many units it settles, and checks --units", a
   t.like(readJson(replayed), { quantity: -3, replayed: true });
   t.regex(replayed.stderr, /\(-3 units\) was settled with cn_1 before/u);
 
-  const afterFailover = ["usage", "settle", "--restored-at", "2026-05-15T12:00:00Z"];
+  const afterFailover = ["usage", "correct", "--restored-at", "2026-05-15T12:00:00Z"];
   const failover = await impact(...afterFailover, "--units", "-3");
   t.is(failover.exitCode, 2);
 });

@@ -15,7 +15,7 @@ import { NOON, setUpRestore } from "./restoreSetup.ts";
 const test = testWithDatabase();
 
 const MINUTE_MS = 60 * 1000;
-const SETTLE = ["usage", "settle", "--restored-at", new Date(NOON * 1000).toISOString()] as const;
+const CORRECT = ["usage", "correct", "--restored-at", new Date(NOON * 1000).toISOString()] as const;
 const HOLD = ["usage", "hold", "--reason", "restore"] as const;
 
 /** Runs a command on a machine whose clock differs from the database's. The other tests of this process must wait. */
@@ -116,7 +116,7 @@ test.serial(
     const { pass, impactAhead } = await setUpFastClock(t);
     pass(5 * 60);
 
-    const run = await impactAhead(...SETTLE, "--reason", "failover");
+    const run = await impactAhead(...CORRECT, "--reason", "failover");
 
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /sums may lag for 15 minutes/u);
@@ -134,7 +134,7 @@ test.serial(
     await drain(original);
     pass(2 * 60);
 
-    const run = await impactAhead(...SETTLE, "--reason", "failover", "--json");
+    const run = await impactAhead(...CORRECT, "--reason", "failover", "--json");
 
     t.is(run.exitCode, 1, run.stderr);
     t.like(readJson(run), { corrections: [{ action: "wait" }] });

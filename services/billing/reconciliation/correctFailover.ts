@@ -236,7 +236,7 @@ const recordCorrection = async (
       { kind: "operator", name: options.operator, reason: options.reason },
       now,
       {
-        action: "usage.settle",
+        action: "usage.correct",
         accountId,
         subject: `correction ${correctionId}`,
         details: {
@@ -281,7 +281,7 @@ const requireUnits = async (
  * the first one is recorded.
  * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held, or the document has other units
  */
-export const settleFailover = async (
+export const correctFailover = async (
   deps: Dependencies,
   options: FailoverOptions,
   signal: AbortSignal,

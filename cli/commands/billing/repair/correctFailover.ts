@@ -4,11 +4,11 @@ import { getOrganization } from "../../../../services/accounts/getOrganization.t
 import type {
   FailoverReport,
   ProposedCorrection,
-} from "../../../../services/billing/reconciliation/settleFailover.ts";
+} from "../../../../services/billing/reconciliation/correctFailover.ts";
 import {
-  settleFailover,
+  correctFailover as correct,
   unitsOf,
-} from "../../../../services/billing/reconciliation/settleFailover.ts";
+} from "../../../../services/billing/reconciliation/correctFailover.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
@@ -20,7 +20,7 @@ import { timeOf } from "../presentEvent.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
-export type SettleFailoverOptions = DocumentOptions &
+export type CorrectOptions = DocumentOptions &
   OperatorOptions & {
     readonly restoredAt: Date;
     readonly org?: string;
@@ -118,10 +118,7 @@ const print = (
   }
 };
 
-export const settleAfterFailover = async (
-  context: Context,
-  options: SettleFailoverOptions,
-): Promise<void> => {
+export const correctFailover = async (context: Context, options: CorrectOptions): Promise<void> => {
   const { io, connections, clock } = context;
   const settlement = readDocument(options);
   if (options.reason === undefined && !options.dryRun) {
@@ -143,7 +140,7 @@ export const settleAfterFailover = async (
   if (options.org !== undefined) {
     await getOrganization(deps.db, options.org);
   }
-  const report = await settleFailover(
+  const report = await correct(
     deps,
     {
       restoredAt: options.restoredAt,

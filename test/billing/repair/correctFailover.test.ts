@@ -2,8 +2,8 @@ import test from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
-import type { FailoverOptions } from "../../../services/billing/reconciliation/settleFailover.ts";
-import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import type { FailoverOptions } from "../../../services/billing/reconciliation/correctFailover.ts";
+import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
@@ -13,7 +13,7 @@ import {
   LAG_SECONDS,
   REASON,
   RESTORED_AT,
-  SETTLE,
+  CORRECT,
   setUpFailover,
   summaryOf,
 } from "./failoverSetup.ts";
@@ -34,30 +34,30 @@ test("what a failover lost is taken back once, and clients that repeat their key
   const { impact, restored, register, drain, pass, billedByMinute, minuteNow } = scene;
   t.deepEqual(billedByMinute(), scene.lost);
 
-  const proposed = await impact(restored, ...SETTLE, "--dry-run", "--json");
+  const proposed = await impact(restored, ...CORRECT, "--dry-run", "--json");
   t.is(proposed.exitCode, 0, proposed.stderr);
   t.deepEqual(summaryOf(proposed), [
     [1, "send", -24],
     [2, "send", -7],
   ]);
   t.regex(proposed.stderr, /2 corrections proposed; nothing was changed/u);
-  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, "--dry-run", "--json")), [
+  t.deepEqual(summaryOf(await impact(restored, ...CORRECT, "--dry-run", "--json")), [
     [1, "send", -24],
     [2, "send", -7],
   ]);
 
-  const recorded = await impact(restored, ...SETTLE, ...REASON);
+  const recorded = await impact(restored, ...CORRECT, ...REASON);
   t.is(recorded.exitCode, 0, recorded.stderr);
   t.regex(recorded.stderr, /Recorded 2 corrections/u);
   // Before the corrections are sent, after that, and when the sums show them.
-  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  t.deepEqual(summaryOf(await impact(restored, ...CORRECT, ...REASON, "--json")), []);
   await register(restored, 24, "order-1");
   const repeatedIn = minuteNow();
   pass(5);
   t.is((await drain(restored)).kind, "done");
-  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  t.deepEqual(summaryOf(await impact(restored, ...CORRECT, ...REASON, "--json")), []);
   pass(LAG_SECONDS);
-  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  t.deepEqual(summaryOf(await impact(restored, ...CORRECT, ...REASON, "--json")), []);
   t.deepEqual(billedByMinute(), { ...scene.corrected, [repeatedIn]: 24 });
   t.deepEqual(await scene.driftOf(), [0]);
   t.deepEqual(scene.control.problems(), []);
@@ -73,7 +73,7 @@ test("what a failover lost is taken back once, and clients that repeat their key
   );
   t.regex(statement.stdout, /"registered": 86/u);
   const log = await impact(restored, "audit", "list", "--json");
-  t.is([...log.stdout.matchAll(/"usage.settle"/gu)].length, 2);
+  t.is([...log.stdout.matchAll(/"usage.correct"/gu)].length, 2);
   const audit = await restored.db.any(sql.type(
     z.strictObject({ quantity: z.bigint(), reason: z.string(), by: z.string() }),
   )`
@@ -107,15 +107,15 @@ for (const fromLast of [1, 2]) {
         findProcessor: () => (typeof stripe === "object" ? { ...stripe, sumUsage } : null),
       },
     };
-    await settleFailover(breaking, { ...OPTIONS, isDryRun: true }, new AbortController().signal);
+    await correctFailover(breaking, { ...OPTIONS, isDryRun: true }, new AbortController().signal);
     readsBeforeFailure = reads - fromLast;
     reads = 0;
 
-    await t.throwsAsync(settleFailover(breaking, OPTIONS, new AbortController().signal), {
+    await t.throwsAsync(correctFailover(breaking, OPTIONS, new AbortController().signal), {
       message: "the process was killed",
     });
     t.is(await countCorrections(restored), fromLast === 1 ? 1 : 0);
-    await settleFailover(deps, OPTIONS, new AbortController().signal);
+    await correctFailover(deps, OPTIONS, new AbortController().signal);
 
     t.is(await countCorrections(restored), 2);
     await drain(restored);
@@ -126,9 +126,9 @@ for (const fromLast of [1, 2]) {
 test("two runs at the same time record each correction once", async (t) => {
   const scene = await setUpFailover(t);
   const { restored, drain, billedByMinute, corrected } = scene;
-  const settle = () => settleFailover(restored.deps, OPTIONS, new AbortController().signal);
+  const correct = () => correctFailover(restored.deps, OPTIONS, new AbortController().signal);
 
-  await Promise.all(Array.from({ length: 4 }, settle));
+  await Promise.all(Array.from({ length: 4 }, correct));
 
   t.is(await countCorrections(restored), 2);
   await drain(restored);
@@ -138,7 +138,7 @@ test("two runs at the same time record each correction once", async (t) => {
 test("a correction goes to the customer that was billed, also if the account changes its customer", async (t) => {
   const scene = await setUpFailover(t);
   const { impact, restored, drain, billedByMinute, corrected, control } = scene;
-  await impact(restored, ...SETTLE, ...REASON);
+  await impact(restored, ...CORRECT, ...REASON);
   const { customerId } = control.addCustomer({});
   await impact(restored, "org", "update", scene.stream.accountId, "--stripe-customer", customerId);
 
@@ -158,14 +158,14 @@ test("an organization that was lost is created again with its customer, and its 
     timestamp: String(NOON + 90),
   });
   t.is(accepted.status, 200);
-  t.is(summaryOf(await impact(restored, ...SETTLE, "--dry-run", "--json")).length, 2);
+  t.is(summaryOf(await impact(restored, ...CORRECT, "--dry-run", "--json")).length, 2);
 
   const create = ["org", "create", "--name", "Lost", "--stripe-customer", customerId, "--json"];
   const created = readJson(await impact(restored, ...create));
   const { id: accountId } = z.looseObject({ id: z.uuid() }).parse(created);
-  const settled = await impact(restored, ...SETTLE, ...REASON, "--json");
+  const corrected = await impact(restored, ...CORRECT, ...REASON, "--json");
 
-  t.true(summaryOf(settled).some(([minute, , units]) => minute === 1 && units === -12));
+  t.true(summaryOf(corrected).some(([minute, , units]) => minute === 1 && units === -12));
   await drainUsage(
     restored.deps,
     { accountId, mode: "live", meter: "tree" },
@@ -179,7 +179,7 @@ test("an organization that was lost is created again with its customer, and its 
 
 test("a rejected correction can be retried", async (t) => {
   const { impact, restored, drain, billedByMinute, corrected, control } = await setUpFailover(t);
-  await impact(restored, ...SETTLE, ...REASON);
+  await impact(restored, ...CORRECT, ...REASON);
   control.addFault({
     kind: "respond",
     times: 2,
@@ -206,16 +206,16 @@ test("usage that is still to be sent is not corrected", async (t) => {
   // Another program has reported units of the customer in the same minute.
   await scene.reportElsewhere(3, second);
   pass(LAG_SECONDS);
-  const pending = await impact(restored, ...SETTLE, ...REASON, "--json");
+  const pending = await impact(restored, ...CORRECT, ...REASON, "--json");
   t.is(pending.exitCode, 1);
   const minute = Math.floor((second - NOON) / 60);
   t.deepEqual(summaryOf(pending).at(-1), [minute, "wait", null]);
   await drain(restored);
-  const lagging = await impact(restored, ...SETTLE, ...REASON, "--json");
+  const lagging = await impact(restored, ...CORRECT, ...REASON, "--json");
   t.deepEqual(summaryOf(lagging), [[minute, "wait", null]]);
   t.regex(lagging.stdout, /the processor's sum may lag until/u);
   pass(LAG_SECONDS);
-  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), [
+  t.deepEqual(summaryOf(await impact(restored, ...CORRECT, ...REASON, "--json")), [
     [minute, "send", -3],
   ]);
 });
@@ -239,11 +239,11 @@ test("a lost refund is billed again only on request, and its repetition takes it
   await impact(restored, "usage", "reconcile", "--after-restore");
   t.deepEqual(billedByMinute(), { 0: 6 });
   const restoredAt = new Date((NOON + 3600) * 1000).toISOString();
-  const settle = (...options: readonly string[]) =>
+  const correct = (...options: readonly string[]) =>
     impact(
       restored,
       "usage",
-      "settle",
+      "correct",
       "--restored-at",
       restoredAt,
       ...REASON,
@@ -251,9 +251,9 @@ test("a lost refund is billed again only on request, and its repetition takes it
       ...options,
     );
 
-  t.deepEqual(summaryOf(await settle()), []);
-  t.deepEqual(summaryOf(await settle("--include-lost-refunds")), [[0, "send", 4]]);
-  t.deepEqual(summaryOf(await settle("--include-lost-refunds")), []);
+  t.deepEqual(summaryOf(await correct()), []);
+  t.deepEqual(summaryOf(await correct("--include-lost-refunds")), [[0, "send", 4]]);
+  t.deepEqual(summaryOf(await correct("--include-lost-refunds")), []);
   await drain(restored);
   t.deepEqual(billedByMinute(), { 0: 10 });
 
@@ -264,19 +264,30 @@ test("a lost refund is billed again only on request, and its repetition takes it
   t.deepEqual(billedByMinute(), { 0: 6 });
 });
 
-test("the command says what it needs", async (t) => {
+test("usage settle and usage correct say what they need", async (t) => {
   const { impact, original } = await setUpRestore(t);
   const refuses = async (message: RegExp, exitCode: number, ...args: readonly string[]) => {
-    const run = await impact(original, "usage", "settle", ...args);
+    const run = await impact(original, ...args);
     t.is(run.exitCode, exitCode, run.stderr);
     t.regex(run.stderr, message);
   };
-  await refuses(/id of a meter event, or --restored-at/u, 2);
-  await refuses(/id of a meter event, or --restored-at/u, 2, "1", "--restored-at", RESTORED_AT);
-  await refuses(/need --restored-at/u, 2, "1", "--dry-run", ...REASON);
-  await refuses(/Pass --reason/u, 2, "--restored-at", RESTORED_AT);
-  await refuses(/Pass --reason/u, 2, "1");
-  await refuses(/may lag for 15 minutes/u, 1, "--restored-at", RESTORED_AT, "--dry-run");
+  await refuses(/missing required argument 'id'/u, 2, "usage", "settle", ...REASON);
+  await refuses(
+    /'--reason <text>' not specified/u,
+    2,
+    "usage",
+    "settle",
+    "1",
+    "--credit-note",
+    "cn_1",
+  );
+  await refuses(/--invoice-item or --credit-note/u, 2, "usage", "settle", "1", ...REASON);
+  await refuses(/unknown option '--dry-run'/u, 2, "usage", "settle", "1", "--dry-run", ...REASON);
+  await refuses(/'--restored-at <time>' not specified/u, 2, "usage", "correct", ...REASON);
+  await refuses(/too many arguments/u, 2, "usage", "correct", "1", "--restored-at", RESTORED_AT);
+  await refuses(/Pass --reason/u, 2, ...CORRECT);
+  await refuses(/may lag for 15 minutes/u, 1, ...CORRECT, "--dry-run");
   await impact(original, "usage", "hold", "--reason", "drill");
-  await refuses(/--after-restore` first/u, 1, "--restored-at", "2026-05-01", "--dry-run");
+  const early = ["usage", "correct", "--restored-at", "2026-05-01", "--dry-run"];
+  await refuses(/--after-restore` first/u, 1, ...early);
 });
