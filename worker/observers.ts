@@ -62,7 +62,7 @@ export const createBillingObservers = ({ metrics, logger }: Sinks): BillingObser
     for (const stream of streams) {
       logger.error(
         { stream },
-        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage reconcile --last`",
+        "the processor's usage differs from the delivered usage, or could not be read; see `impact usage show-reconciliation`",
       );
     }
   },

@@ -26,7 +26,7 @@ export const AUDIT_ACTIONS = [
   "usage.fold",
   "usage.hold",
   "usage.release",
-  "usage.reconcile_after_restore",
+  "usage.compare_and_release",
   "certificate.revoke",
   "charity.import",
   "charity.links",

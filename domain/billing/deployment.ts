@@ -126,4 +126,4 @@ export const describeHold = ({ reason, by }: Hold): string => `usage is held by 
 
 /** The next steps of an operator. */
 export const HOLD_ADVICE =
-  "After a restore or an unplanned failover, run `impact usage reconcile --after-restore`. If nothing was lost, run `impact usage release`.";
+  "After a restore or an unplanned failover, run `impact usage compare-and-release`. If nothing was lost, run `impact usage release`.";

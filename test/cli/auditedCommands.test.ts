@@ -16,6 +16,7 @@ import { inDeployment } from "../../workflows/inDeployment.ts";
 import { createOldUsage } from "../billing/folding/createOldUsage.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
+import { createDonation } from "../charities/donations/createDonation.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
@@ -43,6 +44,7 @@ const READING = [
   "usage show",
   // It compares, and stores what it found.
   "usage reconcile",
+  "usage show-reconciliation",
   "charity search",
   "charity show",
   "donation list",
@@ -98,21 +100,6 @@ const createKey = async (t: ExecutionContext<DatabaseContext>): Promise<string> 
   return t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM api_key WHERE account_id = ${id} LIMIT 1
   `);
-};
-
-const createDonation = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
-  const { id: accountId } = await createTestOrganization(t.context.db);
-  const id = crypto.randomUUID();
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at)
-    VALUES (${id}, ${accountId}, 'live', 2500, 'n1', 'catalogue', 'Sea', now())
-  `);
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT ${accountId}, 'live', period, 1, 2500
-    FROM (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
-  `);
-  return id;
 };
 
 /** Returns the id of an event of the processor that could not be processed. */
@@ -177,7 +164,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const span = ["--since", "2020-01-01", "--until", "2100-01-01"];
     return { args: ["--org", scene.id, "--mode", "test", ...span, "--yes", ...REASON] };
   },
-  "refund donation": async (t) => ({ args: [await createDonation(t), ...REASON] }),
+  "refund donation": async (t) => ({ args: [await createDonation(t.context.db), ...REASON] }),
   "usage retry": async (t) => {
     const { event, env } = await failUsage(t);
     return { args: [event, "--assume", "absent"], env };
@@ -216,7 +203,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     await scene.register(9);
     await scene.drain();
     await scene.impactLater("usage", "reconcile");
-    const last = await scene.impact("usage", "reconcile", "--last");
+    const last = await scene.impact("usage", "show-reconciliation");
     const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
     return { args: [id, ...REASON] };
   },
@@ -230,6 +217,11 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "usage release": async (t) => {
     await runImpact(["usage", "hold", ...REASON], { env: { DATABASE_URL: t.context.databaseUrl } });
     return { args: [] };
+  },
+  "usage compare-and-release": async (t) => {
+    const env = { DATABASE_URL: await copyDatabase(t) };
+    await runImpact(["usage", "hold", ...REASON], { env });
+    return { args: [], env, isLater: true };
   },
   "charity import": async () => {
     const path = join(process.env["TMPDIR"] ?? "/tmp", `audited-${crypto.randomUUID()}.csv`);

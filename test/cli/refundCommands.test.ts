@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { createDonation } from "../charities/donations/createDonation.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -108,17 +108,7 @@ test.serial("a dry run says what the command with its key would do for a store",
 });
 
 test.serial("a donation is refunded once", async (t) => {
-  const { id: accountId } = await createTestOrganization(t.context.db);
-  const id = crypto.randomUUID();
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at)
-    VALUES (${id}, ${accountId}, 'live', 2500, 'n1', 'catalogue', 'Sea', now())
-  `);
-  await t.context.db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-    SELECT ${accountId}, 'live', period, 1, 2500
-    FROM (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
-  `);
+  const id = await createDonation(t.context.db);
   const env = { DATABASE_URL: t.context.databaseUrl };
   const args = ["refund", "donation", id, ...REASON];
   const planned = await runImpact([...args, "--dry-run"], { env });

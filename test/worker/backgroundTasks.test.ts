@@ -89,7 +89,7 @@ test("a hold is a metric, and a worker logs it with the next command until it en
   t.is(lines.length, 1);
   t.regex(
     lines.join(""),
-    /"level":50.*usage is held by ada: failover drill\. .*reconcile --after-restore/u,
+    /"level":50.*usage is held by ada: failover drill\. .*usage compare-and-release/u,
   );
   await releaseUsage({ db, clock, actor: SERVICE }, "ada");
   await watchOnce();

@@ -105,7 +105,7 @@ test("a worker of a copied database waits until an operator says that it replace
 
   t.is(run.exitCode, 0, run.stderr);
   t.regex(run.stderr, new RegExp(`Deployment ${name} continues with this database`, "u"));
-  t.regex(run.stderr, /Usage is held by restore guard.*reconcile --after-restore/u);
+  t.regex(run.stderr, /Usage is held by restore guard.*usage compare-and-release/u);
   t.is((await named)?.name, name);
   t.like(await readDeployment(copy.db), {
     isServerChanged: false,

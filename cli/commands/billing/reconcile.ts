@@ -30,13 +30,9 @@ import {
   printReconciliation,
   sayCompared,
 } from "./presentReconciliation.ts";
-import { showLastReconciliation } from "./showLastReconciliation.ts";
 
 export type ReconcileOptions = TimeRange & {
   readonly org?: string;
-  readonly last?: true;
-  /** Only with `--after-restore`. */
-  readonly dryRun?: true;
   readonly json?: true;
 };
 
@@ -112,16 +108,6 @@ const runOnce = async (
 
 export const reconcile = async (context: Context, options: ReconcileOptions): Promise<void> => {
   const { io, clock, connections } = context;
-  if (options.dryRun) {
-    throw new CommandError(EXIT.usage, "--dry-run needs --after-restore.");
-  }
-  if (options.last) {
-    if (options.org !== undefined || options.since !== undefined || options.until !== undefined) {
-      throw new CommandError(EXIT.usage, "--last takes no --org, --since or --until.");
-    }
-    await showLastReconciliation(context, options);
-    return;
-  }
   if (options.until !== undefined) {
     // A span that does not depend on the time is checked before the database is needed.
     chooseSpan(clock.now(), options);

@@ -27,8 +27,8 @@ import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
 import { reconcile } from "./reconcile.ts";
-import type { AfterRestoreOptions } from "./repair/reconcileAfterRestore.ts";
-import { reconcileAfterRestore } from "./repair/reconcileAfterRestore.ts";
+import type { CompareAndReleaseOptions } from "./repair/compareAndRelease.ts";
+import { compareAndRelease } from "./repair/compareAndRelease.ts";
 import type { ReopenOptions } from "./repair/reopenEvent.ts";
 import { reopenEvent } from "./repair/reopenEvent.ts";
 import type { RetryOptions } from "./repair/retryEvents.ts";
@@ -38,6 +38,7 @@ import type { SendNowOptions } from "./repair/sendUsageNow.ts";
 import { sendUsageNow } from "./repair/sendUsageNow.ts";
 import type { SettleOptions } from "./repair/settleEvent.ts";
 import { settleEvent } from "./repair/settleEvent.ts";
+import { showLastReconciliation } from "./showLastReconciliation.ts";
 import type { ShowUsageOptions } from "./showUsage.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./repair/waiveEvents.ts";
@@ -64,13 +65,13 @@ An acknowledged difference of a minute changes nothing at the processor. It is r
 again only if it changes, and retry and reopen count it as explained. If usage that
 counted as delivered then fails later, retry it before anything else is done about it.`;
 
-const AFTER_RESTORE_HELP = `
-After a restore or an unplanned failover, --after-restore compares all live usage from
-before the hold that is not delivered with the processor's sums of its minute. What the
-processor has counts as delivered; the workers send the rest. It needs 15 minutes of
-hold, because the sums lag, and may be repeated. With --since, older usage is not
-compared and is sent again: use it only if you know that none of that usage, or of
-its refunds, was sent after the restored time.`;
+const COMPARE_AND_RELEASE_HELP = `
+After a restore or an unplanned failover, all live usage from before the hold that is not
+delivered is compared with the processor's sums of its minute. What the processor has
+counts as delivered; the workers send the rest. The command needs 15 minutes of hold,
+because the sums lag, and may be repeated. With --since, older usage is not compared and
+is sent again: use it only if you know that none of that usage, or of its refunds, was
+sent after the restored time.`;
 
 const SETTLE_HELP = `
 The usage counts as settled, neither as failed nor as late, and is never sent again. Usage
@@ -217,25 +218,24 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")
     .option("--org <id>", "id of the organization", parseId)
-    .addOption(
-      sinceOption(
-        "first minute (default: 35 days before the end); with --after-restore, first second of the usage in doubt",
-      ),
-    )
+    .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
-    .option("--last", "show the last complete reconciliation instead of running one")
-    .option("--after-restore", "settle the usage that a restore has put in doubt, and end the hold")
-    .option("--dry-run", "with --after-restore: compare only")
-    .addOption(operatorOption())
     .option("--json", "JSON output")
-    .addHelpText("after", AFTER_RESTORE_HELP)
-    .action(
-      ({
-        afterRestore,
-        ...options
-      }: ReconcileOptions & AfterRestoreOptions & { readonly afterRestore?: true }) =>
-        afterRestore ? reconcileAfterRestore(context, options) : reconcile(context, options),
-    );
+    .action((options: ReconcileOptions) => reconcile(context, options));
+  usage
+    .command("show-reconciliation")
+    .description("Show the last complete reconciliation")
+    .option("--json", "JSON output")
+    .action((options: { readonly json?: true }) => showLastReconciliation(context, options));
+  usage
+    .command("compare-and-release")
+    .description("Settle the usage that a restore has put in doubt, and end the hold")
+    .addOption(sinceOption("first second of the usage in doubt"))
+    .addOption(operatorOption())
+    .option("--dry-run", "compare only")
+    .option("--json", "JSON output")
+    .addHelpText("after", COMPARE_AND_RELEASE_HELP)
+    .action((options: CompareAndReleaseOptions) => compareAndRelease(context, options));
   usage
     .command("acknowledge-drift")
     .description("Acknowledge differences that are explained or settled")

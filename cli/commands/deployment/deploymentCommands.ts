@@ -18,7 +18,7 @@ The ledger's live usage of the current billing cycle, of organizations with a St
 customer, is reported to Stripe; earlier usage stays in the ledger. Set
 STRIPE_SECRET_KEY first. To move an organization that gets its customer later, repeat
 the command. If a restore has lost a move, repeat it while usage is held, before
-impact usage reconcile --after-restore: otherwise the usage is billed twice.`;
+impact usage compare-and-release: otherwise the usage is billed twice.`;
 
 const TAKE_OVER_HELP = `
 After a restore, a promotion or a move to another server, workers that start take no work

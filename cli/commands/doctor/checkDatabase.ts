@@ -136,7 +136,7 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
     }
     // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides drift.
     const report = wrongs.length === 0 && !hasFailed ? warning : wrong;
-    return report(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
+    return report(`${problems.join("; ")}; see \`impact usage show-reconciliation\``);
   });
 
 /** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */

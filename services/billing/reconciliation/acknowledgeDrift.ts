@@ -78,7 +78,7 @@ export const acknowledgeDrift = async (
   if (!difference) {
     throw new DomainError(
       "record_not_found",
-      `difference ${differenceId} not found; see \`impact usage reconcile --last\``,
+      `difference ${differenceId} not found; see \`impact usage show-reconciliation\``,
     );
   }
   const { billedBy, mode, meter, minute, ours, processor } = difference;

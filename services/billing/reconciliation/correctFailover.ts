@@ -114,7 +114,7 @@ const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<Bill
   }
   const hold = findHold(deployment);
   if (hold) {
-    return refuse(`${describeHold(hold)}; run \`impact usage reconcile --after-restore\` first`);
+    return refuse(`${describeHold(hold)}; run \`impact usage compare-and-release\` first`);
   }
   return getProcessor(billing, "stripe", "live");
 };

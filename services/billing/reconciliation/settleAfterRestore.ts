@@ -203,7 +203,7 @@ export const settleAfterRestore = async (
       await lockDeployment(transaction);
       await requireHold(transaction, heldAt);
       await recordAction(transaction, actor, clock.now(), {
-        action: "usage.reconcile_after_restore",
+        action: "usage.compare_and_release",
         details: { heldAt, since: options.since, events: events.length },
       });
       await endHold(transaction, deps, options.operator);

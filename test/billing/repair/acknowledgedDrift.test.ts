@@ -59,7 +59,7 @@ test("a comparison after a restore does not take acknowledged drift for a refund
   await holdUsage(original.deps, { reason: "restore", by: "maria" });
   scene.pass(LAG_SECONDS);
 
-  const settled = await scene.run("reconcile", "--after-restore");
+  const settled = await scene.run("compare-and-release");
 
   t.is(settled.exitCode, 0, settled.stderr);
   await scene.drain(original);

@@ -236,7 +236,7 @@ test("a lost refund is billed again only on request, and its repetition takes it
   await drain(continued);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
-  await impact(restored, "usage", "reconcile", "--after-restore");
+  await impact(restored, "usage", "compare-and-release");
   t.deepEqual(billedByMinute(), { 0: 6 });
   const restoredAt = new Date((NOON + 3600) * 1000).toISOString();
   const correct = (...options: readonly string[]) =>
@@ -289,5 +289,5 @@ test("usage settle and usage correct say what they need", async (t) => {
   await refuses(/may lag for 15 minutes/u, 1, ...CORRECT, "--dry-run");
   await impact(original, "usage", "hold", "--reason", "drill");
   const early = ["usage", "correct", "--restored-at", "2026-05-01", "--dry-run"];
-  await refuses(/--after-restore` first/u, 1, ...early);
+  await refuses(/usage compare-and-release` first/u, 1, ...early);
 });

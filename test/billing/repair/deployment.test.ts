@@ -247,7 +247,7 @@ test.serial(
     t.is((await withoutKey("deployment", "separate", "--as", "maria")).exitCode, 0);
 
     t.deepEqual(await reconcileAtNight(), { streams: [], drifting: [] });
-    const last = await withoutKey("usage", "reconcile", "--last");
+    const last = await withoutKey("usage", "show-reconciliation");
     t.is(last.exitCode, 0, last.stderr);
     const run = await withoutKey("usage", "reconcile");
     t.is(run.exitCode, 0, run.stderr);

@@ -346,7 +346,7 @@ test.serial(
 
     await guardUsage(restored.deps);
     pass(16 * 60);
-    const settled = await impact(restored, "usage", "reconcile", "--after-restore");
+    const settled = await impact(restored, "usage", "compare-and-release");
     t.is(settled.exitCode, 0, settled.stderr);
     const retried = await impact(restored, "usage", "retry", id, "--json");
     t.deepEqual(results.parse(readJson(retried)), [{ id, result: "delivered", reason: null }]);

@@ -50,7 +50,7 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
   await register(promoted, 1000);
   t.like(await drain(promoted), { cause: "held" });
   pass(LAG_SECONDS);
-  const run = await impact(promoted, "usage", "reconcile", "--after-restore");
+  const run = await impact(promoted, "usage", "compare-and-release");
   t.is(run.exitCode, 0, run.stderr);
   await drain(promoted);
   pass(LAG_SECONDS);

@@ -62,7 +62,7 @@ export const setUpFailover = async (t: Parameters<typeof setUpRestore>[0]) => {
   await drain(continued);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
-  const settled = await impact(restored, "usage", "reconcile", "--after-restore");
+  const settled = await impact(restored, "usage", "compare-and-release");
   t.is(settled.exitCode, 0, settled.stderr);
   await drain(restored);
   pass(LAG_SECONDS);

@@ -62,9 +62,9 @@ test("commands that repair a failover and are killed while they read the process
   };
 
   // The hold began three hours ago by the database's record of the double's clock.
-  const reconcile = ["usage", "reconcile", "--after-restore"];
-  await killAtRead(reconcile, 1);
-  await finish(reconcile);
+  const compare = ["usage", "compare-and-release"];
+  await killAtRead(compare, 1);
+  await finish(compare);
   await drain(restored);
   const restoredAt = new Date((start + 60) * 1000).toISOString();
   const correct = ["usage", "correct", "--restored-at", restoredAt, "--reason", "failover"];

@@ -59,7 +59,7 @@ const setUpRefused = async (t: ExecutionContext) => {
   pass(3 * DAY);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
-  t.is((await impact(restored, "usage", "reconcile", "--after-restore")).exitCode, 0);
+  t.is((await impact(restored, "usage", "compare-and-release")).exitCode, 0);
   return {
     ...scene,
     restored,

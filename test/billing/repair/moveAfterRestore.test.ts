@@ -12,7 +12,7 @@ import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 const LAG_SECONDS = 16 * 60;
 const FORGOTTEN_AFTER = 3 * 24 * 60 * 60;
 const MOVE = ["deployment", "move-to-stripe"] as const;
-const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+const COMPARE_AND_RELEASE = ["usage", "compare-and-release"] as const;
 
 /**
  * A restored database whose usage is held. The ledger has 10 units of an organization, or is about to record them. The lost
@@ -79,7 +79,7 @@ const setUpMoved = async (
       ),
     compare: async () => {
       pass(LAG_SECONDS);
-      const run = await impact(restored, ...AFTER_RESTORE);
+      const run = await impact(restored, ...COMPARE_AND_RELEASE);
       t.is(run.exitCode, 0, run.stdout + run.stderr);
     },
     drain: () => drain(restored),

@@ -94,7 +94,7 @@ test("commands that read Stripe exit with 4 while it cannot be used", async (t) 
   await holdUsage(original.deps, { reason: "restore", by: "maria" });
   pass(LAG_SECONDS);
   for (const [reason, run] of Object.entries(unusable)) {
-    await check(run, reason, "usage", "reconcile", "--after-restore");
+    await check(run, reason, "usage", "compare-and-release");
   }
   await releaseUsage(original.deps, "maria");
   await scene.moveAway();
@@ -122,7 +122,7 @@ test("a customer that Stripe does not report is a warning of doctor, and fails t
   t.regex(compared.stderr, /0 differ at the processor, 1 could not be compared/u);
   const finding = findReconciliation(await impact(original, "doctor", "--json"));
   t.is(finding?.status, "warning");
-  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
+  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage show-reconciliation/u);
 });
 
 test("streams that a failed reconciliation could not read are wrong for doctor, because it hides drift", async (t) => {
@@ -136,7 +136,7 @@ test("streams that a failed reconciliation could not read are wrong for doctor, 
 
   const finding = findReconciliation(run);
   t.is(finding?.status, "wrong");
-  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage reconcile --last/u);
+  t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage show-reconciliation/u);
 });
 
 test("a refund is unavailable while the deployment bills through another Stripe account", async (t) => {

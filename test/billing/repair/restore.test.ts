@@ -16,7 +16,7 @@ import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
-const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+const COMPARE_AND_RELEASE = ["usage", "compare-and-release"] as const;
 
 test("a copied database sends nothing until an operator releases it", async (t) => {
   const scene = await setUpRestore(t);
@@ -92,11 +92,11 @@ test("after a restore to three days earlier, nothing doubles and nothing is lost
 
   await guardUsage(restored.deps);
   await register(restored, 2);
-  const early = await scene.impact(restored, ...AFTER_RESTORE);
+  const early = await scene.impact(restored, ...COMPARE_AND_RELEASE);
   t.is(early.exitCode, 1);
   t.regex(early.stderr, /may lag until/u);
   pass(16 * 60);
-  const run = await scene.impact(restored, ...AFTER_RESTORE, "--json");
+  const run = await scene.impact(restored, ...COMPARE_AND_RELEASE, "--json");
   t.is(run.exitCode, 0, run.stderr);
   t.is((await drain(restored)).kind, "done");
 
@@ -118,7 +118,7 @@ test("a standby that lost the last second sends only what Stripe lacks", async (
 
   await guardUsage(restored.deps);
   pass(16 * 60);
-  const run = await scene.impact(restored, ...AFTER_RESTORE);
+  const run = await scene.impact(restored, ...COMPARE_AND_RELEASE);
   t.is(run.exitCode, 0, run.stderr);
   t.is((await drain(restored)).kind, "done");
   t.deepEqual(scene.billed(), { 0: 76 });
@@ -137,7 +137,7 @@ test("usage and its later refund are distinguished", async (t) => {
   await refund(restored, id, 5);
   await restored.db.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
   pass(16 * 60);
-  await scene.impact(restored, ...AFTER_RESTORE);
+  await scene.impact(restored, ...COMPARE_AND_RELEASE);
   // Its workflow may have failed while the refund was blocked.
   t.like(await listAllWaitingRefunds(restored.db), [{ registrationId: id }]);
   t.is((await drain(restored)).kind, "done");
@@ -160,7 +160,7 @@ for (const sent of [0, 6, 11, 15]) {
     await scene.refund(restored, refunded, 4);
     await restored.db.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
     pass(16 * 60);
-    const run = await scene.impact(restored, ...AFTER_RESTORE);
+    const run = await scene.impact(restored, ...COMPARE_AND_RELEASE);
     t.is(run.exitCode, 0, run.stderr);
     // Its workflow may have ended while the refund was held.
     t.like(await listAllWaitingRefunds(restored.db), [{ registrationId: refunded }]);
@@ -183,11 +183,11 @@ test("a refund between a run that broke off and the next one is billed", async (
     path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
     times: 1000,
   });
-  t.not((await impact(restored, ...AFTER_RESTORE)).exitCode, 0);
+  t.not((await impact(restored, ...COMPARE_AND_RELEASE)).exitCode, 0);
   control.clearFaults();
 
   await refund(restored, refunded, 4);
-  const repeated = await impact(restored, ...AFTER_RESTORE);
+  const repeated = await impact(restored, ...COMPARE_AND_RELEASE);
 
   t.is(repeated.exitCode, 0, repeated.stderr);
   t.is((await drain(restored)).kind, "done");
@@ -248,7 +248,7 @@ test("after a restore, what only one side has is neither doubled nor lost, with 
   t.deepEqual(billedByMinute(), before);
   const earlier = sumCalls();
 
-  const run = await impact(restored, ...AFTER_RESTORE, "--json");
+  const run = await impact(restored, ...COMPARE_AND_RELEASE, "--json");
 
   t.is(run.exitCode, 0, run.stderr);
   t.is(sumCalls() - earlier, 3);
@@ -269,14 +269,14 @@ test("after a restore, what only one side has is neither doubled nor lost, with 
 test("a dry run shows the same results, changes nothing and keeps the hold", async (t) => {
   const { impact, restored, drain, billedByMinute, before, after } = await setUpDiverged(t);
 
-  const first = await impact(restored, ...AFTER_RESTORE, "--dry-run", "--json");
-  const second = await impact(restored, ...AFTER_RESTORE, "--dry-run", "--json");
+  const first = await impact(restored, ...COMPARE_AND_RELEASE, "--dry-run", "--json");
+  const second = await impact(restored, ...COMPARE_AND_RELEASE, "--dry-run", "--json");
 
   t.is(first.exitCode, 0, first.stderr);
   t.regex(first.stderr, /5 events are in doubt.* usage stays held/u);
   t.deepEqual(doubts.parse(readJson(second)), doubts.parse(readJson(first)));
   t.like(await drain(restored), { cause: "held" });
-  const run = await impact(restored, ...AFTER_RESTORE, "--json");
+  const run = await impact(restored, ...COMPARE_AND_RELEASE, "--json");
   t.deepEqual(
     doubts.parse(readJson(run)).map(({ at, result }) => [at, result]),
     doubts.parse(readJson(first)).map(({ at, result }) => [at, result]),
@@ -296,17 +296,17 @@ for (const minute of [1, 2, 4]) {
       mentioning: String(NOON + minute * 60),
       times: 1000,
     });
-    const broken = await impact(restored, ...AFTER_RESTORE);
+    const broken = await impact(restored, ...COMPARE_AND_RELEASE);
     t.not(broken.exitCode, 0);
     t.like(await drain(restored), { cause: "held" });
     control.clearFaults();
 
-    const repeated = await impact(restored, ...AFTER_RESTORE);
+    const repeated = await impact(restored, ...COMPARE_AND_RELEASE);
 
     t.is(repeated.exitCode, 0, repeated.stderr);
     await drain(restored);
     t.deepEqual(billedByMinute(), after);
-    const third = await impact(restored, ...AFTER_RESTORE);
+    const third = await impact(restored, ...COMPARE_AND_RELEASE);
     t.is(third.exitCode, 1);
     t.regex(third.stderr, /usage is not held/u);
   });
@@ -324,7 +324,7 @@ test("with --since, older usage is not compared and is sent under its own identi
   pass(16 * 60);
   const since = new Date((NOON + DAY) * 1000).toISOString();
 
-  const run = await impact(restored, ...AFTER_RESTORE, "--since", since, "--json");
+  const run = await impact(restored, ...COMPARE_AND_RELEASE, "--since", since, "--json");
 
   t.deepEqual(
     doubts.parse(readJson(run)).map(({ quantity }) => quantity),
@@ -335,14 +335,17 @@ test("with --since, older usage is not compared and is sent under its own identi
   t.deepEqual(control.problems(), []);
 });
 
-test("the options of the two kinds of reconciliation do not mix", async (t) => {
+test("the commands that reconcile reject each other's options", async (t) => {
   const { impact, original } = await setUpRestore(t);
   const dryRun = await impact(original, "usage", "reconcile", "--dry-run");
   t.is(dryRun.exitCode, 2);
-  t.regex(dryRun.stderr, /--dry-run needs --after-restore/u);
-  const until = await impact(original, ...AFTER_RESTORE, "--until", "2026-05-01");
+  t.regex(dryRun.stderr, /unknown option '--dry-run'/u);
+  const until = await impact(original, ...COMPARE_AND_RELEASE, "--until", "2026-05-01");
   t.is(until.exitCode, 2);
-  t.regex(until.stderr, /--after-restore takes no --org, --until or --last/u);
+  t.regex(until.stderr, /unknown option '--until'/u);
+  const since = await impact(original, "usage", "show-reconciliation", "--since", "2026-05-01");
+  t.is(since.exitCode, 2);
+  t.regex(since.stderr, /unknown option '--since'/u);
 });
 
 test("after a restore of a deployment that the built-in ledger bills, usage is settled immediately and billed once", async (t) => {
@@ -371,13 +374,13 @@ test("after a restore of a deployment that the built-in ledger bills, usage is s
   const stripe = { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url };
 
   // With a key, the lost history may have been billed at Stripe.
-  const withKey = await runImpact(AFTER_RESTORE, {
+  const withKey = await runImpact(COMPARE_AND_RELEASE, {
     env: { DATABASE_URL: restoredUrl, ...stripe },
     clock,
   });
   t.is(withKey.exitCode, 1);
   t.regex(withKey.stderr, /may lag until/u);
-  const run = await runImpact(AFTER_RESTORE, { env: { DATABASE_URL: restoredUrl }, clock });
+  const run = await runImpact(COMPARE_AND_RELEASE, { env: { DATABASE_URL: restoredUrl }, clock });
 
   t.is(run.exitCode, 0, run.stderr);
   const stream = { accountId, mode: "live", meter: "tree" } as const;

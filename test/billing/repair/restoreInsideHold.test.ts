@@ -26,7 +26,7 @@ import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
 const LAG_SECONDS = 16 * 60;
-const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+const COMPARE_AND_RELEASE = ["usage", "compare-and-release"] as const;
 const UPGRADE = { reason: "upgrade", by: "maria" } as const;
 
 /**
@@ -63,7 +63,7 @@ for (const seconds of [5, 3 * DAY]) {
         const taken = await impact(restored, "deployment", "take-over", "--json");
         t.like(readJson(taken), { usage_held: { ...UPGRADE, at: noticedAt.toISOString() } });
       }
-      const early = await impact(restored, ...AFTER_RESTORE);
+      const early = await impact(restored, ...COMPARE_AND_RELEASE);
       t.is(early.exitCode, 1);
       t.regex(early.stderr, /may lag until/u);
       pass(LAG_SECONDS);
@@ -71,7 +71,7 @@ for (const seconds of [5, 3 * DAY]) {
       await Promise.all([guardUsage(restored.deps), guardUsage(restored.deps)]);
       await impact(restored, "deployment", "take-over");
       t.deepEqual((await readDeployment(restored.db)).hold, { ...UPGRADE, at: noticedAt });
-      const run = await impact(restored, ...AFTER_RESTORE);
+      const run = await impact(restored, ...COMPARE_AND_RELEASE);
 
       t.is(run.exitCode, 0, run.stderr);
       t.is((await drain(restored)).kind, "done");
@@ -114,13 +114,13 @@ test("a comparison that broke off is continued after another restore", async (t)
     mentioning: String(NOON + 60),
     times: 1000,
   });
-  t.not((await impact(scene.original, ...AFTER_RESTORE)).exitCode, 0);
+  t.not((await impact(scene.original, ...COMPARE_AND_RELEASE)).exitCode, 0);
   control.clearFaults();
   const { restored } = await scene.fork(scene.original);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
 
-  const run = await impact(restored, ...AFTER_RESTORE);
+  const run = await impact(restored, ...COMPARE_AND_RELEASE);
 
   t.is(run.exitCode, 0, run.stderr);
   await drain(restored);
@@ -172,7 +172,7 @@ const setUpLedger = async (t: ExecutionContext) => {
     pass: (seconds: number) => {
       nowMs += seconds * 1000;
     },
-    settle: () => runImpact(AFTER_RESTORE, { env: { DATABASE_URL: url }, clock }),
+    settle: () => runImpact(COMPARE_AND_RELEASE, { env: { DATABASE_URL: url }, clock }),
     drain: () =>
       drainUsage(deps, stream, {
         signal: new AbortController().signal,

@@ -19,7 +19,7 @@ import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const MINUTE = 60;
 const USAGE_EVENTS = ["usage.failed", "usage.recovered"] as const;
-const AFTER_RESTORE = ["usage", "reconcile", "--after-restore"] as const;
+const COMPARE_AND_RELEASE = ["usage", "compare-and-release"] as const;
 
 /**
  * A restored database with two events in doubt, in consecutive seconds of the last of some minutes. The earlier minutes have
@@ -87,7 +87,7 @@ const setUpDoubt = async (
     },
     /** Repeats the comparison, and sends what is left. */
     finish: async (): Promise<void> => {
-      const repeated = await impact(restored, ...AFTER_RESTORE);
+      const repeated = await impact(restored, ...COMPARE_AND_RELEASE);
       t.is(repeated.exitCode, 0, repeated.stderr);
       t.is((await scene.drain(restored)).kind, "done");
     },
@@ -294,7 +294,7 @@ test("a comparison ignores the lease of an attempt that began before the clock w
   await impact(original, "usage", "hold", "--reason", "restore");
   pass(16 * MINUTE);
 
-  const settled = await impact(original, ...AFTER_RESTORE);
+  const settled = await impact(original, ...COMPARE_AND_RELEASE);
 
   t.is(settled.exitCode, 0, settled.stderr);
   t.is((await scene.drain(original)).kind, "done");

@@ -256,7 +256,7 @@ test("an event that a lost history has sent to another customer is not billed tw
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
 
-  t.is((await impact(restored, "usage", "reconcile", "--after-restore")).exitCode, 1);
+  t.is((await impact(restored, "usage", "compare-and-release")).exitCode, 1);
 
   t.like(await retry(restored), [{ result: "delivered" }]);
   await drain(restored);

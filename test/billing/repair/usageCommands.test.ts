@@ -334,13 +334,13 @@ test.serial(
     await scene.drain();
 
     const drifted = await scene.impactLater("usage", "reconcile");
-    const last = await scene.impact("usage", "reconcile", "--last");
+    const last = await scene.impact("usage", "show-reconciliation");
     const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
     const note = ["--reason", "credit note 17", "--as", "ada"];
     const acknowledged = await scene.impact("usage", "acknowledge-drift", id, ...note);
     const partly = await scene.impact("usage", "acknowledge-drift", id, "999999", ...note);
     const again = await scene.impactLater("usage", "reconcile");
-    const cleared = await scene.impact("usage", "reconcile", "--last", "--json");
+    const cleared = await scene.impact("usage", "show-reconciliation", "--json");
     const unknown = await scene.impact("usage", "acknowledge-drift", "999999", ...note);
 
     t.is(drifted.exitCode, 1);

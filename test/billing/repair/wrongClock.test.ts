@@ -67,7 +67,7 @@ test.serial(
     const { databaseUrl } = t.context;
     await runImpact(HOLD, { env: { DATABASE_URL: databaseUrl } });
 
-    const run = await runOnClock(databaseUrl, 20, ["usage", "reconcile", "--after-restore"]);
+    const run = await runOnClock(databaseUrl, 20, ["usage", "compare-and-release"]);
 
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /sums may lag until/u);

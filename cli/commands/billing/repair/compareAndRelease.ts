@@ -8,9 +8,8 @@ import { actorOf, operatorName } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
-import type { ReconcileOptions } from "../reconcile.ts";
 
-export type AfterRestoreOptions = Pick<OperatorOptions, "as"> & {
+export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
   readonly since?: Date;
   readonly dryRun?: true;
   readonly json?: true;
@@ -19,13 +18,10 @@ export type AfterRestoreOptions = Pick<OperatorOptions, "as"> & {
 /** One call to the processor for each customer, meter and minute in doubt. */
 const TIMEOUT_MS = HOUR_MS;
 
-export const reconcileAfterRestore = async (
+export const compareAndRelease = async (
   { io, connections, clock }: Context,
-  { as, since, dryRun, json, ...others }: AfterRestoreOptions & ReconcileOptions,
+  { as, since, dryRun, json }: CompareAndReleaseOptions,
 ): Promise<void> => {
-  if (Object.keys(others).length > 0) {
-    throw new CommandError(EXIT.usage, "--after-restore takes no --org, --until or --last.");
-  }
   const settled = await settleAfterRestore(
     {
       db: await connections.database(),
