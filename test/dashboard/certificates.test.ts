@@ -279,7 +279,7 @@ test.serial(
       state: "registered",
       test: true,
       amount_cents: 2550,
-      charity: { name: "Oceana", ein: "51-0401308" },
+      charity: { name: "Oceana", ein: "51-0401308", looked_up: true },
     });
     const html = (await (await fetch(await urlOf(id, "test"))).text()).replaceAll(/\s+/gu, " ");
     t.regex(html, /\$25\.50<\/span> <span class="what">donation to Oceana registered/u);

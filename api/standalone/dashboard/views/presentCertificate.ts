@@ -42,7 +42,14 @@ const donationFields = {
   state: z.enum(["registered", "refunded"]),
   amount_cents: wholeNumber,
   currency: z.literal("USD"),
-  charity: z.strictObject({ name: z.string(), ein: z.string().nullable() }),
+  charity: z.strictObject({
+    name: z.string(),
+    ein: z.string().nullable(),
+    looked_up: z.boolean().meta({
+      description:
+        "Whether the charity was looked up when the donation was recorded. If not, an earlier system recorded the donation and named the charity.",
+    }),
+  }),
   registered_at: z.iso.datetime(),
 };
 
@@ -97,7 +104,11 @@ const presentItem = (item: CertifiedItem): z.output<typeof itemResponse> => {
       state: stateOfDonation(item),
       amount_cents: item.amountCents,
       currency: "USD",
-      charity: { name: item.charityName, ein: item.ein === null ? null : formatEin(item.ein) },
+      charity: {
+        name: item.charityName,
+        ein: item.ein === null ? null : formatEin(item.ein),
+        looked_up: item.isCharityConfirmed,
+      },
       registered_at: item.createdAt.toISOString(),
     };
   }

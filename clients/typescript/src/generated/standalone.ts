@@ -93,6 +93,8 @@ export interface components {
             readonly amount_cents: number;
             readonly charity: {
                 readonly ein: string | null;
+                /** @description Whether the charity was looked up when the donation was recorded. If not, an earlier system recorded the donation and named the charity. */
+                readonly looked_up: boolean;
                 readonly name: string;
             };
             /** @constant */
@@ -131,6 +133,8 @@ export interface components {
                 readonly amount_cents: number;
                 readonly charity: {
                     readonly ein: string | null;
+                    /** @description Whether the charity was looked up when the donation was recorded. If not, an earlier system recorded the donation and named the charity. */
+                    readonly looked_up: boolean;
                     readonly name: string;
                 };
                 /** @constant */
