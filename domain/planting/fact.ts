@@ -14,6 +14,9 @@ const NAME = 200;
 /** The name of a person, a place or an organization. */
 export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
+/** The name of a region or a country, by which the summary groups: the same whether accents are combining characters or not. */
+const place = () => name().normalize().pipe(name());
+
 /** The partner's name for one of its records. */
 export const reference = () => name();
 
@@ -51,8 +54,8 @@ const site = z.strictObject({
   name: name(),
   subsite_name: text(NAME).default(""),
   organization_name: name(),
-  region: name(),
-  country: name(),
+  region: place(),
+  country: place(),
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
   latitude: latitude(),
   longitude: longitude(),

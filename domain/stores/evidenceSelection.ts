@@ -5,6 +5,6 @@ export type EvidenceSelection = {
   readonly upTo: { readonly time: string; readonly isInclusive: boolean } | null;
   /** The public id of the planting order. */
   readonly projectPublicId: string | null;
-  /** The region of the planting site, in any case. */
+  /** The normalized region of the planting site, in any case. */
   readonly region: string | null;
 };

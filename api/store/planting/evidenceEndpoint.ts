@@ -108,7 +108,7 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
     id: treeId,
     upTo: createdAt === null ? null : upperBoundOf(createdAt),
     projectPublicId: given.project_public_id || null,
-    region: given.region || null,
+    region: given.region?.normalize() || null,
   };
 };
 

@@ -221,6 +221,43 @@ test.serial(
   },
 );
 
+test.serial(
+  "a region is one in the summary, whether its accents are combining characters or not",
+  async (t) => {
+    const { setup, orders, report } = await placeOrders(t, 1, await openOwnDatabase(t));
+    const [order] = orders;
+    if (!order) {
+      throw new Error("There is an order.");
+    }
+    const fact = simulateAllocated(order, AT);
+    const [allocation] = fact.allocations;
+    if (!allocation) {
+      throw new Error("There is an allocation.");
+    }
+    const writtenIn = (form: "NFC" | "NFD") => ({
+      ...allocation,
+      reference: form,
+      planting_site: {
+        ...allocation.planting_site,
+        reference: form,
+        region: "Príncipe".normalize(form),
+        country: "São Tomé".normalize(form),
+      },
+    });
+    const allocations = [writtenIn("NFC"), writtenIn("NFD")];
+
+    await report(order, { ...fact, allocations }, simulatePlanted(order, AT));
+
+    const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)();
+    const { summary, regions } = evidenceSummary.parse(JSON.parse(body));
+    t.deepEqual(summary.countries, ["São Tomé"]);
+    t.deepEqual(
+      regions.map(({ id }) => id),
+      ["são-tomé-príncipe"],
+    );
+  },
+);
+
 /** Inserts two facts of each of some orders. The statistics do not know them. */
 const insertFactsOfOthers = async (db: CommonQueryMethods, accountId: string, orders: number) => {
   await db.query(sql.typeAlias("void")`

@@ -1,4 +1,5 @@
 import { listPlantingOrders } from "../../../db/planting/orders.ts";
+import { sql } from "../../../db/sql.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import {
   pollPlantingOrder,
@@ -195,6 +196,14 @@ test.serial(
     t.is((await get(PATH, store.live)).body["status"], "registered");
     t.is((await get(`${PATH}?region=Nowhere`, store.live)).status, 404);
     t.is((await get(`${PATH}?project_public_id=po_other`, store.live)).status, 404);
+    await db.query(sql.typeAlias("void")`
+      UPDATE planting_order
+      SET site_shares = jsonb_set(site_shares, '{0,region}', '"Príncipe"')
+      WHERE id = ${order?.id ?? 0}
+    `);
+    const combining = encodeURIComponent("Príncipe".normalize("NFD"));
+    const byCombining = await get(`${PATH}?region=${combining}`, store.live);
+    t.is(byCombining.body["tree_id"], found.body["tree_id"]);
 
     await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
     const [after] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
