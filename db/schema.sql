@@ -324,7 +324,7 @@ CREATE TABLE donation (
   idempotency_key text,
   attribution text NOT NULL DEFAULT ''::text,
   metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
-  refunded_at timestamp with time zone,
+  refunded boolean NOT NULL DEFAULT false,
   customer_name text,
   customer_email text,
   customer_id text,
@@ -1106,9 +1106,9 @@ CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode
 
 CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
 
-CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode, created_at) WHERE (refunded_at IS NOT NULL);
+CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode, created_at) WHERE refunded;
 
-CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (refunded_at IS NULL);
+CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (NOT refunded);
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 

@@ -33,6 +33,7 @@ export const presentCustomerExport = ({
     ...presentCommon(donation),
     amount_cents: donation.amountCents,
     charity_name: donation.charityName,
+    refunded: donation.refunded,
     refunded_at: donation.refundedAt?.toISOString() ?? null,
   })),
   has_more: hasMore,

@@ -112,7 +112,7 @@ export const lockDonations = (
       nonprofit_id AS "nonprofitId",
       charity_name AS "charityName",
       created_at AS "createdAt",
-      refunded_at IS NOT NULL AS refunded
+      refunded
     FROM donation
     WHERE id = ANY(${sql.array([...ids], "uuid")})
     ORDER BY id
@@ -203,7 +203,7 @@ export const insertDonationRefunds = (
     ),
     updated AS (
       UPDATE donation
-      SET refunded_at = ${timestamp(createdAt)}
+      SET refunded = true
       FROM inserted
       WHERE donation.id = inserted.donation_id
     )

@@ -47,7 +47,7 @@ export const listDonationMonths = (
     WITH refunded AS (
       SELECT date_trunc('month', created_at AT TIME ZONE 'UTC') AS month, count(*) AS count
       FROM donation
-      WHERE ${ownedBy("donation", owner)} AND refunded_at IS NOT NULL
+      WHERE ${ownedBy("donation", owner)} AND refunded
       GROUP BY 1
     )
     SELECT month, sum(count)::bigint AS count

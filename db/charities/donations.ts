@@ -45,7 +45,7 @@ export const donationColumns = sql.fragment`
   donation.idempotency_key AS "idempotencyKey",
   donation.attribution,
   donation.metadata,
-  donation.refunded_at IS NOT NULL AS refunded
+  donation.refunded
 `;
 
 const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
@@ -260,6 +260,7 @@ const detailsRow = donationRow.extend({
   accountId: z.uuid(),
   accountType: z.enum(["organization", "store"]),
   mode: modeColumn,
+  /** When it was refunded here; null if another system refunded it. */
   refundedAt: z.date().nullable(),
   refundReason: z.string().nullable(),
   refundIdempotencyKey: z.string().nullable(),
@@ -277,7 +278,7 @@ export const findDonationDetails = (
       donation.account_id AS "accountId",
       account.type AS "accountType",
       donation.mode,
-      donation.refunded_at AS "refundedAt",
+      donation_refund.created_at AS "refundedAt",
       donation_refund.reason AS "refundReason",
       donation_refund.idempotency_key AS "refundIdempotencyKey",
       donation_refund.metadata AS "refundMetadata"

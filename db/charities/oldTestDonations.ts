@@ -39,7 +39,7 @@ export const lockOldTestDonations = (
       id,
       created_at AS "createdAt",
       amount_cents AS "amountCents",
-      refunded_at IS NOT NULL AS refunded
+      refunded
     FROM donation
     WHERE account_id = ${accountId} AND mode = 'test'
       AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}

@@ -239,7 +239,7 @@ export const findCertified = async (
       donation.confirmed_name IS NOT NULL AS "isCharityConfirmed",
       donation.ein,
       donation.created_at AS "createdAt",
-      donation.refunded_at IS NOT NULL AS "isRefunded",
+      donation.refunded AS "isRefunded",
       donation_refund.created_at AS "refundedAt"
     FROM ${items}
     JOIN donation ON donation.id = item.record_id

@@ -52,9 +52,9 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
       SELECT
         created_at, attribution, metadata,
         1::bigint AS registered,
-        (refunded_at IS NOT NULL)::integer::bigint AS refunded,
+        refunded::integer::bigint AS refunded,
         amount_cents AS registered_cents,
-        CASE WHEN refunded_at IS NULL THEN 0 ELSE amount_cents END AS refunded_cents
+        CASE WHEN refunded THEN amount_cents ELSE 0 END AS refunded_cents
       FROM donation
       WHERE account_id = ${accountId} AND mode = ${mode}
     `

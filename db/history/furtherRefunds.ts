@@ -95,27 +95,26 @@ export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
 export const markImportedDonationsRefunded = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
-  refunds: readonly { readonly id: string; readonly refundedAt: Date }[],
+  ids: readonly string[],
 ): Promise<readonly RefundedDonation[]> => {
   const { accountId, mode } = owner;
   return transaction.any(sql.type(refundedDonationRow)`
     WITH given AS MATERIALIZED (
-      SELECT (value ->> 0)::uuid AS id, (value ->> 1)::timestamptz AS refunded_at
-      FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedAt }) => [id, refundedAt]))}) AS value
+      SELECT id FROM unnest(${sql.array([...ids], "uuid")}) AS id
     ),
     before AS MATERIALIZED (
-      SELECT donation.id, given.refunded_at
+      SELECT donation.id
       FROM donation
       JOIN given ON given.id = donation.id
       WHERE ${isGiven("donation", owner)}
         AND ${isImported(sql.fragment`donation.id`)}
-        AND donation.refunded_at IS NULL
+        AND NOT donation.refunded
       ORDER BY donation.id
       FOR UPDATE OF donation
     ),
     marked AS (
       UPDATE donation
-      SET refunded_at = before.refunded_at
+      SET refunded = true
       FROM before
       WHERE donation.id = before.id
       RETURNING donation.id, donation.amount_cents, donation.created_at

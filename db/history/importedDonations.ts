@@ -21,7 +21,7 @@ const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragm
     value ->> 5 AS nonprofit_id,
     value ->> 6 AS charity_name,
     (value ->> 7)::timestamptz AS created_at,
-    (value ->> 8)::timestamptz AS refunded_at,
+    (value ->> 8)::boolean AS refunded,
     value ->> 9 AS idempotency_key,
     value ->> 10 AS attribution,
     value -> 11 AS metadata,
@@ -39,7 +39,7 @@ const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragm
       record.nonprofitId,
       record.charityName,
       record.createdAt,
-      record.refundedAt,
+      record.refunded,
       record.idempotencyKey,
       record.attribution,
       record.metadata,
@@ -74,11 +74,11 @@ export const insertImportedDonations = async (
       inserted AS (
         INSERT INTO donation (
           id, imported_id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
-          refunded_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+          refunded, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
         )
         SELECT
           id, imported_id, ${accountId}::uuid, ${mode}, amount_cents, ein, nonprofit_id, ${provider}, charity_name,
-          created_at, refunded_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id,
+          created_at, refunded, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id,
           order_id
         FROM entry
         WHERE (
@@ -88,7 +88,7 @@ export const insertImportedDonations = async (
         ) IS NOT TRUE
         ORDER BY idempotency_key, id, place
         ON CONFLICT DO NOTHING
-        RETURNING id, amount_cents, created_at, refunded_at
+        RETURNING id, amount_cents, created_at, refunded
       ),
       addition AS (
         SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
@@ -96,7 +96,7 @@ export const insertImportedDonations = async (
         CROSS JOIN LATERAL (
           VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
         ) AS span (period)
-        WHERE refunded_at IS NULL
+        WHERE NOT refunded
         GROUP BY period
       ),
       new_total AS (
@@ -132,8 +132,8 @@ export const listKnownDonations = (
       field: "refunded",
       difference: sql.fragment`
         CASE
-          WHEN (known.refunded_at IS NULL) = (entry.refunded_at IS NULL) THEN NULL
-          WHEN known.refunded_at IS NOT NULL THEN 'it is refunded here'
+          WHEN known.refunded = entry.refunded THEN NULL
+          WHEN known.refunded THEN 'it is refunded here'
           ELSE 'further'
         END
       `,

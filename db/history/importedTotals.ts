@@ -68,7 +68,7 @@ const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => s
     attribution,
     count(*),
     sum(amount_cents),
-    coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NOT NULL), 0)
+    coalesce(sum(amount_cents) FILTER (WHERE refunded), 0)
   FROM donation
   WHERE account_id = ${accountId} AND mode = ${mode} AND ${isImported(sql.fragment`id`)}
   GROUP BY 1, 2, 3
@@ -150,7 +150,7 @@ export const listCounterDifferences = (
       SELECT
         'donation cents',
         date_trunc('month', created_at AT TIME ZONE 'UTC'),
-        coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NULL), 0)
+        coalesce(sum(amount_cents) FILTER (WHERE NOT refunded), 0)
       FROM donation
       WHERE account_id = ${accountId} AND mode = ${mode}
       GROUP BY 1, 2

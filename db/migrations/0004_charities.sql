@@ -18,7 +18,8 @@ CREATE TABLE donation (
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
-  refunded_at timestamptz,
+  -- The time is in donation_refund. It is unknown if another system refunded the donation, because lists do not say it.
+  refunded boolean NOT NULL DEFAULT false,
   -- The customer and order of a store's donation; null in organizations' donations.
   customer_name text,
   customer_email text,
@@ -53,9 +54,9 @@ CREATE STATISTICS donation_orders ON ltrim(order_id, '#') FROM donation;
 CREATE STATISTICS donation_customer_emails ON lower(customer_email) FROM donation;
 CREATE STATISTICS donation_customer_names ON lower(customer_name) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
-CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
+CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE NOT refunded;
 -- Totals count the others.
-CREATE INDEX donation_refunded ON donation (account_id, mode, created_at) WHERE refunded_at IS NOT NULL;
+CREATE INDEX donation_refunded ON donation (account_id, mode, created_at) WHERE refunded;
 
 -- Totals of donations that are not refunded, updated in the transaction of each change. The period is 'all' or a UTC
 -- month, YYYY-MM.
@@ -69,7 +70,7 @@ CREATE TABLE donation_total (
   PRIMARY KEY (account_id, mode, period)
 ) WITH (fillfactor = 50);
 
--- Refunds. A donation is refunded as a whole, once.
+-- Refunds that were made here. A donation is refunded as a whole, once.
 CREATE TABLE donation_refund (
   donation_id uuid PRIMARY KEY REFERENCES donation,
   account_id uuid NOT NULL REFERENCES account,

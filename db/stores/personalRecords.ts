@@ -56,6 +56,8 @@ const donationRow = z.strictObject({
   ...personalColumns,
   amountCents: safeInteger,
   charityName: z.string(),
+  refunded: z.boolean(),
+  /** When it was refunded here; null if another system refunded it. */
   refundedAt: z.date().nullable(),
   /** One at most. */
   refundReasons: z.array(z.string()),
@@ -114,7 +116,8 @@ export const listPersonalDonations = (
       ${PERSONAL_COLUMNS},
       amount_cents AS "amountCents",
       charity_name AS "charityName",
-      refunded_at AS "refundedAt",
+      refunded,
+      (SELECT created_at FROM donation_refund WHERE donation_refund.donation_id = donation.id) AS "refundedAt",
       ARRAY(
         SELECT reason
         FROM donation_refund

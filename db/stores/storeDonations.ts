@@ -30,7 +30,7 @@ const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(
     [
       (isLookup(filter) ? isOwn : ownedBy)("donation", owner),
-      sql.fragment`donation.refunded_at IS NULL`,
+      sql.fragment`NOT donation.refunded`,
       ...customerConditions("donation", filter),
     ],
     sql.fragment` AND `,
@@ -76,7 +76,7 @@ export const listStoreDonations = (
       donation.nonprofit_id AS "nonprofitId",
       donation.charity_name AS "charityName",
       donation.created_at AS "createdAt",
-      donation.refunded_at IS NOT NULL AS refunded,
+      donation.refunded,
       ${positionColumn("donation")},
       donation.customer_name AS "customerName",
       donation.customer_email AS "customerEmail",

@@ -76,7 +76,7 @@ const donationRow = z.strictObject({
   mode: modeColumn,
   amountCents: safeInteger,
   charityName: z.string(),
-  refundedAt: z.date().nullable(),
+  refunded: z.boolean(),
   createdAt: z.date(),
 });
 export type FoundDonation = Readonly<z.output<typeof donationRow>>;
@@ -89,7 +89,7 @@ const donationColumns = sql.fragment`
   donation.mode,
   donation.amount_cents AS "amountCents",
   donation.charity_name AS "charityName",
-  donation.refunded_at AS "refundedAt",
+  donation.refunded,
   donation.created_at AS "createdAt"
 `;
 

@@ -40,10 +40,8 @@ export type ImportedDonation = { readonly kind: "donation" } & Omit<CustomerDeta
     | "idempotencyKey"
     | "attribution"
     | "metadata"
-  > & {
-    /** Null if it is not refunded. */
-    readonly refundedAt: Date | null;
-  };
+    | "refunded"
+  >;
 
 export type ImportedRecord = ImportedRegistration | ImportedDonation;
 
@@ -73,7 +71,7 @@ export const contentOf = (record: ImportedRecord): string => JSON.stringify(reco
 
 /** Returns how much of a record is refunded, to compare it with an earlier state of the record. */
 export const refundedOf = (record: ImportedRecord): number =>
-  record.kind === "donation" ? Number(record.refundedAt !== null) : record.refundedCount;
+  record.kind === "donation" ? Number(record.refunded) : record.refundedCount;
 
 /**
  * Returns the content of a record without refunds, which may follow later. It identifies a record that has neither an id
@@ -81,5 +79,5 @@ export const refundedOf = (record: ImportedRecord): number =>
  */
 export const lastingContentOf = (record: ImportedRecord): string =>
   contentOf(
-    record.kind === "donation" ? { ...record, refundedAt: null } : { ...record, refundedCount: 0 },
+    record.kind === "donation" ? { ...record, refunded: false } : { ...record, refundedCount: 0 },
   );

@@ -48,11 +48,7 @@ const applyChunk = async (
   const donations = await markImportedDonationsRefunded(
     transaction,
     owner,
-    chunk.flatMap(({ id, record }) =>
-      record.kind === "donation" && record.refundedAt !== null
-        ? [{ id, refundedAt: record.refundedAt }]
-        : [],
-    ),
+    chunk.flatMap(({ id, record }) => (record.kind === "donation" && record.refunded ? [id] : [])),
   );
   const applied = [
     ...units.map(({ id, kind, count }) => ({ id, kind, count })),

@@ -63,7 +63,7 @@ const addendOf = (record: ImportedRecord): Addend => {
   const { kind, createdAt, attribution } = record;
   const [quantity, refunded] =
     record.kind === "donation"
-      ? [record.amountCents, record.refundedAt === null ? 0 : record.amountCents]
+      ? [record.amountCents, record.refunded ? record.amountCents : 0]
       : [record.count, record.refundedCount];
   return { kind, month: monthOf(createdAt), attribution, quantity, refunded };
 };

@@ -266,8 +266,8 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       }),
     "refunds of imported donations": (single) =>
       single.transaction(async (transaction) => {
-        const refunds = [{ id: importedDonationId, refundedAt: new Date() }];
-        return (await markImportedDonationsRefunded(transaction, donor, refunds)).length;
+        const ids = [importedDonationId];
+        return (await markImportedDonationsRefunded(transaction, donor, ids)).length;
       }),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>

@@ -66,6 +66,18 @@ test("lists, repeated keys and refunds find every imported donation by the id th
 
   t.like(readJson(await impact("donation", "show", "d-1", "--json")), { id: "d-1" });
   t.is((await impact("find", "d-1")).exitCode, 0);
+  const refundedHere = readJson(await impact("donation", "show", IDS[1] ?? "", "--json"));
+  t.like(refundedHere, { refunded: true });
+  t.regex(String(fields.parse(refundedHere)["refunded_at"]), /^\d{4}-/u);
+  const refundedBefore = IDS[2] ?? "";
+  const shown = readJson(await impact("donation", "show", refundedBefore, "--json"));
+  t.like(shown, { refunded: true, refunded_at: null });
+  t.regex(
+    (await impact("donation", "show", refundedBefore)).stdout,
+    /^refunded +yes\nrefunded at +-$/mu,
+  );
+  const found = fields.parse(readJson(await impact("find", refundedBefore, "--json")));
+  t.like(rowsIn(found, "records")[0], { record: "donation", refunded: true });
 });
 
 test("a donation that is there with another amount is a conflict", async (t) => {
@@ -103,7 +115,7 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   const env = { DATABASE_URL: databaseUrl };
   const run = await runImpact(
     ["import", "history", "-", "--store", store.domain, "--kind", "donation", "--json"],
-    { env, stdin: linesOf({ ...first }, { ...second }) },
+    { env, stdin: linesOf({ ...first, refunded: true }, { ...second }) },
   );
   t.is(run.exitCode, 0, run.stderr);
 
@@ -114,10 +126,14 @@ test("a store's imported donations keep their ids for its clients, and a repeate
   );
   for (const body of [list.body, fields.parse(readJson(exported))]) {
     t.deepEqual(
-      rowsIn(body, "donations").map(({ id }) => id),
-      [second?.id, first?.id],
+      rowsIn(body, "donations").map(({ id, refunded }) => ({ id, refunded })),
+      [
+        { id: second?.id, refunded: false },
+        { id: first?.id, refunded: true },
+      ],
     );
   }
+  t.notRegex(exported.stdout, /"refunded_at": "/u);
   const replay = await post(
     "/app/api/charity/donate",
     { ...store.live, "Idempotency-Key": "gift-0" },

@@ -197,8 +197,7 @@ const toDonation = (line: z.output<typeof donationLine>): ImportedDonation | str
     nonprofitId,
     charityName: line.charity_name,
     createdAt: line.created_at,
-    // When it was refunded is not in the lists of the contract.
-    refundedAt: line.refunded === true ? line.created_at : null,
+    refunded: line.refunded === true,
     idempotencyKey: line.idempotency_key,
     attribution: line.attribution,
     metadata: line.metadata,

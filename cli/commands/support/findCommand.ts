@@ -107,7 +107,7 @@ const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number])
   amount: formatCents(record.amountCents),
   charity: record.charityName,
   created_at: record.createdAt,
-  refunded_at: record.refundedAt,
+  refunded: record.refunded,
   ...customerOf(record),
   next: `impact donation show ${record.id}`,
 });

@@ -25,11 +25,11 @@ const insertDonations = async (
 ): Promise<void> => {
   await filler.query(sql.typeAlias("void")`
     INSERT INTO donation (
-      id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, refunded_at
+      id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, refunded
     )
     SELECT
       gen_random_uuid(), ${accountId}, 'live', 100, 'charity', 'catalogue', 'Charity', created_at,
-      CASE WHEN number % ${refundedOneOf}::integer = 0 OR (created_at AT TIME ZONE 'UTC')::date < '2026-02-01' THEN now() END
+      number % ${refundedOneOf}::integer = 0 OR (created_at AT TIME ZONE 'UTC')::date < '2026-02-01'
     FROM generate_series(0, ${count - 1}::integer) AS number
     -- Ten of each time.
     CROSS JOIN LATERAL (

@@ -10,7 +10,7 @@ export const insertDonationTotals = async (db: DatabasePool, accountId: string):
     CROSS JOIN LATERAL (
       VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
     ) AS span (period)
-    WHERE account_id = ${accountId} AND refunded_at IS NULL
+    WHERE account_id = ${accountId} AND NOT refunded
     GROUP BY account_id, mode, period
   `);
 };

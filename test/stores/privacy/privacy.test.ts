@@ -200,7 +200,9 @@ test.serial("store export-customer prints all that is stored, and is audited", a
     })
     .parse(readJson(run));
   t.is(exported.registrations.length, 4);
-  t.like(exported.donations, [{ amount_cents: 100, refund_reasons: [`asked by ${person.email}`] }]);
+  const refund = { refunded: true, refund_reasons: [`asked by ${person.email}`] };
+  t.like(exported.donations, [{ amount_cents: 100, ...refund }]);
+  t.regex(String(exported.donations[0]?.["refunded_at"]), /^\d{4}-/u);
   t.true(run.stdout.includes(`for ${person.name}`));
   t.true(run.stdout.includes(`${person.name} wrote from`));
   const nobody = await runImpact(["store", "export-customer", store.domain], { env });
