@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
@@ -21,6 +21,39 @@ const minuteRow = z.strictObject({
   version: z.string(),
 });
 
+const mayBeSent = sql.fragment`(
+  meter_event.state = 'blocked' OR (meter_event.state IN (${FAILED}) AND meter_event.outcome_unknown)
+)`;
+
+const isWaivedInDoubt = sql.fragment`(
+  meter_event.state = 'waived' AND meter_event.outcome_unknown AND meter_event.settlement_reference IS NULL
+)`;
+
+/**
+ * Whether the account that has a stream's customer has such an event of an earlier customer, or of none. A retry of it looks
+ * for the usage at the present customer, too; see `customersInDoubt`.
+ */
+const existsElsewhere = (
+  { processor, mode, meter, customerId }: Omit<ReportedStream, "accountName">,
+  span: Span,
+  condition: FragmentSqlToken,
+): FragmentSqlToken => sql.fragment`
+  EXISTS (
+    SELECT
+    FROM account
+    JOIN meter_event ON meter_event.account_id = account.id
+    WHERE account.stripe_customer_id = ${customerId}
+      AND meter_event.processor = ${processor}
+      AND meter_event.mode = ${mode}
+      AND meter_event.meter = ${meter}
+      AND meter_event.second >= ${span.start}
+      AND meter_event.second < ${span.end}
+      AND meter_event.customer_id IS DISTINCT FROM account.stripe_customer_id
+      AND (meter_event.customer_id IS NULL OR meter_event.quantity > 0)
+      AND ${condition}
+  )
+`;
+
 /**
  * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether the
  * processor may have units that are not settled yet, whether it may have waived usage that a retry can send, whether usage
@@ -38,12 +71,9 @@ export const readMinuteUsage = (
   db.one(sql.type(minuteRow)`
     SELECT
       ${deliveryColumns},
-      coalesce(
-        bool_or(
-          state IN (${UNFINISHED}) OR state = 'blocked' OR (state IN (${FAILED}) AND outcome_unknown)
-        ),
-        false
-      ) OR EXISTS (
+      coalesce(bool_or(state IN (${UNFINISHED}) OR ${mayBeSent}), false)
+      OR ${existsElsewhere(stream, span, mayBeSent)}
+      OR EXISTS (
         SELECT
         FROM usage_fact
         WHERE account_id = ANY(${sql.array([...stream.accountIds], "uuid")})
@@ -53,10 +83,8 @@ export const readMinuteUsage = (
           AND second >= ${span.start}
           AND second < ${span.end}
       ) AS "isUnsettled",
-      coalesce(
-        bool_or(state = 'waived' AND outcome_unknown AND settlement_reference IS NULL),
-        false
-      ) AS "isWaivedInDoubt",
+      coalesce(bool_or(${isWaivedInDoubt}), false)
+      OR ${existsElsewhere(stream, span, isWaivedInDoubt)} AS "isWaivedInDoubt",
       coalesce(bool_or(${failedSinceAcknowledged(stream, span)}), false) AS "isFailedSinceAcknowledged",
       coalesce(
         array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'),

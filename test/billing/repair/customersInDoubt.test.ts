@@ -1,0 +1,44 @@
+import test from "ava";
+import { z } from "zod";
+import { readJson } from "../../cli/runImpact.ts";
+import { LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
+
+const reconciled = z.looseObject({
+  streams: z.array(
+    z.looseObject({ differences: z.array(z.looseObject({ difference_id: z.int() })) }),
+  ),
+});
+
+for (const customer of ["none", "another"] as const) {
+  for (const isWaived of [false, true]) {
+    test(`a difference is not acknowledged while ${isWaived ? "waived" : "failed"} usage may explain it that was registered with customer: ${customer}`, async (t) => {
+      const scene = await setUpRetried(t, { customer });
+      const { restored, usageId, drain, pass, impact } = scene;
+      const run = (...args: readonly string[]) => impact(restored, "usage", ...args);
+      await scene.compare();
+      await scene.setCustomer();
+      // The present customer is compared because it has other usage.
+      pass(MINUTE);
+      await scene.register(restored, 1);
+      pass(5);
+      await drain(restored);
+      const billed = scene.billedByMinute();
+      if (isWaived) {
+        await run("waive", usageId, "--reason", "not known to be sent");
+      }
+      pass(LAG_SECONDS);
+      const [difference] = reconciled
+        .parse(readJson(await run("reconcile", "--json")))
+        .streams.flatMap(({ differences }) => differences);
+      const id = String(difference?.difference_id);
+
+      const acknowledged = await run("acknowledge-drift", id, "--reason", "not explained");
+
+      t.like(await scene.check(usageId), [{ result: "delivered" }]);
+      await drain(restored);
+      t.deepEqual(scene.billedByMinute(), billed);
+      t.is(acknowledged.exitCode, 1);
+      t.regex(acknowledged.stderr, /may have been sent although it failed or was waived/u);
+    });
+  }
+}
