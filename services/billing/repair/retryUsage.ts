@@ -12,8 +12,11 @@ import {
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
-import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
-import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
+import {
+  decideRetry,
+  decideRetryAfterCheck,
+  decisiveCheck,
+} from "../../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -21,6 +24,7 @@ import { counted } from "../../../domain/counted.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { DeliveryCheck } from "../sending/checkDelivery.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
@@ -32,16 +36,17 @@ type Dependencies = {
   readonly actor: Actor;
 };
 
+/** The event at a customer that may have it, and what that customer's sums show. */
+type Check = DeliveryCheck & { readonly event: StoredMeterEvent };
+
 /**
- * What the retry leads to, the customer that the event is of then, and the event at each customer that was checked. After a
- * check it is valid only while the versions of the minute's other events there are the same.
+ * What the retry leads to, the customer that the event is of then, and the checks. After a check it is valid only while the
+ * versions of the minute's other events there are the same.
  */
 type Decision = Retried & {
   readonly customerId: string | null;
-  readonly checks: readonly { readonly event: StoredMeterEvent; readonly othersVersion: string }[];
+  readonly checks: readonly Check[];
 };
-
-const hasUnits = ({ kind }: AttemptOutcome): boolean => kind === "delivered" || kind === "partial";
 
 const decide = async (
   deps: Dependencies,
@@ -74,18 +79,14 @@ const decide = async (
     const located = { ...event, customerId };
     return { event: located, ...(await checkMeterEvent(deps, located)) };
   };
-  let decisive = await check(first);
-  const checks = [decisive];
+  const checks: [Check, ...Check[]] = [await check(first)];
   for (const customerId of others) {
-    if (hasUnits(decisive.outcome)) {
+    if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
       break;
     }
-    const next = await check(customerId);
-    checks.push(next);
-    if (hasUnits(next.outcome) || decisive.outcome.kind === "absent") {
-      decisive = next;
-    }
+    checks.push(await check(customerId));
   }
+  const decisive = decisiveCheck(event, checks);
   const checked = decideRetryAfterCheck(event, decisive.outcome);
   const { customerId } = checked.state === "delivered" ? decisive.event : event;
   return { ...checked, customerId, checks };

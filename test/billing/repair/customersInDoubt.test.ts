@@ -1,6 +1,7 @@
 import test from "ava";
 import { z } from "zod";
 import { readJson } from "../../cli/runImpact.ts";
+import { NOON } from "./restoreSetup.ts";
 import { LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
 
 const reconciled = z.looseObject({
@@ -42,3 +43,47 @@ for (const customer of ["none", "another"] as const) {
     });
   }
 }
+
+test("usage that the present customer has is not sent if the earlier one has units that may be a part of it", async (t) => {
+  const scene = await setUpRetried(t, { customer: "another" });
+  await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
+  await scene.compare();
+  await scene.setCustomer();
+  scene.pass(LAG_SECONDS);
+
+  t.like(await scene.check(scene.usageId), [{ result: "delivered" }]);
+
+  await scene.drain(scene.restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+});
+
+test("usage of which two customers may have parts is not sent", async (t) => {
+  const refund = { units: 3, state: "unsealed" } as const;
+  const scene = await setUpRetried(t, { customer: "another", refund });
+  await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
+  await scene.compare();
+  await scene.setCustomer();
+  scene.pass(LAG_SECONDS);
+  t.deepEqual(scene.billedByMinute(), { 0: 7 });
+
+  const retried = await scene.retry(scene.usageId);
+
+  t.is(retried.exitCode, 1);
+  t.regex(retried.stdout, /more than one customer has units of that minute/u);
+  await scene.drain(scene.restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 7 });
+});
+
+test("the rest of usage of which the earlier customer has a part is sent if the present one has nothing of it", async (t) => {
+  const scene = await setUpRetried(t, { customer: "another" });
+  await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
+  await scene.reportElsewhere(-10, NOON);
+  await scene.compare();
+  await scene.setCustomer();
+  scene.pass(LAG_SECONDS);
+
+  t.like(await scene.check(scene.usageId), [{ result: "waiting" }]);
+
+  await scene.drain(scene.restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 6 });
+});

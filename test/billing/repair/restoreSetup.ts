@@ -129,14 +129,14 @@ export const setUpRestore = async (
         },
         clock,
       }),
-    /** Reports usage of the customer from another program. */
-    reportElsewhere: async (units: number, second: number): Promise<void> => {
+    /** Reports usage of a customer from another program. */
+    reportElsewhere: async (units: number, second: number, of = customerId): Promise<void> => {
       const response = await fetch(`${double.url}/v1/billing/meter_events`, {
         method: "POST",
         headers: { authorization: `Bearer ${double.secretKey}` },
         body: new URLSearchParams({
           event_name: "impact_tree_planted",
-          "payload[stripe_customer_id]": customerId,
+          "payload[stripe_customer_id]": of,
           "payload[value]": String(units),
           timestamp: String(second),
         }),

@@ -38,9 +38,10 @@ export const setUpRetried = async (
     const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
     t.is(run.exitCode, 0, run.stderr);
   };
+  const earlierCustomerId =
+    customer === "another" ? control.addCustomer({}).customerId : scene.customerId;
   if (customer !== "same") {
-    const other = customer === "none" ? "none" : control.addCustomer({}).customerId;
-    await setCustomer(original, other);
+    await setCustomer(original, customer === "none" ? "none" : earlierCustomerId);
   }
   const registrationId = await register(original, 10);
   pass(5);
@@ -79,6 +80,7 @@ export const setUpRetried = async (
     restored,
     registrationId,
     usageId,
+    earlierCustomerId,
     setCustomer: () => setCustomer(restored, scene.customerId),
     findRefundId: async () =>
       String(
