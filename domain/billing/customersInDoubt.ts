@@ -1,3 +1,4 @@
+import { invalidRequest } from "../errors.ts";
 import type { ProcessorName } from "./usage.ts";
 
 /**
@@ -22,4 +23,26 @@ export const customersInDoubt = (
   const customers =
     customerId === null || quantity > 0 ? [customerId, currentCustomerId] : [customerId];
   return [...new Set(customers)].filter((customer) => customer !== null);
+};
+
+/**
+ * Returns the customer that has usage which an operator has found delivered.
+ * @param named by the operator; null: the only one that may have it
+ * @throws DomainError request_invalid if several may have it and none is named, or the named one cannot have it
+ */
+export const requireCustomer = (
+  { id }: { readonly id: bigint },
+  customers: readonly [string | null, ...(readonly (string | null)[])],
+  named: string | null,
+): string | null => {
+  const places = customers.map((customer) => customer ?? "the built-in ledger").join(" or ");
+  if (named === null && customers.length > 1) {
+    throw invalidRequest(
+      `meter event ${id} may be at ${places}; name the customer that has it with \`--customer\``,
+    );
+  }
+  if (named !== null && !customers.includes(named)) {
+    throw invalidRequest(`meter event ${id} cannot be at ${named}, only at ${places}`);
+  }
+  return named ?? customers[0];
 };

@@ -116,7 +116,7 @@ export const setUpBilling = async (
   const retryFailed = async (assumed: AssumedOutcome | null) => {
     const results: ("waiting" | "delivered")[] = [];
     for (const id of await listFailedMeterEventIds(db, { accountId })) {
-      results.push(await retryUsage(deps, id, assumed));
+      results.push(await retryUsage(deps, id, { assumed, customerId: null }));
     }
     return results;
   };

@@ -132,6 +132,7 @@ test(usageError, ["usage", "list", "--limit", "0"], /1 to 100000/u);
 test(usageError, ["usage", "retry"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "1", "--all"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "--all", "--assume", "absent"], /needs the ids/u);
+test(usageError, ["usage", "retry", "1", "--customer", "cus_1"], /requires --assume delivered/u);
 test(usageError, ["usage", "retry", "one"], /meter event or a registration/u);
 test(usageError, ["usage", "reconcile", "--since", "yesterday"], /a date/u);
 for (const command of [

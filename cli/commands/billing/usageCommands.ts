@@ -8,6 +8,7 @@ import {
   parseTimestamp,
   parseLimit,
   parseReason,
+  parseStripeCustomer,
   parseUnits,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -48,7 +49,8 @@ const RETRY_HELP = `
 Usage that was refused is sent again in a new event. If an attempt may have been
 accepted, or drift of the event's minute was acknowledged, the processor's sums are
 checked first. If they are unclear, find out what happened and pass --assume: a wrong
-"absent" bills the usage twice, a wrong "delivered" never bills it.`;
+"absent" bills the usage twice, a wrong "delivered" never bills it. If two customers of
+its organization may have the usage, name the one that has it with --customer.`;
 
 const WAIVE_HELP = `
 Waive only usage that the processor does not have and will never get: it was invoiced
@@ -133,6 +135,11 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
       new Option("--assume <outcome>", "outcome of the attempts, if you know it").choices(
         ASSUMED_OUTCOMES,
       ),
+    )
+    .option(
+      "--customer <id>",
+      "the Stripe customer that has usage that is assumed to be delivered",
+      parseStripeCustomer,
     )
     .addOption(reasonOption())
     .addOption(operatorOption())

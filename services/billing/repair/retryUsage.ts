@@ -10,7 +10,7 @@ import {
   releaseHeldRefunds,
 } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
+import { customersInDoubt, requireCustomer } from "../../../domain/billing/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import {
   decideRetry,
@@ -36,6 +36,13 @@ type Dependencies = {
   readonly actor: Actor;
 };
 
+/** What an operator has found out about an outcome that the processor's sums leave unclear. */
+type Assumption = {
+  readonly assumed: AssumedOutcome | null;
+  /** The customer that has usage which is assumed to be delivered; null: the only one that may have it. */
+  readonly customerId: string | null;
+};
+
 /** The event at a customer that may have it, and what that customer's sums show. */
 type Check = DeliveryCheck & { readonly event: StoredMeterEvent };
 
@@ -51,7 +58,7 @@ type Decision = Retried & {
 const decide = async (
   deps: Dependencies,
   event: StoredMeterEvent,
-  assumed: AssumedOutcome | null,
+  { assumed, customerId: named }: Assumption,
 ): Promise<Decision> => {
   // The usage may be what the processor lacked when an operator settled the difference by hand and acknowledged it.
   const outcomeUnknown =
@@ -73,7 +80,8 @@ const decide = async (
     );
   }
   if (decision !== "check") {
-    return { ...decision, customerId: first, checks: [] };
+    const customerId = requireCustomer(event, [first, ...others], named);
+    return { ...decision, customerId, checks: [] };
   }
   const check = async (customerId: string | null) => {
     const located = { ...event, customerId };
@@ -96,20 +104,19 @@ const decide = async (
  * Retries the usage of a failed meter event. Its facts, and the refunds that were held because of it, are released and
  * sealed in a new event, so no identifier is ever used for two sums. Usage that the processor has is not sent again: if it
  * has a part of the event, only the difference is sent.
- * @param assumed what an operator has found out about an outcome that the processor's sums leave unclear
  * @returns `waiting` if the facts will be sent again, `delivered` if the processor has the usage
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed, it is unclear
- * whether it was delivered, or it was changed concurrently
+ * whether or to which customer it was delivered, or it was changed concurrently
  */
 export const retryUsage = async (
   deps: Dependencies,
   meterEventId: bigint,
-  assumed: AssumedOutcome | null = null,
+  assumption: Assumption = { assumed: null, customerId: null },
 ): Promise<"waiting" | "delivered"> => {
   const { db, clock, actor } = deps;
   const event = await getMeterEvent(db, meterEventId);
   requireNoHandSettlement(event);
-  const { state, acceptedQuantity, customerId, checks } = await decide(deps, event, assumed);
+  const { state, acceptedQuantity, customerId, checks } = await decide(deps, event, assumption);
   return db.transaction(async (transaction) => {
     await lockUnchangedEvents(transaction, [event], null);
     for (const { event: located, othersVersion } of checks) {
@@ -140,7 +147,7 @@ export const retryUsage = async (
       action: "usage.retry",
       accountId: event.accountId,
       subject: String(meterEventId),
-      details: { quantity: event.quantity, assumed },
+      details: { quantity: event.quantity, ...assumption },
     });
     if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";

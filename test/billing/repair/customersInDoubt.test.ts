@@ -87,3 +87,26 @@ test("the rest of usage of which the earlier customer has a part is sent if the 
   await scene.drain(scene.restored);
   t.deepEqual(scene.billedByMinute(), { 0: 6 });
 });
+
+test("an operator names which customer has usage that is assumed to be delivered", async (t) => {
+  const scene = await setUpRetried(t, { customer: "another" });
+  const { restored, usageId, customerId, earlierCustomerId, retry, impact } = scene;
+  await scene.compare();
+  await scene.setCustomer();
+  const assume = (...args: readonly string[]) => retry(usageId, "--assume", "delivered", ...args);
+  for (const [args, refusal] of [
+    [[], `may be at ${earlierCustomerId} or ${customerId}; name`],
+    [["--customer", "cus_unknown"], "cannot be at cus_unknown"],
+  ] as const) {
+    const refused = await assume(...args);
+    t.is(refused.exitCode, 1);
+    t.true(refused.stdout.includes(refusal), refused.stdout);
+  }
+
+  t.like(readJson(await assume("--customer", customerId)), [{ result: "delivered" }]);
+
+  await scene.drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+  scene.pass(LAG_SECONDS);
+  t.is((await impact(restored, "usage", "reconcile")).exitCode, 0);
+});

@@ -293,7 +293,7 @@ test("an event whose attempt may be in progress cannot be retried", async (t) =>
   const now = deps.clock.now();
   await beginAttempts(deps.db, [id], { now, until: new Date(now.getTime() + 15_000) });
 
-  await t.throwsAsync(retryUsage(deps, id, "absent"), {
+  await t.throwsAsync(retryUsage(deps, id, { assumed: "absent", customerId: null }), {
     instanceOf: DomainError,
     message: /is sending: there is nothing to retry/u,
   });

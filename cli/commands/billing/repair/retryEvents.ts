@@ -26,6 +26,7 @@ export type RetryOptions = OperatorOptions & {
   readonly org?: string;
   readonly all?: true;
   readonly assume?: AssumedOutcome;
+  readonly customer?: string;
   readonly json?: true;
 };
 
@@ -49,7 +50,10 @@ export const parseRetryId = (given: string): RetryId => {
   }
 };
 
-const requireOneSelection = (ids: readonly RetryId[], { org, all, assume }: RetryOptions): void => {
+const requireOneSelection = (
+  ids: readonly RetryId[],
+  { org, all, assume, customer }: RetryOptions,
+): void => {
   const ways = [ids.length > 0, org !== undefined, all === true].filter(Boolean);
   if (ways.length !== 1) {
     throw new CommandError(EXIT.usage, "Name what to retry: ids, --org or --all.");
@@ -59,6 +63,9 @@ const requireOneSelection = (ids: readonly RetryId[], { org, all, assume }: Retr
       EXIT.usage,
       "--assume needs the ids of the events whose outcome you have checked.",
     );
+  }
+  if (customer !== undefined && assume !== "delivered") {
+    throw new CommandError(EXIT.usage, "--customer requires --assume delivered.");
   }
 };
 
@@ -123,7 +130,10 @@ export const retryEvents = async (
   };
   await warnOfEndedPeriods(context, events);
   const retried = await runForEach(io, events, "retried", (id) =>
-    retryUsage(deps, id, options.assume ?? null),
+    retryUsage(deps, id, {
+      assumed: options.assume ?? null,
+      customerId: options.customer ?? null,
+    }),
   );
   const results = [...failures, ...retried];
   printResults(io, results, options.json === true);
