@@ -14,6 +14,7 @@ import {
   readMinuteUsage,
   sumSettledCorrections,
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
+import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { CorrectionAction } from "../../../domain/billing/decideCorrection.ts";
 import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
@@ -160,6 +161,13 @@ const listMinutes = async (
   return found;
 };
 
+/**
+ * Returns whether usage of a minute must be settled first. Usage that has failed since drift was acknowledged makes that
+ * drift explain nothing, so units of other usage would be taken back.
+ */
+const isOpen = ({ isUnsettled, isFailedSinceAcknowledged }: MinuteUsage): boolean =>
+  isUnsettled || isFailedSinceAcknowledged;
+
 /** Compares a minute again and decides about its correction. */
 const proposeCorrection = async (
   { db, clock }: Dependencies,
@@ -187,7 +195,7 @@ const proposeCorrection = async (
   );
   const isInvoiced = endedBefore !== null && second * 1000 < endedBefore.getTime();
   const { action, reason } = decideCorrection(
-    { ...usage, quantity, second, isInvoiced },
+    { ...usage, isUnsettled: isOpen(usage), quantity, second, isInvoiced },
     options,
     usageLagMs,
     now,
@@ -219,7 +227,7 @@ const recordCorrection = async (
     }
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
     const current = await readMinuteUsage(transaction, stream, minuteOf(second));
-    if (current.version !== version || current.isUnsettled) {
+    if (current.version !== version || isOpen(current)) {
       return { ...proposed, action: "wait", reason: "usage of this minute has changed meanwhile" };
     }
     const correctionId = await insertUsageCorrection(transaction, stream, {
