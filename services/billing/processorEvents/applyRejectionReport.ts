@@ -38,21 +38,24 @@ type Dependencies = {
 type Result = "known" | "unknown" | "wait";
 
 /**
- * Returns whether a delivered event stays delivered although the processor refuses it: an operator's document bills it, and
- * drift of its minute is acknowledged, which may be its usage. No retry could find a failed event with a document delivered,
- * so checks would count the acknowledged units as other usage of the minute. If the drift is other usage, the event's is a
- * new difference.
+ * Returns the state of a delivered event that the processor refuses. It stays delivered if an operator's document bills it,
+ * and drift of its minute is acknowledged, which may be its usage. No retry could find a failed event with a document
+ * delivered, so checks would count the acknowledged units as other usage of the minute. If the drift is other usage, the
+ * event's is a new difference.
  */
-const staysDelivered = async (
+const stateAfterRefusal = async (
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
-): Promise<boolean> =>
-  event.settlementReference !== null &&
+  decided: "rejected" | "blocked" | "waived",
+): Promise<"rejected" | "blocked" | "waived" | "delivered"> =>
+  decided === "waived" &&
   (await isDriftAcknowledged(
     transaction,
     { ...event, accountIds: [event.accountId] },
     minuteOf(event.second),
-  ));
+  ))
+    ? "delivered"
+    : decided;
 
 const refuseDelivered = async (
   { db, clock, observeRejection }: Dependencies,
@@ -65,22 +68,21 @@ const refuseDelivered = async (
   const decision = await db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
-    if (current && (await staysDelivered(transaction, current))) {
-      return null;
-    }
     const deployment = await readDeployment(transaction);
     const holds = { isHeld: findHold(deployment) !== null, releasedAt: deployment.releasedAt };
     const decided = current && decideLateRejection(current, holds);
     if (current && decided !== null && decided !== "wait") {
       const now = clock.now();
+      const state = await stateAfterRefusal(transaction, current, decided);
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
       await moveSettledEvent(transaction, event.id, {
-        state: decided,
+        state,
         acceptedQuantity: null,
         note: `refused after it was delivered at ${deliveredAt}: ${reason}`,
-        settledAt: now,
+        // It was not delivered now: the processor's sums would count as lagging.
+        settledAt: state === "delivered" ? (current.settledAt ?? now) : now,
       });
-      await recordUsageEvent(transaction, current, decided, now);
+      await recordUsageEvent(transaction, current, state, now);
     }
     return decided;
   });
