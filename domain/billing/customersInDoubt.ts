@@ -1,4 +1,5 @@
 import { invalidRequest } from "../errors.ts";
+import type { AttemptOutcome } from "./decideNextStep.ts";
 import type { ProcessorName } from "./usage.ts";
 
 /**
@@ -23,6 +24,26 @@ export const customersInDoubt = (
   const customers =
     customerId === null || quantity > 0 ? [customerId, currentCustomerId] : [customerId];
   return [...new Set(customers)].filter((customer) => customer !== null);
+};
+
+/**
+ * Returns the check that decides about an event, of those at the customers that may have it. A customer that has all of it
+ * decides. What one lacks may be at another, so that decides unless it has nothing of it.
+ * @throws DomainError request_invalid if several have parts of it
+ */
+export const decisiveCheck = <Check extends { readonly outcome: AttemptOutcome }>(
+  { id }: { readonly id: bigint },
+  checks: readonly [Check, ...Check[]],
+): Check => {
+  const delivered = checks.find(({ outcome }) => outcome.kind === "delivered");
+  const others = checks.filter(({ outcome }) => outcome.kind !== "absent");
+  const undecided = others.find(({ outcome }) => outcome.kind !== "partial");
+  if (!delivered && !undecided && others.length > 1) {
+    throw invalidRequest(
+      `meter event ${id}: more than one customer has units of that minute that no other usage explains; find out which of them are its units`,
+    );
+  }
+  return delivered ?? undecided ?? others[0] ?? checks[0];
 };
 
 /**

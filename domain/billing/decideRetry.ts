@@ -52,26 +52,6 @@ export const decideRetry = (
 };
 
 /**
- * Returns the check that decides about an event, of those at the customers that may have it. A customer that has all of it
- * decides. What one lacks may be at another, so that decides unless it has nothing of it.
- * @throws DomainError request_invalid if several have parts of it
- */
-export const decisiveCheck = <Check extends { readonly outcome: AttemptOutcome }>(
-  { id }: Pick<FailedEvent, "id">,
-  checks: readonly [Check, ...Check[]],
-): Check => {
-  const delivered = checks.find(({ outcome }) => outcome.kind === "delivered");
-  const others = checks.filter(({ outcome }) => outcome.kind !== "absent");
-  const undecided = others.find(({ outcome }) => outcome.kind !== "partial");
-  if (!delivered && !undecided && others.length > 1) {
-    throw invalidRequest(
-      `meter event ${id}: more than one customer has units of that minute that no other usage explains; find out which of them are its units`,
-    );
-  }
-  return delivered ?? undecided ?? others[0] ?? checks[0];
-};
-
-/**
  * Decides the next state of a retried event from what the processor's sums show.
  * @throws DomainError request_invalid if they do not show whether it was delivered
  */

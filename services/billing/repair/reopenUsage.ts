@@ -8,12 +8,12 @@ import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import { checkMeterEvent } from "./checkMeterEvent.ts";
+import { checkCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 
 /**
  * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
- * allowed only if the processor's sum of its minute lacks exactly this event.
+ * allowed only if the processor's sum of its minute lacks exactly this event, and no other customer has it.
  * @returns how many units are sent again; with `isDryRun` nothing is changed
  * @throws DomainError record_not_found if there is no such event; request_invalid if it was not delivered, the sums do not
  * show that it is missing, or it was changed concurrently
@@ -37,14 +37,16 @@ export const reopenUsage = async (
       `meter event ${meterEventId}: its facts were sealed again in a later event`,
     );
   }
-  const { outcome, othersVersion } = await checkMeterEvent(deps, event);
-  const state = decideReopenAfterCheck(event, outcome);
+  const { decisive, checks } = await checkCustomers(deps, event);
+  const state = decideReopenAfterCheck(event, decisive.outcome);
   const { quantity } = event;
   if (isDryRun) {
     return { quantity };
   }
   return db.transaction(async (transaction) => {
-    await lockUnchangedEvents(transaction, [event], othersVersion);
+    for (const { event: located, othersVersion } of checks) {
+      await lockUnchangedEvents(transaction, [located], othersVersion);
+    }
     const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,

@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { findAccount } from "../../../db/accounts/accounts.ts";
 import { hasReportableFacts } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
@@ -10,22 +9,17 @@ import {
   releaseHeldRefunds,
 } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { customersInDoubt, requireCustomer } from "../../../domain/billing/customersInDoubt.ts";
+import { requireCustomer } from "../../../domain/billing/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
-import {
-  decideRetry,
-  decideRetryAfterCheck,
-  decisiveCheck,
-} from "../../../domain/billing/decideRetry.ts";
+import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
-import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { DeliveryCheck } from "../sending/checkDelivery.ts";
-import { checkMeterEvent } from "./checkMeterEvent.ts";
+import type { CustomerCheck } from "./checkCustomers.ts";
+import { checkCustomers, listCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
@@ -43,16 +37,13 @@ type Assumption = {
   readonly customerId: string | null;
 };
 
-/** The event at a customer that may have it, and what that customer's sums show. */
-type Check = DeliveryCheck & { readonly event: StoredMeterEvent };
-
 /**
  * What the retry leads to, the customer that the event is of then, and the checks. After a check it is valid only while the
  * versions of the minute's other events there are the same.
  */
 type Decision = Retried & {
   readonly customerId: string | null;
-  readonly checks: readonly Check[];
+  readonly checks: readonly CustomerCheck[];
 };
 
 const decide = async (
@@ -72,29 +63,11 @@ const decide = async (
   if (decision !== "check" && decision.state !== "delivered") {
     return { ...decision, customerId: event.customerId, checks: [] };
   }
-  const account = await findAccount(deps.db, event.accountId);
-  const [first, ...others] = customersInDoubt(event, account?.stripeCustomerId ?? null);
-  if (first === undefined) {
-    throw invalidRequest(
-      `meter event ${event.id}: its organization has no Stripe customer; set the one that may have the usage with \`impact org update\`, and retry`,
-    );
-  }
   if (decision !== "check") {
-    const customerId = requireCustomer(event, [first, ...others], named);
+    const customerId = requireCustomer(event, await listCustomers(deps, event), named);
     return { ...decision, customerId, checks: [] };
   }
-  const check = async (customerId: string | null) => {
-    const located = { ...event, customerId };
-    return { event: located, ...(await checkMeterEvent(deps, located)) };
-  };
-  const checks: [Check, ...Check[]] = [await check(first)];
-  for (const customerId of others) {
-    if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
-      break;
-    }
-    checks.push(await check(customerId));
-  }
-  const decisive = decisiveCheck(event, checks);
+  const { decisive, checks } = await checkCustomers(deps, event);
   const checked = decideRetryAfterCheck(event, decisive.outcome);
   const { customerId } = checked.state === "delivered" ? decisive.event : event;
   return { ...checked, customerId, checks };

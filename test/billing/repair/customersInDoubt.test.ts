@@ -1,8 +1,10 @@
 import test from "ava";
 import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
-import { NOON } from "./restoreSetup.ts";
-import { LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
+import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
 
 const reconciled = z.looseObject({
   streams: z.array(
@@ -109,4 +111,41 @@ test("an operator names which customer has usage that is assumed to be delivered
   t.deepEqual(scene.billedByMinute(), { 0: 10 });
   scene.pass(LAG_SECONDS);
   t.is((await impact(restored, "usage", "reconcile")).exitCode, 0);
+});
+
+const eventRow = z.object({ id: z.bigint(), identifier: z.string() });
+
+test("usage that a lost history has reopened and sent to a new customer is not reopened again", async (t) => {
+  const scene = await setUpRestore(t);
+  const { original, control, impact, pass, drain } = scene;
+  const setCustomer = (opened: typeof original, customerId: string) =>
+    impact(opened, "org", "update", scene.stream.accountId, "--stripe-customer", customerId);
+  await setCustomer(original, control.addCustomer({}).customerId);
+  await scene.register(original, 10);
+  pass(5);
+  await drain(original);
+  const { id, identifier } = await original.db.one(
+    sql.type(eventRow)`SELECT id, identifier FROM meter_event`,
+  );
+  control.rejectAccepted({ identifier });
+  pass(LAG_SECONDS);
+  const { continued, restored } = await scene.fork(original);
+  const reopen = async (opened: typeof original) => {
+    await setCustomer(opened, scene.customerId);
+    return impact(opened, "usage", "reopen", String(id), "--reason", "lost");
+  };
+  t.is((await reopen(continued)).exitCode, 0);
+  await drain(continued);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+  pass(FORGOTTEN_AFTER_SECONDS);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  t.is((await impact(restored, "usage", "release")).exitCode, 0);
+
+  const reopened = await reopen(restored);
+
+  await drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 0: 10 });
+  t.is(reopened.exitCode, 1);
+  t.regex(reopened.stderr, /the processor has its usage/u);
 });

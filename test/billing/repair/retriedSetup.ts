@@ -8,7 +8,8 @@ import { setUpRestore } from "./restoreSetup.ts";
 
 export const MINUTE = 60;
 export const LAG_SECONDS = 16 * MINUTE;
-const FORGOTTEN_AFTER = 3 * 24 * 60 * MINUTE;
+/** Stripe has forgotten the identifiers and idempotency keys. */
+export const FORGOTTEN_AFTER_SECONDS = 3 * 24 * 60 * MINUTE;
 
 const idRow = z.object({ id: z.bigint() });
 
@@ -70,7 +71,7 @@ export const setUpRetried = async (
   t.is((await impact(continued, "usage", "retry", usageId)).exitCode, 0);
   await drain(continued);
   const billed = scene.billedByMinute();
-  pass(FORGOTTEN_AFTER);
+  pass(FORGOTTEN_AFTER_SECONDS);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
   const retry = (id: string, ...args: readonly string[]) =>

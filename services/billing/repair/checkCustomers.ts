@@ -1,0 +1,54 @@
+import { findAccount } from "../../../db/accounts/accounts.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { customersInDoubt, decisiveCheck } from "../../../domain/billing/customersInDoubt.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
+import type { DeliveryCheck } from "../sending/checkDelivery.ts";
+import { checkMeterEvent } from "./checkMeterEvent.ts";
+
+type Dependencies = Parameters<typeof checkMeterEvent>[0];
+
+/** An event at a customer that may have it, and what that customer's sums show. */
+export type CustomerCheck = DeliveryCheck & { readonly event: StoredMeterEvent };
+
+/**
+ * Returns the customers that may have an event, its own first.
+ * @throws DomainError request_invalid if none is known
+ */
+export const listCustomers = async (
+  { db }: Pick<Dependencies, "db">,
+  event: StoredMeterEvent,
+): Promise<readonly [string | null, ...(readonly (string | null)[])]> => {
+  const account = await findAccount(db, event.accountId);
+  const [first, ...others] = customersInDoubt(event, account?.stripeCustomerId ?? null);
+  if (first === undefined) {
+    throw invalidRequest(
+      `meter event ${event.id}: its organization has no Stripe customer; set the one that may have the usage with \`impact org update\`, and retry`,
+    );
+  }
+  return [first, ...others];
+};
+
+/**
+ * Checks the customers that may have an event, until one has all of it.
+ * @returns the check that decides, and all of them
+ * @throws DomainError request_invalid if no customer is known, or several have parts of it
+ * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
+ */
+export const checkCustomers = async (
+  deps: Dependencies,
+  event: StoredMeterEvent,
+): Promise<{ readonly decisive: CustomerCheck; readonly checks: readonly CustomerCheck[] }> => {
+  const check = async (customerId: string | null): Promise<CustomerCheck> => {
+    const located = { ...event, customerId };
+    return { event: located, ...(await checkMeterEvent(deps, located)) };
+  };
+  const [first, ...others] = await listCustomers(deps, event);
+  const checks: [CustomerCheck, ...CustomerCheck[]] = [await check(first)];
+  for (const customerId of others) {
+    if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
+      break;
+    }
+    checks.push(await check(customerId));
+  }
+  return { decisive: decisiveCheck(event, checks), checks };
+};
