@@ -95,7 +95,11 @@ export const readMinuteUsage = (
 
 const unitsRow = z.strictObject({ units: safeInteger });
 
-/** Returns the units of the corrections that a document has settled; negative if it returned them. */
+/** The documents that a reference names, separated by commas. */
+const documentsOf = (reference: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`regexp_split_to_array(${reference}, '\\s*,\\s*')`;
+
+/** Returns the units of the corrections that any of the named documents has settled; negative if it returned them. */
 export const sumSettledCorrections = (
   db: CommonQueryMethods,
   { kind, reference }: HandSettlement,
@@ -104,7 +108,8 @@ export const sumSettledCorrections = (
     SELECT coalesce(sum(meter_event.quantity), 0)::bigint AS units
     FROM usage_correction
     JOIN meter_event ON meter_event.identifier = 'settled:' || usage_correction.id
-    WHERE settlement_kind = ${kind} AND settlement_reference = ${reference}
+    WHERE settlement_kind = ${kind}
+      AND ${documentsOf(sql.fragment`settlement_reference`)} && ${documentsOf(sql.fragment`${reference}::text`)}
   `);
 
 /** Units that the processor has and that no registration or refund explains. */

@@ -277,7 +277,7 @@ const requireUnits = async (
     .reduce((sum, correction) => sum + unitsOf(correction), 0);
   if (before + now !== document.units) {
     refuse(
-      `the corrections that ${document.reference} settles have ${counted(before + now, "unit")}, not ${document.units}; ${before} of them are recorded already, and nothing more was`,
+      `the corrections that ${document.reference} settles have ${counted(before + now, "unit")}, not ${document.units}; ${before} of them are recorded already, and nothing was recorded now`,
     );
   }
 };

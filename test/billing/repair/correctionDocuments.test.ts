@@ -1,4 +1,5 @@
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
@@ -91,8 +92,10 @@ test("a credit note does not settle a minute that became ready after it was issu
   ]);
 });
 
-test("a run with a credit note that was interrupted is continued by the same command", async (t) => {
-  const { impact, restored, pass, stream } = await setUpFailover(t);
+/** A failover with two minutes that need a credit note of 31 units. The run with it was killed after the first minute. */
+const setUpInterrupted = async (t: ExecutionContext) => {
+  const scene = await setUpFailover(t);
+  const { impact, restored, pass, stream } = scene;
   pass(34 * DAY);
   const { deps } = restored;
   let transactions = 0;
@@ -118,13 +121,45 @@ test("a run with a credit note that was interrupted is continued by the same com
   );
   await t.throwsAsync(interrupted, { message: "the process was killed" });
   t.is(await countCorrections(restored), 1);
-  const document = ["--org", stream.accountId, "--credit-note", "cn_1", "--units", "-31"];
-  const correct = () => impact(restored, ...CORRECT, ...REASON, ...document, "--json");
+  return {
+    ...scene,
+    correct: (reference: string, units: string) => {
+      const document = ["--org", stream.accountId, "--credit-note", reference, "--units", units];
+      return impact(restored, ...CORRECT, ...REASON, ...document, "--json");
+    },
+  };
+};
 
-  t.deepEqual(summaryOf(await correct()), [[2, "settle", -7]]);
+test("a run with a credit note that was interrupted is continued by the same command", async (t) => {
+  const { restored, correct } = await setUpInterrupted(t);
 
-  const repeated = await correct();
+  t.deepEqual(summaryOf(await correct("cn_1", "-31")), [[2, "settle", -7]]);
+
+  const repeated = await correct("cn_1", "-31");
   t.is(repeated.exitCode, 0, repeated.stderr);
   t.deepEqual(summaryOf(repeated), []);
   t.is(await countCorrections(restored), 2);
+});
+
+test("two credit notes continue an interrupted run of the first with the sum of their units", async (t) => {
+  const { restored, correct, reportElsewhere, pass } = await setUpInterrupted(t);
+  await reportElsewhere(2, NOON + 180);
+  pass(LAG_SECONDS);
+  const refused = await correct("cn_1", "-31");
+  t.is(refused.exitCode, 1);
+  t.regex(
+    refused.stderr,
+    /cn_1 settles have -33 units, not -31; -24 of them are recorded already, and nothing was recorded now"/u,
+  );
+  t.is(await countCorrections(restored), 1);
+
+  t.deepEqual(summaryOf(await correct("cn_1,cn_2", "-33")), [
+    [2, "settle", -7],
+    [3, "settle", -2],
+  ]);
+
+  const repeated = await correct("cn_2, cn_1", "-33");
+  t.is(repeated.exitCode, 0, repeated.stderr);
+  t.is((await correct("cn_2", "-2")).exitCode, 1);
+  t.is(await countCorrections(restored), 3);
 });

@@ -12,13 +12,13 @@ test("a correction takes back no usage of a minute in which usage has failed sin
   const restoredAt = new Date(NOON * 1000).toISOString();
   const options = ["--restored-at", restoredAt, "--reason", "failover", "--json"];
 
-  const corrected = readJson(await scene.run("settle", ...options));
+  const corrected = readJson(await scene.run("correct", ...options));
 
   await scene.drain(scene.original);
   t.deepEqual(scene.billed(), { 0: 7 });
   t.like(corrected, { corrections: [{ action: "wait" }] });
   t.like(await scene.retry(1), [{ result: "delivered" }]);
-  t.like(readJson(await scene.run("settle", ...options)), { corrections: [] });
+  t.like(readJson(await scene.run("correct", ...options)), { corrections: [] });
 });
 
 const settledRow = z.object({ last_error: z.string(), settled_at: z.date() });
