@@ -339,11 +339,32 @@ export const isAttemptInProgress = (
  */
 export const doubtUnsentEvents = async (db: CommonQueryMethods): Promise<void> => {
   await db.query(sql.typeAlias("void")`
+    WITH unsent AS (
+      SELECT id
+      FROM meter_event
+      WHERE (state IN (${FAILED}) OR state = 'waived' OR state = 'held')
+        AND processor = 'stripe'
+        AND NOT outcome_unknown
+      -- Other statements lock rows in this order, too.
+      ORDER BY id
+      FOR NO KEY UPDATE
+    )
     UPDATE meter_event
     SET outcome_unknown = true
-    WHERE (state IN (${FAILED}) OR state = 'waived' OR state = 'held')
-      AND processor = 'stripe'
-      AND NOT outcome_unknown
+    FROM unsent
+    WHERE meter_event.id = unsent.id
+  `);
+};
+
+/** Records the same of one event. */
+export const doubtEvent = async (
+  transaction: DatabaseTransactionConnection,
+  id: bigint,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET outcome_unknown = true
+    WHERE id = ${id} AND processor = 'stripe'
   `);
 };
 

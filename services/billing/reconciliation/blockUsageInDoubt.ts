@@ -1,7 +1,7 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import {
-  doubtUnsentEvents,
+  doubtEvent,
   findUnfinishedMeterEvent,
   insertMeterEvents,
   listBlockedEventsSettledAt,
@@ -102,9 +102,9 @@ const blockStream = async (
           ],
           heldAt,
         );
-        if (held) {
+        if (event && held) {
           // The lost history may have retried its usage and sent it.
-          await doubtUnsentEvents(transaction);
+          await doubtEvent(transaction, event.id);
         } else if (event) {
           blocked.push(await block(transaction, event, { clock, heldAt }));
         }

@@ -89,10 +89,10 @@ export const setUpRetried = async (
       ),
     /** What Stripe has of the lost history. */
     billed,
-    compare: (billing = restored.deps.billing) =>
+    compare: (billing = restored.deps.billing, isDryRun = false) =>
       settleAfterRestore(
         { ...restored.deps, billing },
-        { operator: "maria", since: null, isDryRun: false },
+        { operator: "maria", since: null, isDryRun },
         new AbortController().signal,
       ),
     retry,

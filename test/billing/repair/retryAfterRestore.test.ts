@@ -1,11 +1,16 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { doubtUnsentEvents, lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import { sql } from "../../../db/sql.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 import { LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
+
+const idRow = z.object({ id: z.bigint() });
 
 test("usage that a lost history has retried is not billed twice if it is retried during the comparison", async (t) => {
   const scene = await setUpRetried(t, { pending: 1 });
@@ -47,6 +52,48 @@ test("usage that a retry releases while a comparison begins is compared", async 
   t.like(readJson(retried), [{ result: "waiting" }]);
   await scene.drain(restored);
   t.deepEqual(scene.billedByMinute(), scene.billed);
+});
+
+test("a dry run of a comparison does not wait for failed usage that is being changed", async (t) => {
+  const refund = { units: 3, state: "unsealed" } as const;
+  const { restored, compare } = await setUpRetried(t, { pending: 1, refund });
+  const outside = AsyncLocalStorage.snapshot();
+
+  await restored.db.transaction(async (transaction) => {
+    await lockEvents(transaction);
+    const comparison = outside(() => compare(restored.deps.billing, true));
+    t.true(await endsOrBlocks(transaction, comparison));
+    t.like(await comparison, [{ result: "delivered" }]);
+  });
+});
+
+test("usage that counts as not sent is put in doubt in the order of its ids", async (t) => {
+  const { original, stream } = await setUpRestore(t);
+  const { db } = original;
+  const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+    SELECT ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'rejected', now()
+    FROM generate_series(1, 2) AS second
+    RETURNING id
+  `);
+  // Moves the row behind the other one, also for the indexes.
+  await db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET customer_id = 'cus_1' WHERE id = ${first}
+  `);
+  const outside = AsyncLocalStorage.snapshot();
+
+  const { doubt } = await db.transaction(async (transaction) => {
+    await lockMeterEventRow(transaction, first);
+    const begun = outside(() => doubtUnsentEvents(db));
+    await awaitBlocked(transaction);
+    const free = await transaction.anyFirst(sql.type(idRow)`
+      SELECT id FROM meter_event ORDER BY id FOR UPDATE SKIP LOCKED
+    `);
+    t.deepEqual(free, [first, second]);
+    return { doubt: begun };
+  });
+  await doubt;
 });
 
 for (const state of ["held", "unsealed"] as const) {
