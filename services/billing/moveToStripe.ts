@@ -114,24 +114,29 @@ const moveEvents = async (
 /**
  * Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. If usage is
  * held, a restore may have lost an earlier move, so a comparison decides what is sent: the hold begins anew, which stops a
- * comparison that has looked for usage before, and usage that the ledger has not settled is moved as well.
+ * comparison that has looked for usage before, and usage that the ledger has not settled is moved as well. Without a hold,
+ * the deployment's row is not locked, because a move can take minutes and an operator may want to hold usage meanwhile. Such
+ * a hold is followed by a comparison, or nothing was lost: what was moved is from before it.
  */
 const moveStream = (
   { db, clock, actor }: Dependencies,
   { id: accountId, name: accountName, billingDay }: Account,
   meter: Kind,
-  { isDryRun, wasHeld }: { readonly isDryRun: boolean; readonly wasHeld: boolean },
+  { isDryRun, isHeld }: { readonly isDryRun: boolean; readonly isHeld: boolean },
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
-    const deployment = await (isDryRun ? readDeployment : lockDeployment)(transaction);
-    const isHeld = findHold(deployment) !== null;
-    if (wasHeld && !isHeld) {
-      throw invalidRequest(
-        "the hold has ended meanwhile; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command",
-      );
-    }
+    // Before the stream, as in corrections.
+    const locked = isHeld && !isDryRun ? await lockDeployment(transaction) : null;
     const stream = { accountId, meter };
     await lockStream(transaction, { ...stream, mode: "live" });
+    const deployment = locked ?? (await readDeployment(transaction));
+    if ((findHold(deployment) !== null) !== isHeld) {
+      throw invalidRequest(
+        isHeld
+          ? "the hold has ended meanwhile; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command"
+          : "usage has been held meanwhile; nothing more was moved. Repeat the command",
+      );
+    }
     const now = clock.now();
     const { start: since } = monthlyCycle(billingDay, now);
     const found = await countLedgerEvents(
@@ -168,7 +173,7 @@ const moveStream = (
  * invoiced: that of the ledger's current billing cycle, of organizations with a Stripe customer. A repeated call moves
  * what has been left since, such as the usage of an organization that has a customer now.
  * @throws DomainError request_invalid if Stripe is not configured, the deployment has another Stripe account, or a hold has
- * ended meanwhile
+ * begun or ended meanwhile
  * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
@@ -180,7 +185,7 @@ export const moveToStripe = async (
   const account = await requireAccount(billing);
   const deployment = await readDeployment(db);
   const { processor, originalStripeAccountId } = deployment;
-  const wasHeld = findHold(deployment) !== null;
+  const isHeld = findHold(deployment) !== null;
   const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(
     processor,
@@ -203,7 +208,7 @@ export const moveToStripe = async (
       }
       for (const meter of KINDS) {
         usage.push(
-          await moveStream(deps, organization, meter, { isDryRun: options.isDryRun, wasHeld }),
+          await moveStream(deps, organization, meter, { isDryRun: options.isDryRun, isHeld }),
         );
       }
     }

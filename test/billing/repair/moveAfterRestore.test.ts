@@ -1,12 +1,13 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sql } from "../../../db/sql.ts";
-import { guardUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { runBehindLocks } from "../../support/lockWaits.ts";
+import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const LAG_SECONDS = 16 * 60;
@@ -128,6 +129,33 @@ test("usage of the ledger that a comparison has blocked before it broke off is m
 
   t.regex(await move(), /Moved 1 meter event/u);
 
+  await compare();
+  await drain();
+  t.is(sumBilled(), 10);
+});
+
+test("usage can be held while a stream is moved to Stripe, which stops the move, and what was moved is compared", async (t) => {
+  const { restored, impact, move, compare, drain, sumBilled } = await setUpMoved(t, {
+    state: "delivered",
+  });
+  await releaseUsage(restored.deps, "maria");
+  const outside = AsyncLocalStorage.snapshot();
+
+  const { moving } = await restored.db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM meter_event WHERE processor = 'ledger' FOR UPDATE
+    `);
+    const begun = outside(() => impact(restored, ...MOVE));
+    await awaitBlocked(transaction);
+    const hold = outside(() => holdUsage(restored.deps, { reason: "restore", by: "maria" }));
+    t.true(await endsOrBlocks(transaction, hold, 2));
+    return { moving: begun };
+  });
+
+  const stopped = await moving;
+  t.is(stopped.exitCode, 1);
+  t.regex(stopped.stderr, /usage has been held meanwhile/u);
+  t.regex(await move(), /Moved 0 meter events/u);
   await compare();
   await drain();
   t.is(sumBilled(), 10);
