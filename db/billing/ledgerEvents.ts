@@ -3,7 +3,8 @@ import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
-import { noteBeforeError, UNFINISHED } from "./meterEvents.ts";
+import { meterEventColumns, meterEventRow, noteBeforeError, UNFINISHED } from "./meterEvents.ts";
+import type { StoredMeterEvent } from "./meterEvents.ts";
 
 /** Live events of a stream in the built-in ledger, from a unix second on. */
 type LedgerEvents = Pick<UsageStream, "accountId" | "meter"> & { readonly fromSecond: number };
@@ -44,6 +45,18 @@ export const countLedgerEvents = (
     WHERE ${isAmong(events)}
   `);
 
+/** Lists those that a comparison has blocked. */
+export const listBlockedLedgerEvents = (
+  db: CommonQueryMethods,
+  events: LedgerEvents,
+): Promise<readonly StoredMeterEvent[]> =>
+  db.any(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE ${isAmong(events)} AND state = 'blocked'
+    ORDER BY id
+  `);
+
 const revokedRow = countsRow.pick({ events: true, quantity: true }).extend({
   /** The second of the last delivered event, from which the next call continues; null if there was none. */
   lastSecond: safeInteger.nullable(),
@@ -65,7 +78,7 @@ export const revokeLedgerEvents = (
     readonly note: string;
     readonly revokedAt: Date;
     readonly limit: number;
-    /** Also revokes unfinished events, which must have no attempt in progress, and those that a comparison has blocked. */
+    /** Also revokes unfinished events, which must have no attempt in progress, and blocked ones, which the caller leaves. */
     readonly withUnsettled: boolean;
   },
 ): Promise<Readonly<z.output<typeof revokedRow>>> =>

@@ -3,7 +3,11 @@ import { listAccounts } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { findEndOfPeriods } from "../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
-import { countLedgerEvents, revokeLedgerEvents } from "../../db/billing/ledgerEvents.ts";
+import {
+  countLedgerEvents,
+  listBlockedLedgerEvents,
+  revokeLedgerEvents,
+} from "../../db/billing/ledgerEvents.ts";
 import { lockStream } from "../../db/billing/streams.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
@@ -17,6 +21,7 @@ import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
+import { leaveBlocked } from "./leaveBlocked.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 import { requireNoCall } from "./reconciliation/requireRest.ts";
@@ -149,6 +154,12 @@ const moveStream = (
     }
     if (isHeld && found.unfinished > 0) {
       await requireNoCall(transaction, { ...stream, mode: "live" }, clock);
+    }
+    if (isHeld) {
+      const events = { ...stream, fromSecond: secondOf(since) };
+      for (const event of await listBlockedLedgerEvents(transaction, events)) {
+        await leaveBlocked(transaction, event, "superseded", now);
+      }
     }
     const moved = {
       meter,

@@ -4,11 +4,7 @@ import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { doubtUnsentEvents, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import {
-  redispatchRefunds,
-  releaseFacts,
-  releaseHeldRefunds,
-} from "../../../db/billing/usageFacts.ts";
+import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
@@ -22,7 +18,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
-import { recordUsageEvent } from "../recordUsageEvent.ts";
+import { leaveBlocked } from "../leaveBlocked.ts";
 import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
@@ -83,11 +79,7 @@ const record = async (
     // Not now: nothing was sent after the hold, so the sums lag behind nothing.
     settledAt: heldAt,
   });
-  await recordUsageEvent(transaction, event, state, clock.now());
-  // The workflows of refunds in a blocked event fail.
-  await redispatchRefunds(transaction, event.id);
-  // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
-  await releaseHeldRefunds(transaction, event.id);
+  await leaveBlocked(transaction, event, state, clock.now());
   if (result !== "delivered") {
     await releaseFacts(transaction, event.id, processorQuantity ?? 0);
   }

@@ -1,17 +1,22 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sql } from "../../../db/sql.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { readEvents } from "../../events/readEvents.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 const LAG_SECONDS = 16 * 60;
 const FORGOTTEN_AFTER = 3 * 24 * 60 * 60;
+const USAGE_EVENTS = ["usage.failed", "usage.recovered"] as const;
 const MOVE = ["deployment", "move-to-stripe"] as const;
 const COMPARE_AND_RELEASE = ["usage", "compare-and-release"] as const;
 
@@ -28,6 +33,8 @@ const setUpMoved = async (
   const { customerId } = control.addCustomer({});
   const { id: accountId } = await createTestOrganization(original.db, original.deps);
   const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const writer = createRegistrationWriter(original.deps);
+  const { registration } = await writer.register(registrationOf(accountId, { count: 10 }));
   await original.db.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event
@@ -39,8 +46,7 @@ const setUpMoved = async (
       INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
       SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-    SELECT account_id, mode, meter, 0, quantity, second, id FROM event
+    UPDATE usage_fact SET meter_event_id = event.id FROM event WHERE usage_fact.account_id = event.account_id
   `);
   await scene.register(original, 1);
   pass(5);
@@ -70,7 +76,14 @@ const setUpMoved = async (
   t.is(sumBilled(), 10);
   return {
     ...scene,
+    stream,
     restored,
+    refund: (count: number) =>
+      refundRegistration(
+        restored.deps,
+        { accountId, mode: "live", kind: "tree" },
+        { id: registration.id, count, reason: null, idempotencyKey: null },
+      ),
     move: () => move(restored),
     compareWhile: (work: () => Promise<void>) =>
       settleAfterRestore(
@@ -132,6 +145,47 @@ test("usage of the ledger that a comparison has blocked before it broke off is m
   await compare();
   await drain();
   t.is(sumBilled(), 10);
+});
+
+test("refunds that are held because a comparison has blocked usage of the ledger are released when it is moved", async (t) => {
+  const scene = await setUpMoved(t, { state: "sealed" });
+  const { restored, move, refund, compareWhile, compare, drain, sumBilled } = scene;
+  await refund(3);
+  await t.throwsAsync(compareWhile(() => Promise.reject(new Error("broken off"))));
+  const readStates = () =>
+    restored.db.anyFirst(sql.type(z.object({ state: z.string() }))`
+      SELECT state FROM meter_event WHERE account_id = ${scene.stream.accountId} ORDER BY id
+    `);
+  const readUsageEvents = async () =>
+    (await readEvents(restored.deps, scene.stream, { types: USAGE_EVENTS })).map(
+      ({ type, data }) => ["count" in data && data.count, type],
+    );
+  t.deepEqual(await readStates(), ["blocked", "held"]);
+  await restored.db.query(sql.typeAlias("void")`UPDATE refund SET dispatched_at = now()`);
+
+  await move();
+
+  t.deepEqual(await readStates(), ["superseded", "superseded"]);
+  t.false(
+    await restored.db.exists(sql.typeAlias("void")`
+      SELECT FROM refund WHERE dispatched_at IS NOT NULL
+    `),
+  );
+  const moved = [
+    [10, "usage.failed"],
+    [10, "usage.recovered"],
+  ];
+  t.deepEqual(await readUsageEvents(), moved);
+  await compare();
+  await drain();
+  t.is(sumBilled(), 7);
+  t.deepEqual(await readUsageEvents(), [
+    ...moved,
+    [10, "usage.failed"],
+    [-3, "usage.failed"],
+    [10, "usage.recovered"],
+    [-3, "usage.recovered"],
+  ]);
 });
 
 test("usage can be held while a stream is moved to Stripe, which stops the move, and what was moved is compared", async (t) => {
