@@ -126,6 +126,11 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
     "held --> waived",
     // A retry of their usage, or the comparison after a restore.
     "held --> superseded",
+    // The comparison after a restore.
+    "[*] --> blocked",
+    "sealed --> blocked",
+    // The move to Stripe.
+    "sealed --> superseded",
   ]);
 
 /** The arrows of the state diagram, without their labels and without the ends. */
