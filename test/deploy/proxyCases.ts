@@ -58,14 +58,15 @@ export const passesOn = async (
   });
   t.is(recorded.status, 200, "the largest body that the service reads");
 
-  // The link encodes more characters than the request must: these headers have more than 15 KiB, and Node reads 16.
-  const metadata = { note: "(".repeat(5050) };
+  // These headers have more than 15 KiB, and Node reads 16.
+  const note = "(".repeat(14_900);
+  const metadata = { note };
   const items = [1, 2].map((count) => ({ count, metadata }));
   await call("standalone", "/plant/trees/batch", { headers: key, body: JSON.stringify({ items }) });
   const filter = `metadata=${encodeURIComponent(JSON.stringify(metadata))}`;
   const listed = await call("standalone", `/plant/trees?limit=1&${filter}`, { headers: key });
   t.is(listed.status, 200, "a link to the next page that repeats a long filter");
-  t.true(String(listed.headers["link"]).includes("%28".repeat(5050)));
+  t.true(String(listed.headers["link"]).includes(note));
 
   const tooLong = "x".repeat(100_000);
   const byService = await call("standalone", "/plant/trees", { headers: key, body: tooLong });

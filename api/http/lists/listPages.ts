@@ -76,17 +76,26 @@ const readRows = async (
 const rowFields = z.record(z.string(), z.unknown());
 type RowFields = Readonly<z.output<typeof rowFields>>;
 
-/** Sets the link to the next page: this request's URL with other values of parameters. */
+/** What Node accepts in a request's query and a link must not have. */
+const UNSAFE_IN_LINK = /["<>]/gu;
+
+/**
+ * Sets the link to the next page: this request's URL with other values of parameters. The others are as the client has
+ * encoded them, so that the link is not much longer than the request: a client or a proxy may accept no longer headers.
+ */
 export const setNextLink = (
   ctx: ApiContext,
   baseUrl: string,
   parameters: Readonly<Record<string, string>>,
 ): void => {
-  const query = new URLSearchParams(ctx.querystring);
-  for (const [name, value] of Object.entries(parameters)) {
-    query.set(name, value);
-  }
-  ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
+  const isReplaced = (part: string): boolean =>
+    [...new URLSearchParams(part).keys()].some((name) => Object.hasOwn(parameters, name));
+  const kept = ctx.querystring
+    .split("&")
+    .filter((part) => part !== "" && !isReplaced(part))
+    .map((part) => part.replaceAll(UNSAFE_IN_LINK, encodeURIComponent));
+  const query = [...kept, new URLSearchParams({ ...parameters }).toString()].join("&");
+  ctx.set("Link", `<${baseUrl}${ctx.path}?${query}>; rel="next"`);
 };
 
 /** How the rows of a list lead to its next page. */

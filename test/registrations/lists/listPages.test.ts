@@ -4,6 +4,7 @@ import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
+import { rawRequest } from "../../api/http/rawRequest.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -62,6 +63,26 @@ const idsOf = ({ body }: ApiResponse): readonly string[] =>
 
 const usageOf = ({ body }: ApiResponse) =>
   z.array(z.looseObject({ registration_id: z.string() })).parse(body["usage"]);
+
+test("a link to the next page has the request's parameters as the client has encoded them", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const attribution = "(a) >\u{6a39}<";
+  for (const count of [1, 2]) {
+    await api.call("POST", "/plant/trees", { key, body: { count, attribution } });
+  }
+  const encoded = encodeURIComponent(attribution);
+
+  const raw = encoded.replace("%3E", ">").replace("%3C", "<");
+  const response = await rawRequest(
+    api.url,
+    `GET /plant/trees?limit=1&attribution_key=${raw} HTTP/1.1\r\nHost: a\r\nAuthorization: ${key}\r\nConnection: close\r\n\r\n`,
+  );
+  const [, id = ""] = /"id":"(?<id>[^"]+)"/u.exec(response) ?? [];
+  const link = `/plant/trees?limit=1&attribution_key=${encoded}&starting_after=${id}`;
+  t.true(response.includes(`Link: <${BASE}${link}>; rel="next"`), response);
+});
 
 test("pages have every registration once, in the list's order, and the last has no link", async (t) => {
   const { db } = t.context;
