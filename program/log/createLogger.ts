@@ -1,4 +1,4 @@
-import { writeSync } from "node:fs";
+import { constants, fstatSync, openSync, writeSync } from "node:fs";
 import { pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { build as buildPretty } from "pino-pretty";
@@ -40,13 +40,29 @@ const reportOnStderr = (message: string): void => {
   }
 };
 
+/**
+ * Opens stdout for `writeLines`, which requires that a pipe is non-blocking. Whether it is belongs to everything that shares
+ * what stdout refers to, and another process may change it: each Node process that starts or exits does. So a pipe is
+ * opened again for this process alone, where the system has a path for it.
+ */
+const openStdout = (): number => {
+  try {
+    if (fstatSync(STDOUT).isFIFO()) {
+      return openSync(`/proc/self/fd/${STDOUT}`, constants.O_WRONLY | constants.O_NONBLOCK);
+    }
+  } catch {
+    // Another system, or a pipe of another user.
+  }
+  return STDOUT;
+};
+
 const openDestination = (
   format: "json" | "pretty",
   onLost: (lines: number) => void,
 ): DestinationStream =>
   format === "pretty"
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
-    : writeLines(STDOUT, { report: reportOnStderr, onLost });
+    : writeLines(openStdout(), { report: reportOnStderr, onLost });
 
 /**
  * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
@@ -57,7 +73,7 @@ export const createLogger = (
   program: string,
   readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
-  // Opening process.stdout also makes a pipe non-blocking, which `writeLines` requires.
+  // Where stdout is not opened again, opening process.stdout makes it non-blocking.
   const automatic = process.stdout.isTTY ? "pretty" : "json";
   const logger: Logger = pino(
     {
@@ -73,7 +89,7 @@ export const createLogger = (
       redact: ["authorization", "headers.authorization", "apiKey", "key"],
     },
     openDestination(LOG_FORMAT === "auto" ? automatic : LOG_FORMAT, (lines) => {
-      logger.warn({ lines }, "log lines were lost");
+      logger.error({ lines }, "log lines were lost");
     }),
   );
   return logger;

@@ -15,21 +15,36 @@ const numbered = z.object({ number: z.int().optional() });
 
 const countLines = (text: string): number => text.split("\n").length - 1;
 
-for (const end of ["exit", "error", "fatal", "return"]) {
+const numbersIn = (output: string): readonly number[] =>
+  output
+    .trimEnd()
+    .split("\n")
+    .flatMap((line) => numbered.parse(JSON.parse(line)).number ?? []);
+
+const firstNumbers = (count: number): readonly number[] =>
+  Array.from({ length: count }, (_, index) => index);
+
+for (const [end, count] of [
+  ["exit", 1000],
+  ["error", 1000],
+  ["fatal", 300],
+  ["return", 1000],
+] as const) {
   test(`every line is written once, in order, if the process ends by ${end}`, async (t) => {
     const output = await new Promise<string>((resolve) => {
       execFile(process.execPath, [PROGRAM, end], (_error, stdout) => resolve(stdout));
     });
-    const numbers = output
-      .trimEnd()
-      .split("\n")
-      .flatMap((line) => numbered.parse(JSON.parse(line)).number ?? []);
-    t.deepEqual(
-      numbers,
-      Array.from({ length: 1000 }, (_, index) => index),
-    );
+    t.deepEqual(numbersIn(output), firstNumbers(count));
   });
 }
+
+test("every line is written once, in order, into a pipe of a shell", async (t) => {
+  const output = await new Promise<string>((resolve) => {
+    const script = `"$0" "$1" exit | cat`;
+    execFile("sh", ["-c", script, process.execPath, PROGRAM], (_error, stdout) => resolve(stdout));
+  });
+  t.deepEqual(numbersIn(output), firstNumbers(1000));
+});
 
 test("none of 30 MB is lost if a file can be written", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "impact-log-"));

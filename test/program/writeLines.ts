@@ -25,7 +25,8 @@ if (end === "disconnect") {
     await setImmediate();
   }
 } else {
-  logLines(1000);
+  // A killed process has only what was written at once, which the buffer of a pipe must hold.
+  logLines(end === "fatal" ? 300 : 1000);
 }
 if (end === "exit") {
   process.exit(0);
