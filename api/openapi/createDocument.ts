@@ -252,10 +252,17 @@ const responsesOf = (
     ERRORS_BEFORE_LIMITS.has(error.code)
       ? error
       : { ...error, headers: { ...error.headers, ...limitHeaders } };
-  // An endpoint's own description of a status replaces the common one.
+  const common = commonErrors(endpoint);
+  const limits = common.filter(({ code }) => code === TOO_MANY_REQUESTS.code);
+  // An endpoint's own description of a status replaces the common one, except that of limits, which apply as well.
   const errors = new Map([
-    ...byStatus(commonErrors(endpoint).map(withLimits)),
-    ...byStatus(ownErrors.map(withLimits)),
+    ...byStatus(common.map(withLimits)),
+    ...byStatus(
+      (ownErrors.some(({ code }) => code === TOO_MANY_REQUESTS.code)
+        ? [...ownErrors, ...limits]
+        : ownErrors
+      ).map(withLimits),
+    ),
   ]);
   return {
     200: {

@@ -14,8 +14,12 @@ const NAME = 200;
 /** The name of a person, a place or an organization. */
 export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
-/** The name of a region or a country, by which the summary groups: the same whether accents are combining characters or not. */
-const place = () => name().normalize().pipe(name());
+/** How names of places are compared: whether accents are combining characters, and white space, make no difference. */
+export const normalizePlace = (given: string): string =>
+  given.normalize().trim().replaceAll(/\s+/gu, " ");
+
+/** The name of a region or a country, by which the summary groups. */
+const place = () => name().transform(normalizePlace).pipe(name());
 
 /** The partner's name for one of its records. */
 export const reference = () => name();

@@ -29,6 +29,31 @@ const describedHeaders = z.looseObject({
 const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
+test("the 429 of an endpoint names its own limit, that of the key and that of lists", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { paths } = await readDescription(url);
+  const describe = (path: string, method: string) =>
+    z.looseObject({ description: z.string() }).parse(paths[path]?.[method]?.responses["429"])
+      .description;
+
+  const ofKey = /The key or its account sent too many requests a second/u;
+  for (const [path, method, limit] of [
+    ["/plant/trees", "post", ofKey],
+    ["/plant/trees", "get", /too many lists at the same time/u],
+    ["/charities/donate", "post", /more than 20 requests to this endpoint within a second/u],
+    ["/charities/donate/batch", "post", /more than 1 request to this endpoint/u],
+    ["/webhook_endpoints", "post", /more than 1 request to this endpoint/u],
+    [
+      "/webhook_endpoints/{id}/deliveries/{delivery_id}/retry",
+      "post",
+      /more than 10 requests to this endpoint/u,
+    ],
+  ] as const) {
+    t.regex(describe(path, method), limit, path);
+    t.regex(describe(path, method), ofKey, path);
+  }
+});
+
 test("the API description has every endpoint and status of the contract", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { openapi, paths } = await readDescription(url);

@@ -4,6 +4,7 @@ import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { date, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
+import { normalizePlace } from "../../../domain/planting/fact.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
 import {
   readStoreEvidence,
@@ -108,7 +109,7 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
     id: treeId,
     upTo: createdAt === null ? null : upperBoundOf(createdAt),
     projectPublicId: given.project_public_id || null,
-    region: given.region?.normalize() || null,
+    region: given.region === undefined ? null : normalizePlace(given.region) || null,
   };
 };
 

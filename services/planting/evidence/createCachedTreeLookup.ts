@@ -44,14 +44,14 @@ export const createCachedTreeLookup = ({
   });
 
   /**
-   * Returns null if the text is not known.
+   * Returns the response of a row, and keeps it.
    * @param earlier what was known when the query began: another query may have ended meanwhile
    */
   const resolve = (
     key: string,
     tree: CachedTree,
     earlier: KnownTree | undefined,
-  ): TreeEvidenceResponse | null => {
+  ): TreeEvidenceResponse => {
     const { version } = tree;
     const isComplete = isExpectedToStay(tree);
     if (earlier?.version === version && earlier.response.isComplete === isComplete) {
@@ -59,7 +59,7 @@ export const createCachedTreeLookup = ({
     }
     const body = tree.body ?? earlier?.response.body;
     if (body === undefined) {
-      return null;
+      throw new Error("The database left out the text of a version that is not known.");
     }
     const response = {
       body,
@@ -82,10 +82,7 @@ export const createCachedTreeLookup = ({
     const found = new Map<string, TreeEvidenceResponse>();
     for (const tree of cached) {
       const key = keys[tree.position] ?? "";
-      const response = resolve(key, tree, earlier[tree.position]);
-      if (response) {
-        found.set(key, response);
-      }
+      found.set(key, resolve(key, tree, earlier[tree.position]));
     }
     return found;
   });
