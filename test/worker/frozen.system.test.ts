@@ -68,8 +68,8 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   worker.process.kill("SIGCONT");
 
   await eventually(async () => (await readEvent()).state === "delivered");
-  // The attempt under the old lease made no call.
-  t.like(await readEvent(), { attempts: before.attempts + 2 });
+  // The attempt under the old lease made no call. On a busy machine, the next lease may be over as well before its call.
+  t.true((await readEvent()).attempts >= before.attempts + 2);
   t.is(sends(), before.sends + 1);
   t.deepEqual(
     control.usage({ customerId }).map(({ value }) => value),
