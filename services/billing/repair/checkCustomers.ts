@@ -1,6 +1,8 @@
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { customersInDoubt, decisiveCheck } from "../../../domain/billing/customersInDoubt.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";
 import { checkMeterEvent } from "./checkMeterEvent.ts";
@@ -29,6 +31,32 @@ export const listCustomers = async (
 };
 
 /**
+ * Checks one of the customers that may have an event. At the event's own customer, acknowledged drift counts as other usage.
+ * At another one it may be the event's: that difference did not show the event when it was acknowledged.
+ */
+const checkCustomer = async (
+  deps: Dependencies,
+  event: StoredMeterEvent,
+  customerId: string | null,
+): Promise<CustomerCheck> => {
+  const located = { ...event, customerId };
+  const check = await checkMeterEvent(deps, located);
+  if (
+    customerId === event.customerId ||
+    check.outcome.kind === "delivered" ||
+    !(await isDriftAcknowledged(
+      deps.db,
+      { ...located, accountIds: [event.accountId] },
+      minuteOf(event.second),
+    ))
+  ) {
+    return { event: located, ...check };
+  }
+  const reason = "drift of that minute was acknowledged, and may be this usage";
+  return { event: located, ...check, outcome: { kind: "unclear", reason } };
+};
+
+/**
  * Checks the customers that may have an event, until one has all of it.
  * @returns the check that decides, and all of them
  * @throws DomainError request_invalid if no customer is known, or several have parts of it
@@ -38,17 +66,13 @@ export const checkCustomers = async (
   deps: Dependencies,
   event: StoredMeterEvent,
 ): Promise<{ readonly decisive: CustomerCheck; readonly checks: readonly CustomerCheck[] }> => {
-  const check = async (customerId: string | null): Promise<CustomerCheck> => {
-    const located = { ...event, customerId };
-    return { event: located, ...(await checkMeterEvent(deps, located)) };
-  };
   const [first, ...others] = await listCustomers(deps, event);
-  const checks: [CustomerCheck, ...CustomerCheck[]] = [await check(first)];
+  const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(deps, event, first)];
   for (const customerId of others) {
     if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
       break;
     }
-    checks.push(await check(customerId));
+    checks.push(await checkCustomer(deps, event, customerId));
   }
   return { decisive: decisiveCheck(event, checks), checks };
 };

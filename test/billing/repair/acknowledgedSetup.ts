@@ -18,6 +18,27 @@ const report = z.looseObject({ corrections: z.array(z.looseObject({})) });
 
 const eventRow = z.object({ id: z.bigint(), identifier: z.string(), state: z.string() });
 
+/** Applies Stripe's report of an event that it has refused after it had accepted it. */
+export const reportRefusal = async (
+  { db, clock }: Pick<Parameters<typeof applyRejectionReport>[0], "db" | "clock">,
+  identifier: string,
+): Promise<void> => {
+  const now = clock.now();
+  const event = {
+    id: `evt_${identifier}`,
+    type: "v1.billing.meter.error_report_triggered",
+    objectId: null,
+  };
+  await insertProcessorEvent(db, { ...event, createdAt: now }, now);
+  await applyRejectionReport({ db, clock, observeRejection: () => undefined }, event.id, {
+    windowStart: now,
+    windowEnd: now,
+    rejections: [
+      { code: "archived_meter", errors: 1, samples: [{ identifier, message: "refused" }] },
+    ],
+  });
+};
+
 /** A deployment with delivered events in the seconds of one minute. Stripe's sums show what it has of them. */
 export const setUpMinute = async (
   t: ExecutionContext,
@@ -67,22 +88,7 @@ export const setUpMinute = async (
     },
     /** Applies Stripe's report of an event that it has lost. */
     report: async (place: number): Promise<void> => {
-      const { db, clock } = original.deps;
-      const now = clock.now();
-      const event = {
-        id: `evt_${place}`,
-        type: "v1.billing.meter.error_report_triggered",
-        objectId: null,
-      };
-      await insertProcessorEvent(db, { ...event, createdAt: now }, now);
-      const identifier = (await listEvents())[place]?.identifier ?? "";
-      await applyRejectionReport({ db, clock, observeRejection: () => undefined }, event.id, {
-        windowStart: now,
-        windowEnd: now,
-        rejections: [
-          { code: "archived_meter", errors: 1, samples: [{ identifier, message: "refused" }] },
-        ],
-      });
+      await reportRefusal(original.deps, (await listEvents())[place]?.identifier ?? "");
       pass(LAG_SECONDS);
     },
     waive: (place: number) => runOn("waive", place, "--reason", "too old"),

@@ -1,14 +1,19 @@
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
+import { reportRefusal } from "./acknowledgedSetup.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
 
 const reconciled = z.looseObject({
   streams: z.array(
-    z.looseObject({ differences: z.array(z.looseObject({ difference_id: z.int() })) }),
+    z.looseObject({
+      customer_id: z.string().nullable(),
+      differences: z.array(z.looseObject({ difference_id: z.int() })),
+    }),
   ),
 });
 
@@ -115,12 +120,17 @@ test("an operator names which customer has usage that is assumed to be delivered
 
 const eventRow = z.object({ id: z.bigint(), identifier: z.string() });
 
-test("usage that a lost history has reopened and sent to a new customer is not reopened again", async (t) => {
+/**
+ * A restored database in which 10 units are delivered at an earlier customer. Stripe has lost them, and the lost history has
+ * reopened them and sent them to the present customer.
+ */
+const setUpReopened = async (t: ExecutionContext) => {
   const scene = await setUpRestore(t);
   const { original, control, impact, pass, drain } = scene;
   const setCustomer = (opened: typeof original, customerId: string) =>
     impact(opened, "org", "update", scene.stream.accountId, "--stripe-customer", customerId);
-  await setCustomer(original, control.addCustomer({}).customerId);
+  const { customerId: earlierCustomerId } = control.addCustomer({});
+  await setCustomer(original, earlierCustomerId);
   await scene.register(original, 10);
   pass(5);
   await drain(original);
@@ -130,10 +140,9 @@ test("usage that a lost history has reopened and sent to a new customer is not r
   control.rejectAccepted({ identifier });
   pass(LAG_SECONDS);
   const { continued, restored } = await scene.fork(original);
-  const reopen = async (opened: typeof original) => {
-    await setCustomer(opened, scene.customerId);
-    return impact(opened, "usage", "reopen", String(id), "--reason", "lost");
-  };
+  const reopen = (opened: typeof original) =>
+    impact(opened, "usage", "reopen", String(id), "--reason", "lost");
+  await setCustomer(continued, scene.customerId);
   t.is((await reopen(continued)).exitCode, 0);
   await drain(continued);
   t.deepEqual(scene.billedByMinute(), { 0: 10 });
@@ -141,11 +150,66 @@ test("usage that a lost history has reopened and sent to a new customer is not r
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
   t.is((await impact(restored, "usage", "release")).exitCode, 0);
+  await setCustomer(restored, scene.customerId);
+  return {
+    ...scene,
+    restored,
+    earlierCustomerId,
+    reopen: () => reopen(restored),
+    retry: (...args: readonly string[]) => impact(restored, "usage", "retry", String(id), ...args),
+    report: async () => {
+      await reportRefusal(restored.deps, identifier);
+      pass(LAG_SECONDS);
+    },
+  };
+};
 
-  const reopened = await reopen(restored);
+test("usage that a lost history has reopened and sent to a new customer is not reopened again", async (t) => {
+  const scene = await setUpReopened(t);
 
-  await drain(restored);
+  const reopened = await scene.reopen();
+
+  await scene.drain(scene.restored);
   t.deepEqual(scene.billedByMinute(), { 0: 10 });
   t.is(reopened.exitCode, 1);
   t.regex(reopened.stderr, /the processor has its usage/u);
 });
+
+for (const command of ["reopen", "retry"] as const) {
+  test(`a ${command} sends no usage that may be acknowledged drift of the organization's new customer`, async (t) => {
+    const scene = await setUpReopened(t);
+    const { restored, customerId, pass, drain } = scene;
+    // The new customer is compared because it has other usage.
+    pass(MINUTE);
+    await scene.register(restored, 1);
+    pass(5);
+    await drain(restored);
+    const billed = scene.billedByMinute();
+    pass(LAG_SECONDS);
+    const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
+    const difference = reconciled
+      .parse(readJson(await run("reconcile", "--json")))
+      .streams.find(({ customer_id }) => customer_id === customerId)?.differences[0];
+    const id = String(difference?.difference_id);
+    t.is((await run("acknowledge-drift", id, "--reason", "not explained")).exitCode, 0);
+    if (command === "retry") {
+      await scene.report();
+    }
+
+    const refused = await scene[command]();
+
+    await drain(restored);
+    t.deepEqual(scene.billedByMinute(), billed);
+    t.is(refused.exitCode, 1);
+    t.regex(
+      refused.stdout + refused.stderr,
+      /drift of that minute was acknowledged, and may be this usage/u,
+    );
+    if (command === "retry") {
+      const assumed = await scene.retry("--assume", "delivered", "--customer", customerId);
+      t.is(assumed.exitCode, 0, assumed.stderr);
+      await drain(restored);
+      t.deepEqual(scene.billedByMinute(), billed);
+    }
+  });
+}
