@@ -46,6 +46,10 @@ export const decisiveCheck = <Check extends { readonly outcome: AttemptOutcome }
   return delivered ?? undecided ?? others[0] ?? checks[0];
 };
 
+/** Returns where an event was checked, for messages; nothing if that is clear, so that `customerId` is null. */
+export const atCustomer = (customerId: string | null): string =>
+  customerId === null ? "" : ` at ${customerId}`;
+
 /**
  * Returns the customer that has usage which an operator has found delivered.
  * @param named by the operator; null: the only one that may have it

@@ -1,5 +1,6 @@
 import { counted } from "../counted.ts";
 import { invalidRequest } from "../errors.ts";
+import { atCustomer } from "./customersInDoubt.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 import type { MeterEventState } from "./meterEvents.ts";
 
@@ -17,11 +18,13 @@ export const requireDelivered = ({ id, state }: DeliveredEvent): void => {
 
 /**
  * Decides from the processor's sums of its minute whether a delivered event is sealed again.
+ * @param customerId the customer whose sum decides, if several were checked
  * @throws DomainError request_invalid unless the sums lack exactly this event
  */
 export const decideReopenAfterCheck = (
   { id }: DeliveredEvent,
   checked: AttemptOutcome,
+  customerId: string | null,
 ): "superseded" => {
   if (checked.kind === "absent") {
     return "superseded";
@@ -32,5 +35,5 @@ export const decideReopenAfterCheck = (
       : checked.kind === "partial"
         ? `the processor has ${counted(checked.acceptedQuantity, "unit")} in that minute that no other event explains`
         : "the processor has its usage, or what it lacks is acknowledged";
-  throw invalidRequest(`meter event ${id}: ${reason}`);
+  throw invalidRequest(`meter event ${id}${atCustomer(customerId)}: ${reason}`);
 };

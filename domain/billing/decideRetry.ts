@@ -1,4 +1,5 @@
 import { invalidRequest } from "../errors.ts";
+import { atCustomer } from "./customersInDoubt.ts";
 import type { AttemptOutcome } from "./decideNextStep.ts";
 import { isFailed } from "./meterEvents.ts";
 import type { MeterEventState } from "./meterEvents.ts";
@@ -53,9 +54,14 @@ export const decideRetry = (
 
 /**
  * Decides the next state of a retried event from what the processor's sums show.
+ * @param customerId the customer whose sum decides, if several were checked
  * @throws DomainError request_invalid if they do not show whether it was delivered
  */
-export const decideRetryAfterCheck = ({ id }: FailedEvent, checked: AttemptOutcome): Retried => {
+export const decideRetryAfterCheck = (
+  { id }: FailedEvent,
+  checked: AttemptOutcome,
+  customerId: string | null,
+): Retried => {
   if (checked.kind === "delivered") {
     return retried("delivered");
   }
@@ -65,5 +71,5 @@ export const decideRetryAfterCheck = ({ id }: FailedEvent, checked: AttemptOutco
   if (checked.kind === "partial") {
     return retried("delivered", checked.acceptedQuantity);
   }
-  throw invalidRequest(`meter event ${id}: ${checked.reason}`);
+  throw invalidRequest(`meter event ${id}${atCustomer(customerId)}: ${checked.reason}`);
 };

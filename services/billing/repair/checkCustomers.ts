@@ -58,14 +58,18 @@ const checkCustomer = async (
 
 /**
  * Checks the customers that may have an event, until one has all of it.
- * @returns the check that decides, and all of them
+ * @returns the check that decides, its customer if several were checked, and all checks
  * @throws DomainError request_invalid if no customer is known, or several have parts of it
  * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
  */
 export const checkCustomers = async (
   deps: Dependencies,
   event: StoredMeterEvent,
-): Promise<{ readonly decisive: CustomerCheck; readonly checks: readonly CustomerCheck[] }> => {
+): Promise<{
+  readonly decisive: CustomerCheck;
+  readonly decisiveCustomerId: string | null;
+  readonly checks: readonly CustomerCheck[];
+}> => {
   const [first, ...others] = await listCustomers(deps, event);
   const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(deps, event, first)];
   for (const customerId of others) {
@@ -74,5 +78,7 @@ export const checkCustomers = async (
     }
     checks.push(await checkCustomer(deps, event, customerId));
   }
-  return { decisive: decisiveCheck(event, checks), checks };
+  const decisive = decisiveCheck(event, checks);
+  const decisiveCustomerId = checks.length > 1 ? decisive.event.customerId : null;
+  return { decisive, decisiveCustomerId, checks };
 };

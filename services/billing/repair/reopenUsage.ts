@@ -37,8 +37,8 @@ export const reopenUsage = async (
       `meter event ${meterEventId}: its facts were sealed again in a later event`,
     );
   }
-  const { decisive, checks } = await checkCustomers(deps, event);
-  const state = decideReopenAfterCheck(event, decisive.outcome);
+  const { decisive, decisiveCustomerId, checks } = await checkCustomers(deps, event);
+  const state = decideReopenAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { quantity } = event;
   if (isDryRun) {
     return { quantity };

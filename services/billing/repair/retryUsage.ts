@@ -67,8 +67,8 @@ const decide = async (
     const customerId = requireCustomer(event, await listCustomers(deps, event), named);
     return { ...decision, customerId, checks: [] };
   }
-  const { decisive, checks } = await checkCustomers(deps, event);
-  const checked = decideRetryAfterCheck(event, decisive.outcome);
+  const { decisive, decisiveCustomerId, checks } = await checkCustomers(deps, event);
+  const checked = decideRetryAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { customerId } = checked.state === "delivered" ? decisive.event : event;
   return { ...checked, customerId, checks };
 };

@@ -77,7 +77,7 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
       .flatMap((decision) =>
         decision === "check"
           ? OUTCOMES.flatMap((outcome) =>
-              unlessRefused(() => decideRetryAfterCheck(event, outcome)),
+              unlessRefused(() => decideRetryAfterCheck(event, outcome, null)),
             )
           : [decision],
       )
@@ -102,7 +102,7 @@ const statesAfterReopening = (state: MeterEventState): readonly MeterEventState[
   OUTCOMES.flatMap((outcome) =>
     unlessRefused(() => {
       requireDelivered({ id: 1n, state });
-      return decideReopenAfterCheck({ id: 1n, state }, outcome);
+      return decideReopenAfterCheck({ id: 1n, state }, outcome, null);
     }),
   );
 
