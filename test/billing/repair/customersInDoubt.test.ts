@@ -81,6 +81,50 @@ test("usage of which two customers may have parts is not sent", async (t) => {
   t.deepEqual(scene.billedByMinute(), { 0: 7 });
 });
 
+test("usage of which two customers have parts is settled, and their differences are acknowledged", async (t) => {
+  const scene = await setUpRetried(t, { customer: "another" });
+  const { restored, usageId, pass } = scene;
+  // As after a retry that has found 4 units at the earlier customer.
+  await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
+  await scene.reportElsewhere(-4, NOON);
+  await scene.compare();
+  // Both customers are compared because they have other usage.
+  const registerOther = async () => {
+    pass(MINUTE);
+    await scene.register(restored, 1);
+    pass(5);
+    await scene.drain(restored);
+  };
+  await registerOther();
+  await scene.setCustomer();
+  await registerOther();
+  pass(LAG_SECONDS);
+  const billed = scene.billedByMinute();
+  const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
+  const retried = await scene.retry(usageId);
+  t.regex(retried.stdout, /settle it with the number of a document or of a ticket/u);
+
+  const settled = await run("settle", usageId, "--invoice-item", "ticket-7", "--reason", "billed");
+
+  t.is(settled.exitCode, 0, settled.stderr);
+  const differences = reconciled
+    .parse(readJson(await run("reconcile", "--json")))
+    .streams.flatMap((stream) => stream.differences);
+  t.is(differences.length, 2);
+  for (const { difference_id } of differences) {
+    const acknowledged = await run(
+      "acknowledge-drift",
+      String(difference_id),
+      "--reason",
+      "billed",
+    );
+    t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+  }
+  t.is((await run("reconcile")).exitCode, 0);
+  await scene.drain(restored);
+  t.deepEqual(scene.billedByMinute(), billed);
+});
+
 test("the rest of usage of which the earlier customer has a part is sent if the present one has nothing of it", async (t) => {
   const scene = await setUpRetried(t, { customer: "another" });
   await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
