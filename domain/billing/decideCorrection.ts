@@ -46,7 +46,8 @@ export const decideCorrection = (
   if (isUnsettled) {
     return {
       action: "wait",
-      reason: "usage of this minute is pending, or failed and must be retried or waived first",
+      reason:
+        "usage of this minute is pending, or failed and must be retried first, or was waived and must be retried or settled first",
     };
   }
   const visibleAtMs = lastDeliveredAt === null ? 0 : lastDeliveredAt.getTime() + usageLagMs;

@@ -162,11 +162,15 @@ const listMinutes = async (
 };
 
 /**
- * Returns whether usage of a minute must be settled first. Usage that has failed since drift was acknowledged makes that
- * drift explain nothing, so units of other usage would be taken back.
+ * Returns whether usage of a minute must be settled first. The processor may have waived usage in doubt, whose units would be
+ * taken back. Usage that has failed since drift was acknowledged makes that drift explain nothing, so units of other usage
+ * would be taken back.
  */
-const isOpen = ({ isUnsettled, isFailedSinceAcknowledged }: MinuteUsage): boolean =>
-  isUnsettled || isFailedSinceAcknowledged;
+const isOpen = ({
+  isUnsettled,
+  isWaivedInDoubt,
+  isFailedSinceAcknowledged,
+}: MinuteUsage): boolean => isUnsettled || isWaivedInDoubt || isFailedSinceAcknowledged;
 
 /** Compares a minute again and decides about its correction. */
 const proposeCorrection = async (

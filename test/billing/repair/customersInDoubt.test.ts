@@ -51,6 +51,44 @@ for (const customer of ["none", "another"] as const) {
   }
 }
 
+for (const isWaived of [false, true]) {
+  test(`a correction takes back no units that ${isWaived ? "waived" : "failed"} usage of an earlier customer may explain`, async (t) => {
+    const scene = await setUpRetried(t, { customer: "another" });
+    const { restored, usageId, drain, pass } = scene;
+    const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
+    await scene.compare();
+    await scene.setCustomer();
+    // The present customer is compared because it has other usage.
+    pass(MINUTE);
+    await scene.register(restored, 1);
+    pass(5);
+    await drain(restored);
+    const billed = scene.billedByMinute();
+    if (isWaived) {
+      await run("waive", usageId, "--reason", "not known to be sent");
+    }
+    pass(LAG_SECONDS);
+    const restoredAt = new Date(NOON * 1000).toISOString();
+    const options = ["--restored-at", restoredAt, "--reason", "failover", "--json"];
+
+    const corrected = await run("correct", ...options);
+
+    await drain(restored);
+    t.deepEqual(scene.billedByMinute(), billed);
+    t.like(readJson(corrected), {
+      corrections: [
+        {
+          action: "wait",
+          reason:
+            "usage of this minute is pending, or failed and must be retried first, or was waived and must be retried or settled first",
+        },
+      ],
+    });
+    t.like(await scene.check(usageId), [{ result: "delivered" }]);
+    t.like(readJson(await run("correct", ...options)), { corrections: [] });
+  });
+}
+
 test("usage that the present customer has is not sent if the earlier one has units that may be a part of it", async (t) => {
   const scene = await setUpRetried(t, { customer: "another" });
   await scene.reportElsewhere(4, NOON, scene.earlierCustomerId);
