@@ -75,10 +75,14 @@ const refuseDelivered = async (
       const now = clock.now();
       const state = await stateAfterRefusal(transaction, current, decided);
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
+      const note = `refused after it was delivered at ${deliveredAt}: ${reason}`;
+      if (state === "delivered" && current.lastError?.startsWith(note)) {
+        return decided;
+      }
       await moveSettledEvent(transaction, event.id, {
         state,
         acceptedQuantity: null,
-        note: `refused after it was delivered at ${deliveredAt}: ${reason}`,
+        note,
         // It was not delivered now: the processor's sums would count as lagging.
         settledAt: state === "delivered" ? (current.settledAt ?? now) : now,
       });

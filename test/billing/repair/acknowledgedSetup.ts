@@ -25,7 +25,7 @@ export const reportRefusal = async (
 ): Promise<void> => {
   const now = clock.now();
   const event = {
-    id: `evt_${identifier}`,
+    id: `evt_${crypto.randomUUID()}`,
     type: "v1.billing.meter.error_report_triggered",
     objectId: null,
   };

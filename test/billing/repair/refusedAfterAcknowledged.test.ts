@@ -46,6 +46,8 @@ test("a refusal that leaves settled usage delivered is in the event's last error
     after.last_error,
     /^refused after it was delivered at \S+: archived_meter: refused; before: settled: billed by hand/u,
   );
+  await scene.report(0);
+  t.deepEqual(await settled(), after);
   // A later time would count as a delivery that the sums may lack.
   t.deepEqual(after.settled_at, before.settled_at);
 });
