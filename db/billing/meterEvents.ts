@@ -377,6 +377,7 @@ export const listBlockedEventsSettledAt = (
     SELECT ${meterEventColumns}
     FROM meter_event
     WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(settledAt)}
+    ORDER BY id
   `);
 
 /** Changes the time at which blocked live events were settled. */
@@ -385,8 +386,17 @@ export const redateBlockedEvents = async (
   { from, to }: { readonly from: Date; readonly to: Date },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
+    WITH blocked AS (
+      SELECT id
+      FROM meter_event
+      WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
+      -- Other statements lock rows in this order, too.
+      ORDER BY id
+      FOR NO KEY UPDATE
+    )
     UPDATE meter_event
     SET settled_at = ${timestamp(to)}
-    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
+    FROM blocked
+    WHERE meter_event.id = blocked.id
   `);
 };

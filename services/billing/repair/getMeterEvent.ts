@@ -52,7 +52,8 @@ export const lockUnchangedEvents = async (
   const isOtherChanged =
     othersVersion !== null &&
     (await sumOtherEvents(transaction, events, minuteOf(first.second))).version !== othersVersion;
-  for (const event of events) {
+  // So do those that lock rows.
+  for (const event of events.toSorted((a, b) => Number(a.id - b.id))) {
     // The row, because a comparison puts events in doubt without the locks of their streams.
     const current = await lockMeterEventRow(transaction, event.id);
     if (

@@ -1,10 +1,18 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
-import type { DatabaseTransactionConnection } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { doubtUnsentEvents, lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
-import { sql } from "../../../db/sql.ts";
+import {
+  doubtUnsentEvents,
+  lockMeterEventRow,
+  redateBlockedEvents,
+} from "../../../db/billing/meterEvents.ts";
+import { sql, timestamp } from "../../../db/sql.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import {
+  getMeterEvent,
+  lockUnchangedEvents,
+} from "../../../services/billing/repair/getMeterEvent.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpRestore, whileReadingSums } from "./restoreSetup.ts";
@@ -67,34 +75,58 @@ test("a dry run of a comparison does not wait for failed usage that is being cha
   });
 });
 
-test("usage that counts as not sent is put in doubt in the order of its ids", async (t) => {
-  const { original, stream } = await setUpRestore(t);
-  const { db } = original;
-  const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
+for (const [title, change] of [
+  ["usage that counts as not sent is put in doubt", doubtUnsentEvents],
+  [
+    "blocked usage is redated",
+    (db: DatabasePool) =>
+      db.transaction((transaction) =>
+        redateBlockedEvents(transaction, { from: new Date(0), to: new Date(1) }),
+      ),
+  ],
+  [
+    "a comparison locks its usage",
+    (db: DatabasePool, ids: readonly [bigint, bigint]) =>
+      db.transaction(async (transaction) => {
+        const [first, second] = [
+          await getMeterEvent(transaction, ids[0]),
+          await getMeterEvent(transaction, ids[1]),
+        ];
+        await lockUnchangedEvents(transaction, [second, first], null);
+      }),
+  ],
+] as const) {
+  test(`${title} in the order of its ids`, async (t) => {
+    const { original, stream } = await setUpRestore(t);
+    const { db } = original;
+    const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
-    SELECT ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'rejected', now()
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+    SELECT
+      ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'blocked', now(),
+      ${timestamp(new Date(0))}
     FROM generate_series(1, 2) AS second
     RETURNING id
   `);
-  // Moves the row behind the other one, also for the indexes.
-  await db.query(sql.typeAlias("void")`
+    // Moves the row behind the other one, also for the indexes.
+    await db.query(sql.typeAlias("void")`
     UPDATE meter_event SET customer_id = 'cus_1' WHERE id = ${first}
   `);
-  const outside = AsyncLocalStorage.snapshot();
+    const outside = AsyncLocalStorage.snapshot();
 
-  const { doubt } = await db.transaction(async (transaction) => {
-    await lockMeterEventRow(transaction, first);
-    const begun = outside(() => doubtUnsentEvents(db));
-    await awaitBlocked(transaction);
-    const free = await transaction.anyFirst(sql.type(idRow)`
+    const { changed } = await db.transaction(async (transaction) => {
+      await lockMeterEventRow(transaction, first);
+      const begun = outside(() => change(db, [first, second]));
+      await awaitBlocked(transaction);
+      const free = await transaction.anyFirst(sql.type(idRow)`
       SELECT id FROM meter_event ORDER BY id FOR UPDATE SKIP LOCKED
     `);
-    t.deepEqual(free, [first, second]);
-    return { doubt: begun };
+      t.deepEqual(free, [first, second]);
+      return { changed: begun };
+    });
+    await changed;
   });
-  await doubt;
-});
+}
 
 for (const state of ["held", "unsealed"] as const) {
   test(`a refund that was ${state} at the restored time, and waived since, is not sent by a retry of its usage`, async (t) => {
