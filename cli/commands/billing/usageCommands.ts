@@ -50,7 +50,8 @@ Usage that was refused is sent again in a new event. If an attempt may have been
 accepted, or drift of the event's minute was acknowledged, the processor's sums are
 checked first. If they are unclear, find out what happened and pass --assume: a wrong
 "absent" bills the usage twice, a wrong "delivered" never bills it. If two customers of
-its organization may have the usage, name the one that has it with --customer.`;
+its organization may have the usage, --assume delivered needs the one that has it, named
+with --customer.`;
 
 const WAIVE_HELP = `
 Waive only usage that the processor does not have and will never get: it was invoiced
@@ -60,7 +61,8 @@ by its id.`;
 
 const REOPEN_HELP = `
 Only an event that the processor accepted and lost can be reopened: the processor's sum
-of its minute must lack exactly this event. Its usage is sealed in a new event.`;
+of its minute must lack exactly this event. If its organization has another customer now,
+that one must not have the usage either. The usage is sealed in a new event.`;
 
 const ACKNOWLEDGE_HELP = `
 An acknowledged difference of a minute changes nothing at the processor. It is reported

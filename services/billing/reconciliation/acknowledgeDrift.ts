@@ -46,7 +46,7 @@ const requireSettled = async (
   }
   if (usage.isUnsettled || usage.isWaivedInDoubt) {
     refuse(
-      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again",
+      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again; `impact usage list --state failed --org ID` also lists usage of an earlier customer, and `--state waived`",
     );
   }
   if (usage.delivered !== difference.ours) {
