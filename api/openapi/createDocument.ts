@@ -120,7 +120,7 @@ const TOO_MANY_REQUESTS: ErrorResponse = {
   headers: { "Retry-After": "Seconds to wait." },
 };
 
-/** The error of an endpoint with a limit of its own. */
+/** The error of an endpoint that limits the requests of a key. */
 const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
   code: "rate_limited",
   when: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,

@@ -17,24 +17,35 @@ const reconciled = z.looseObject({
   ),
 });
 
+/** Usage of another customer, or of none, that the present customer has without an explanation, after a restore. */
+const setUpUnexplained = async (
+  t: ExecutionContext,
+  customer: "none" | "another",
+  isWaived: boolean,
+) => {
+  const scene = await setUpRetried(t, { customer });
+  const { restored, usageId, drain, pass } = scene;
+  const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
+  await scene.compare();
+  await scene.setCustomer();
+  // The present customer is compared because it has other usage.
+  pass(MINUTE);
+  await scene.register(restored, 1);
+  pass(5);
+  await drain(restored);
+  const billed = scene.billedByMinute();
+  if (isWaived) {
+    await run("waive", usageId, "--reason", "not known to be sent");
+  }
+  pass(LAG_SECONDS);
+  return { ...scene, run, billed };
+};
+
 for (const customer of ["none", "another"] as const) {
   for (const isWaived of [false, true]) {
     test(`a difference is not acknowledged while ${isWaived ? "waived" : "failed"} usage may explain it that was registered with customer: ${customer}`, async (t) => {
-      const scene = await setUpRetried(t, { customer });
-      const { restored, usageId, drain, pass, impact } = scene;
-      const run = (...args: readonly string[]) => impact(restored, "usage", ...args);
-      await scene.compare();
-      await scene.setCustomer();
-      // The present customer is compared because it has other usage.
-      pass(MINUTE);
-      await scene.register(restored, 1);
-      pass(5);
-      await drain(restored);
-      const billed = scene.billedByMinute();
-      if (isWaived) {
-        await run("waive", usageId, "--reason", "not known to be sent");
-      }
-      pass(LAG_SECONDS);
+      const scene = await setUpUnexplained(t, customer, isWaived);
+      const { restored, usageId, drain, run, billed } = scene;
       const [difference] = reconciled
         .parse(readJson(await run("reconcile", "--json")))
         .streams.flatMap(({ differences }) => differences);
@@ -53,21 +64,8 @@ for (const customer of ["none", "another"] as const) {
 
 for (const isWaived of [false, true]) {
   test(`a correction takes back no units that ${isWaived ? "waived" : "failed"} usage of an earlier customer may explain`, async (t) => {
-    const scene = await setUpRetried(t, { customer: "another" });
-    const { restored, usageId, drain, pass } = scene;
-    const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
-    await scene.compare();
-    await scene.setCustomer();
-    // The present customer is compared because it has other usage.
-    pass(MINUTE);
-    await scene.register(restored, 1);
-    pass(5);
-    await drain(restored);
-    const billed = scene.billedByMinute();
-    if (isWaived) {
-      await run("waive", usageId, "--reason", "not known to be sent");
-    }
-    pass(LAG_SECONDS);
+    const scene = await setUpUnexplained(t, "another", isWaived);
+    const { restored, usageId, drain, run, billed } = scene;
     const restoredAt = new Date(NOON * 1000).toISOString();
     const options = ["--restored-at", restoredAt, "--reason", "failover", "--json"];
 
