@@ -72,6 +72,8 @@ const SETTINGS: Readonly<Record<string, string>> = {
 
 /** For tests, whose data may be lost if the machine crashes. */
 const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
+  // Each of many tests at the same time has databases with pools of their own.
+  max_connections: "600",
   fsync: "off",
   synchronous_commit: "off",
   full_page_writes: "off",
