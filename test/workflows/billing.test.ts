@@ -316,8 +316,12 @@ test("a refund that is not settled continues as new, however often it is signale
   });
   const firstRun = client.workflow.getHandle(workflowId, first.firstExecutionRunId);
   t.is(await readRetryInterval(firstRun), 60);
-  await eventually(async () => (await readRetryInterval(current)) !== undefined);
-  t.is(await readRetryInterval(current), 600);
+  let retryInterval: Awaited<ReturnType<typeof readRetryInterval>>;
+  await eventually(async () => {
+    retryInterval = await readRetryInterval(current);
+    return retryInterval !== undefined;
+  });
+  t.is(retryInterval, 600);
 
   await drain();
   await current.result();
