@@ -1,17 +1,15 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import { SETTLEMENT_KINDS } from "../../domain/billing/decideHandSettlement.ts";
+import type { HandSettlement } from "../../domain/billing/repair/decideHandSettlement.ts";
+import { SETTLEMENT_KINDS } from "../../domain/billing/repair/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { MAXIMUM_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
 import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
-import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
-import { lastSequenceOf } from "./folding/foldedUsage.ts";
 import { streamsTable } from "./streams.ts";
 
 export const meterEventRow = z.strictObject({
@@ -174,104 +172,6 @@ export const listUnfinishedMeterEvents = (
     ) AS meter_event
   `);
 
-/** A meter event to insert, with the facts that it sums up. */
-export type SealedEvent = {
-  readonly stream: UsageStream;
-  readonly factIds: readonly string[];
-  readonly second: number;
-  readonly quantity: bigint;
-  readonly alreadyReported: bigint;
-  readonly processor: StoredMeterEvent["processor"];
-  readonly customerId: string | null;
-  /** `sending`: its first attempt begins with the sealing. */
-  readonly state: Extract<MeterEventState, "sealed" | "sending" | "void" | "held">;
-};
-
-/**
- * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
- * sequences free of gaps.
- * @param leasedUntil when the leases of the attempts that begin with the sealing end; null if there are none
- * @returns the events in their order
- */
-export const insertMeterEvents = (
-  transaction: DatabaseTransactionConnection,
-  events: readonly SealedEvent[],
-  sealedAt: Date,
-  leasedUntil: Date | null = null,
-): Promise<readonly StoredMeterEvent[]> =>
-  transaction.any(sql.type(meterEventRow)`
-    WITH sealing AS (
-      SELECT
-        place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
-        ${lastSequenceOf({
-          accountId: sql.fragment`event.account_id`,
-          mode: sql.fragment`event.mode`,
-          meter: sql.fragment`event.meter`,
-          second: sql.fragment`event.second`,
-        })} + row_number() OVER (PARTITION BY account_id, mode, meter, second ORDER BY place) AS sequence
-      FROM ${sql.unnest(
-        events.map(({ stream, second, quantity, ...event }, index) => [
-          index,
-          stream.accountId,
-          stream.mode,
-          stream.meter,
-          second,
-          quantity,
-          event.alreadyReported,
-          meterEventIdentifierStem(stream, second),
-          event.processor,
-          event.customerId,
-          event.state,
-        ]),
-        ["int8", "uuid", "text", "text", "int8", "int8", "int8", "text", "text", "text", "text"],
-      )} AS event (
-        place, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state
-      )
-    ),
-    inserted AS (
-      INSERT INTO meter_event
-        (
-          account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, customer_id,
-          state, sealed_at, settled_at, attempts, first_attempt_at, leased_until
-        )
-      SELECT
-        account_id, mode, meter, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
-        state, sealed_at,
-        CASE WHEN state NOT IN (${UNFINISHED}) THEN sealed_at END,
-        CASE WHEN state = 'sending' THEN 1 ELSE 0 END,
-        CASE WHEN state = 'sending' THEN sealed_at END,
-        CASE WHEN state = 'sending' THEN ${timestamp(leasedUntil)} END
-      FROM sealing
-      CROSS JOIN (VALUES (${timestamp(sealedAt)})) AS time (sealed_at)
-      ORDER BY place
-      RETURNING *
-    ),
-    assignment AS MATERIALIZED (
-      SELECT fact.id AS fact_id, inserted.id AS meter_event_id
-      FROM ${sql.unnest(
-        events.flatMap(({ factIds }, index) => factIds.map((id) => [index, id])),
-        ["int8", "int8"],
-      )} AS fact (place, id)
-      JOIN sealing ON sealing.place = fact.place
-      JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
-    ),
-    assigned AS (
-      UPDATE usage_fact
-      SET meter_event_id = assignment.meter_event_id
-      FROM assignment
-      WHERE usage_fact.id = assignment.fact_id
-        -- Without it the planner reads all facts to find hundreds of them.
-        AND usage_fact.id = ANY(${sql.array(
-          events.flatMap(({ factIds }) => factIds),
-          "int8",
-        )})
-    )
-    SELECT ${meterEventColumns}
-    FROM inserted AS meter_event
-    JOIN sealing ON meter_event.identifier = sealing.stem || sealing.sequence
-    ORDER BY sealing.place
-  `);
-
 /** The last error of an event with a note before it. */
 export const noteBeforeError = (note: string | null): FragmentSqlToken =>
   sql.fragment`nullif(concat_ws('; before: ', ${note}::text, last_error), '')`;
@@ -330,73 +230,5 @@ export const isAttemptInProgress = (
     WHERE state IN (${UNFINISHED})
       AND ${isOfStream}
       AND NOT ${isLeaseFree(sql.fragment`leased_until`, lease)}
-  `);
-};
-
-/**
- * Records that usage which counts as not sent may have been: it has failed, was waived, or is a refund that is held. A retry
- * of it checks the processor's sums first.
- */
-export const doubtUnsentEvents = async (db: CommonQueryMethods): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    WITH unsent AS (
-      SELECT id
-      FROM meter_event
-      WHERE (state IN (${FAILED}) OR state = 'waived' OR state = 'held')
-        AND processor = 'stripe'
-        AND NOT outcome_unknown
-      -- Other statements lock rows in this order, too.
-      ORDER BY id
-      FOR NO KEY UPDATE
-    )
-    UPDATE meter_event
-    SET outcome_unknown = true
-    FROM unsent
-    WHERE meter_event.id = unsent.id
-  `);
-};
-
-/** Records the same of one event. */
-export const doubtEvent = async (
-  transaction: DatabaseTransactionConnection,
-  id: bigint,
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET outcome_unknown = true
-    WHERE id = ${id} AND processor = 'stripe'
-  `);
-};
-
-/** Lists the blocked live events that were settled at a time. */
-export const listBlockedEventsSettledAt = (
-  db: CommonQueryMethods,
-  settledAt: Date,
-): Promise<readonly StoredMeterEvent[]> =>
-  db.any(sql.type(meterEventRow)`
-    SELECT ${meterEventColumns}
-    FROM meter_event
-    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(settledAt)}
-    ORDER BY id
-  `);
-
-/** Changes the time at which blocked live events were settled. */
-export const redateBlockedEvents = async (
-  transaction: DatabaseTransactionConnection,
-  { from, to }: { readonly from: Date; readonly to: Date },
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    WITH blocked AS (
-      SELECT id
-      FROM meter_event
-      WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
-      -- Other statements lock rows in this order, too.
-      ORDER BY id
-      FOR NO KEY UPDATE
-    )
-    UPDATE meter_event
-    SET settled_at = ${timestamp(to)}
-    FROM blocked
-    WHERE meter_event.id = blocked.id
   `);
 };

@@ -8,7 +8,7 @@ import {
   renewDeploymentId,
 } from "../../db/billing/deployment.ts";
 import type { Deployment } from "../../db/billing/deployment.ts";
-import { redateBlockedEvents } from "../../db/billing/meterEvents.ts";
+import { redateBlockedEvents } from "../../db/billing/reconciliation/eventsInDoubt.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { findHold, isHoldMissing, RESTORE_HOLD } from "../../domain/billing/deployment.ts";

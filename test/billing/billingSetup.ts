@@ -9,7 +9,7 @@ import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import type { AssumedOutcome } from "../../domain/billing/decideRetry.ts";
+import type { AssumedOutcome } from "../../domain/billing/repair/decideRetry.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
+import { ASSUMED_OUTCOMES } from "../../../domain/billing/repair/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
   parseId,

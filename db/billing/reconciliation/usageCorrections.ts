@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";

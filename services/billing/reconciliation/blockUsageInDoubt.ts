@@ -1,12 +1,11 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
+import { findUnfinishedMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {
   doubtEvent,
-  findUnfinishedMeterEvent,
-  insertMeterEvents,
   listBlockedEventsSettledAt,
-  moveSettledEvent,
-} from "../../../db/billing/meterEvents.ts";
+} from "../../../db/billing/reconciliation/eventsInDoubt.ts";
+import { insertMeterEvents } from "../../../db/billing/sending/insertMeterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";

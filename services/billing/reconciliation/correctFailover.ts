@@ -15,9 +15,9 @@ import {
   sumSettledCorrections,
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
-import type { CorrectionAction } from "../../../domain/billing/decideCorrection.ts";
-import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
-import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import type { CorrectionAction } from "../../../domain/billing/repair/decideCorrection.ts";
+import { decideCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
+import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import { counted } from "../../../domain/counted.ts";
 import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";

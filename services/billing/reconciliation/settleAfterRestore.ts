@@ -2,14 +2,19 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { doubtUnsentEvents, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import { doubtUnsentEvents } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { customersInDoubt } from "../../../domain/billing/customersInDoubt.ts";
+import { customersInDoubt } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import { allotShares, groupByMinute, resultOf } from "../../../domain/billing/usageInDoubt.ts";
-import type { MinuteInDoubt } from "../../../domain/billing/usageInDoubt.ts";
+import {
+  allotShares,
+  groupByMinute,
+  resultOf,
+} from "../../../domain/billing/repair/usageInDoubt.ts";
+import type { MinuteInDoubt } from "../../../domain/billing/repair/usageInDoubt.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

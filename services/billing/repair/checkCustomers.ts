@@ -1,7 +1,10 @@
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
-import { customersInDoubt, decisiveCheck } from "../../../domain/billing/customersInDoubt.ts";
+import {
+  customersInDoubt,
+  decisiveCheck,
+} from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";

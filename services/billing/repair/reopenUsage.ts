@@ -2,8 +2,11 @@ import type { DatabasePool } from "slonik";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { hasFacts, redispatchRefunds, releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
-import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
+import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
+import {
+  decideReopenAfterCheck,
+  requireDelivered,
+} from "../../../domain/billing/repair/decideReopen.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

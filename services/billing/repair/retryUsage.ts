@@ -9,10 +9,10 @@ import {
   releaseHeldRefunds,
 } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { requireCustomer } from "../../../domain/billing/customersInDoubt.ts";
-import { requireNoHandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
-import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
-import type { AssumedOutcome, Retried } from "../../../domain/billing/decideRetry.ts";
+import { requireCustomer } from "../../../domain/billing/repair/customersInDoubt.ts";
+import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
+import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
+import type { AssumedOutcome, Retried } from "../../../domain/billing/repair/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";

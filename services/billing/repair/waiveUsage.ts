@@ -4,7 +4,7 @@ import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { sumSentRefunds } from "../../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { requireWaivable } from "../../../domain/billing/requireWaivable.ts";
+import { requireWaivable } from "../../../domain/billing/repair/requireWaivable.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";

@@ -1,7 +1,9 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
-import type { SealedEvent, StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { insertMeterEvents, listUnfinishedMeterEvents } from "../../../db/billing/meterEvents.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import type { SealedEvent } from "../../../db/billing/sending/insertMeterEvents.ts";
+import { listUnfinishedMeterEvents } from "../../../db/billing/meterEvents.ts";
+import { insertMeterEvents } from "../../../db/billing/sending/insertMeterEvents.ts";
 import { lockStream, tryLockStreams } from "../../../db/billing/streams.ts";
 import type { Deployment } from "../../../db/billing/deployment.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";

@@ -1,6 +1,6 @@
 import test from "ava";
-import type { DecidedCorrection } from "../../../domain/billing/decideCorrection.ts";
-import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
+import type { DecidedCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
+import { decideCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const NOW_SECOND = NOW.getTime() / 1000;

@@ -2,11 +2,11 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import {
   doubtUnsentEvents,
-  lockMeterEventRow,
   redateBlockedEvents,
-} from "../../../db/billing/meterEvents.ts";
+} from "../../../db/billing/reconciliation/eventsInDoubt.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import {

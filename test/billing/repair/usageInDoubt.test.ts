@@ -1,5 +1,9 @@
 import test from "ava";
-import { allotShares, groupByMinute, resultOf } from "../../../domain/billing/usageInDoubt.ts";
+import {
+  allotShares,
+  groupByMinute,
+  resultOf,
+} from "../../../domain/billing/repair/usageInDoubt.ts";
 
 const MINUTE = Date.UTC(2026, 4, 15, 12) / 1000;
 

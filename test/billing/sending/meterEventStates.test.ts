@@ -2,8 +2,11 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { decideNextStep, withoutProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { AttemptOutcome, NextStep } from "../../../domain/billing/decideNextStep.ts";
-import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
-import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
+import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
+import {
+  decideReopenAfterCheck,
+  requireDelivered,
+} from "../../../domain/billing/repair/decideReopen.ts";
 import { decideLateRejection } from "../../../domain/billing/processorEvents.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import {

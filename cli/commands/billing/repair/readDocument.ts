@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import type { HandSettlement } from "../../../../domain/billing/decideHandSettlement.ts";
+import type { HandSettlement } from "../../../../domain/billing/repair/decideHandSettlement.ts";
 import { parseDocument } from "../../../arguments.ts";
 
 export type DocumentOptions = { readonly invoiceItem?: string; readonly creditNote?: string };

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { listFailedMeterEventIds } from "../../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../../db/registrations/registrations.ts";
-import type { AssumedOutcome } from "../../../../domain/billing/decideRetry.ts";
+import type { AssumedOutcome } from "../../../../domain/billing/repair/decideRetry.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { invalidRequest } from "../../../../domain/errors.ts";
 import { recordNotFound } from "../../../../domain/recordIds.ts";

@@ -1,7 +1,7 @@
-import { counted } from "../counted.ts";
-import { invalidRequest } from "../errors.ts";
-import type { MeterEventState } from "./meterEvents.ts";
-import { DELIVERED_LATE, isFailed } from "./meterEvents.ts";
+import { counted } from "../../counted.ts";
+import { invalidRequest } from "../../errors.ts";
+import type { MeterEventState } from "../meterEvents.ts";
+import { DELIVERED_LATE, isFailed } from "../meterEvents.ts";
 
 export const SETTLEMENT_KINDS = ["invoice_item", "credit_note"] as const;
 

@@ -1,7 +1,7 @@
-import { counted } from "../counted.ts";
-import { invalidRequest } from "../errors.ts";
-import { isFailed } from "./meterEvents.ts";
-import type { MeterEventState } from "./meterEvents.ts";
+import { counted } from "../../counted.ts";
+import { invalidRequest } from "../../errors.ts";
+import { isFailed } from "../meterEvents.ts";
+import type { MeterEventState } from "../meterEvents.ts";
 
 /**
  * Checks that the usage of a meter event may be closed without being sent: failed usage, or a refund of closed usage. A

@@ -1,6 +1,6 @@
-import { invalidRequest } from "../errors.ts";
-import type { AttemptOutcome } from "./decideNextStep.ts";
-import type { ProcessorName } from "./usage.ts";
+import { invalidRequest } from "../../errors.ts";
+import type { AttemptOutcome } from "../decideNextStep.ts";
+import type { ProcessorName } from "../usage.ts";
 
 /**
  * Returns the customers that may have usage of which it is unknown whether it was sent, its own first. A lost history may have

@@ -1,8 +1,8 @@
-import { invalidRequest } from "../errors.ts";
+import { invalidRequest } from "../../errors.ts";
 import { atCustomer } from "./customersInDoubt.ts";
-import type { AttemptOutcome } from "./decideNextStep.ts";
-import { isFailed } from "./meterEvents.ts";
-import type { MeterEventState } from "./meterEvents.ts";
+import type { AttemptOutcome } from "../decideNextStep.ts";
+import { isFailed } from "../meterEvents.ts";
+import type { MeterEventState } from "../meterEvents.ts";
 
 type FailedEvent = {
   readonly id: bigint;

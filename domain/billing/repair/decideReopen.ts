@@ -1,8 +1,8 @@
-import { counted } from "../counted.ts";
-import { invalidRequest } from "../errors.ts";
+import { counted } from "../../counted.ts";
+import { invalidRequest } from "../../errors.ts";
 import { atCustomer } from "./customersInDoubt.ts";
-import type { AttemptOutcome } from "./decideNextStep.ts";
-import type { MeterEventState } from "./meterEvents.ts";
+import type { AttemptOutcome } from "../decideNextStep.ts";
+import type { MeterEventState } from "../meterEvents.ts";
 
 type DeliveredEvent = { readonly id: bigint; readonly state: MeterEventState };
 

@@ -1,7 +1,7 @@
-import { DAY_MS } from "../durations.ts";
+import { DAY_MS } from "../../durations.ts";
 import { documentFor } from "./decideHandSettlement.ts";
 import type { HandSettlement } from "./decideHandSettlement.ts";
-import { ACCEPTED_AGE_MS } from "./usage.ts";
+import { ACCEPTED_AGE_MS } from "../usage.ts";
 
 /**
  * What happens to a minute in which the processor's sum differs from ours after a failover.

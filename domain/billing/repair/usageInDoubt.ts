@@ -1,5 +1,5 @@
-import type { ProcessorName, UsageStream } from "./usage.ts";
-import { minuteOf } from "./usage.ts";
+import type { ProcessorName, UsageStream } from "../usage.ts";
+import { minuteOf } from "../usage.ts";
 
 /** What the comparison of a live event in doubt depends on. */
 type EventInDoubt = {
