@@ -110,7 +110,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
         (await import("./commands/dashboard/certificateCommands.ts")).addCertificateCommands,
     },
     webhook: {
-      description: "Manage the servers that events are sent to, and what was sent",
+      description: "Manage webhook endpoints and their deliveries",
       load: async () => (await import("./commands/webhooks/webhookCommands.ts")).addWebhookCommands,
     },
     import: {

@@ -17,7 +17,7 @@ export type Output = {
 const showProductionKey = (key: string, account: string, { isTerminal }: Output): string =>
   isTerminal
     ? key
-    : `printed only on a terminal; to get another one: npm run -s impact -- key issue ${account} --mode live`;
+    : `printed only on a terminal; to issue another one: npm run -s impact -- key issue ${account} --mode live`;
 
 const saveNow = ({ isTerminal }: Output): string =>
   isTerminal ? "Save these keys now; they cannot" : "Save this key now; it cannot";
@@ -58,7 +58,7 @@ export const printDemo = async (
   const places = await describeDemo(databaseUrl, demo.data, publicUrl);
   const keys =
     "organizationKeys" in demo
-      ? `A year of demo data was added. All planting is simulated, and nothing was billed outside.
+      ? `A year of demo data was added. All planting is simulated, and no payment processor was billed.
 ${output.isTerminal ? "Save these keys now; they cannot" : "Save the test keys now; they cannot"} be shown again.
   organization
     production key  ${showProductionKey(demo.organizationKeys.apiKeyProd, `--org ${organizationId}`, output)}
@@ -66,7 +66,7 @@ ${output.isTerminal ? "Save these keys now; they cannot" : "Save the test keys n
   store
     production key  ${showProductionKey(demo.storeKeys.apiKeyProd, `--store ${DEMO_STORE.domain}`, output)}
     test key        ${demo.storeKeys.apiKeyTest}`
-      : `The demo data are there already; nothing was added. For another key:
+      : `The demo data already exist; nothing was added. To issue another key:
   npm run -s impact -- key issue --org ${organizationId} --mode live`;
   output.print(`
 ${keys}

@@ -10,7 +10,7 @@ export const certificateQuery = queryObject({
     examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
   }),
   kind: oneOf(CERTIFIED_KINDS).optional().meta({
-    description: "Of records that were imported with the same id, this one.",
+    description: "Selects one of several records that were imported with the same id.",
   }),
 });
 

@@ -110,7 +110,7 @@ export const treeEvidence = z
     impact_provider: z.string(),
     imported_from: z.string().optional().meta({
       description:
-        "The system that has shown this evidence before the records moved in. Absent if it was recorded here.",
+        "The system that showed this evidence before the records were imported. Absent if the evidence was recorded here.",
     }),
     simulated: z.boolean().meta({
       description:

@@ -51,7 +51,7 @@ const DELIVERY_PARAMETERS = {
 
 const deliveryFields = {
   id: z.string().meta({
-    description: "The id of the event, which the feed of an organization has, too.",
+    description: "The id of the event, the same as in an organization's feed.",
     examples: [EVENT_ID],
   }),
   // Not an enumeration, because a newer release of the service may have recorded it.
@@ -242,7 +242,7 @@ export const deliveryEndpoints = (
       description: {
         operationId: "retryWebhookDelivery",
         tag: TAG,
-        summary: "Make a delivery again",
+        summary: "Retry a delivery",
         details:
           "Sends the event again within seconds, also if it was delivered. If that fails, the schedule of retries begins again.",
         pathParameters: DELIVERY_PARAMETERS,
@@ -265,7 +265,7 @@ export const deliveryEndpoints = (
       description: {
         operationId: "recoverWebhookEvents",
         tag: TAG,
-        summary: "Send what an endpoint has missed",
+        summary: "Recover missed events",
         details:
           `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
           "were recorded while it was disabled or did not exist, and those whose delivery failed.",

@@ -8,7 +8,7 @@ import { ENDPOINT_DISABLED } from "../../services/webhooks/pingWebhookEndpoint.t
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 
-/** Stands for all types, also those of later releases. */
+/** Stands for all types, including those of later releases. */
 export const ALL_TYPES = "*";
 
 export const typesMustBe = (accountType: AccountType): string =>
@@ -72,7 +72,7 @@ export const rotateBody = bodyObject({
     .optional()
     .meta({
       description:
-        "True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.",
+        "True to revoke the previous secret immediately, for example because it has leaked. The default is false.",
       examples: [false],
     }),
 });
@@ -99,7 +99,7 @@ const endpointFields = {
     .nullable()
     .meta({
       description:
-        "`requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. " +
+        "`requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. " +
         "Null if the endpoint is enabled.",
     }),
   disabled_at: z.iso.datetime().nullable(),
@@ -236,8 +236,8 @@ export const describeMessages = (accountType: AccountType) => ({
   name: "event",
   summary: "An event, sent to a webhook endpoint",
   description:
-    "A request to the URL of an endpoint, signed as Standard Webhooks 1.0.0 says. Respond with a status from 200 to 299 " +
-    "within 15 seconds; everything else is tried again for three days. The same event may arrive more than once, with " +
+    "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +
+    "within 15 seconds; any other outcome is retried for three days. The same event may arrive more than once, with " +
     "the same `webhook-id`, and events may arrive in any order.",
   headers: {
     "webhook-id":

@@ -106,7 +106,7 @@ const createManagement = (
       description: {
         operationId: "createWebhookEndpoint",
         tag: TAG,
-        summary: "Add a server that events are sent to",
+        summary: "Create a webhook endpoint",
         details:
           `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
           `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
@@ -142,7 +142,7 @@ const createManagement = (
       description: {
         operationId: "listWebhookEndpoints",
         tag: TAG,
-        summary: "List the servers that events are sent to",
+        summary: "List webhook endpoints",
         errors: [keyError],
       },
       schemas: { response: endpointListSchema },
@@ -159,7 +159,7 @@ const createManagement = (
       description: {
         operationId: "readWebhookEndpoint",
         tag: TAG,
-        summary: "Read an endpoint",
+        summary: "Read a webhook endpoint",
         pathParameters: ID_PARAMETER,
         errors: [keyError, notFoundError],
       },
@@ -173,7 +173,7 @@ const createManagement = (
       description: {
         operationId: "updateWebhookEndpoint",
         tag: TAG,
-        summary: "Change an endpoint",
+        summary: "Update a webhook endpoint",
         details:
           "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
         pathParameters: ID_PARAMETER,

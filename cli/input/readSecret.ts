@@ -27,7 +27,7 @@ const readPrivateFile = async (path: string): Promise<string> => {
     if ((mode & 0o077) !== 0) {
       throw new CommandError(
         EXIT.usage,
-        `Other users can read ${path}. Run chmod 600 on it, and consider the secret known.`,
+        `Other users can read ${path}. Run chmod 600 on it, and replace the secret, because it may have been read.`,
       );
     }
     if (size > MAXIMUM_BYTES) {

@@ -83,8 +83,8 @@ export const requireAffordableCount = (
 
 /** Returns the error message for a write beyond the limit of test data. */
 export const testQuotaMessage = (testRecords: number): string =>
-  `the limit of test data is reached: this account's test keys may store ${counted(testRecords, "record")}. Old ones are deleted ` +
-  "after a while; ask the service's operator to raise the limit";
+  `test data limit reached: this account's test keys may store at most ${counted(testRecords, "record")}. Old test data are ` +
+  "deleted every night; ask the service's operator to raise the limit";
 
 /**
  * Checks that the account may store one more record with its test keys.

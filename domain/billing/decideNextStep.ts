@@ -160,7 +160,7 @@ export const LEASED = delayed("leased", "another attempt may be in progress", {
 /** The step if an account has a Stripe customer and Stripe is not configured: its usage waits for Stripe. */
 export const STRIPE_MISSING = delayed(
   "misconfigured",
-  "the account has a Stripe customer, and Stripe is not configured",
+  "the account has a Stripe customer, but Stripe is not configured",
   { afterMs: MISCONFIGURED_DELAY_MS },
 );
 

@@ -54,7 +54,7 @@ export const decideProcessor = (
       ? {
           kind: "mismatch",
           problem:
-            "The built-in ledger bills this deployment's live usage, and STRIPE_SECRET_KEY is set. Run `impact deployment move-to-stripe`, or unset the key.",
+            "The built-in ledger bills this deployment's live usage, but STRIPE_SECRET_KEY is set. Run `impact deployment move-to-stripe`, or unset the key.",
         }
       : { kind: "record" };
   }
@@ -62,14 +62,14 @@ export const decideProcessor = (
   if (configured.name === "ledger") {
     return {
       kind: "mismatch",
-      problem: `This deployment bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY is not set. Set it to a key of that account.`,
+      problem: `This deployment bills through ${describeAccount(account)}, but STRIPE_SECRET_KEY is not set. Set it to a key of that account.`,
     };
   }
   return configured.account.id === account.id && configured.account.isLive === account.isLive
     ? { kind: "same" }
     : {
         kind: "mismatch",
-        problem: `This deployment bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY belongs to ${describeAccount(configured.account)}. Set it to a key of the former, or use another database.`,
+        problem: `This deployment bills through ${describeAccount(account)}, but STRIPE_SECRET_KEY belongs to ${describeAccount(configured.account)}. Set it to a key of the former, or use another database.`,
       };
 };
 
@@ -80,7 +80,7 @@ export const findSealingProblem = (
 ): string | null =>
   recorded === null || recorded.name === configured
     ? null
-    : `this deployment bills live usage with ${recorded.name}, and this process is set up for ${configured}; see \`impact deployment show\``;
+    : `this deployment bills live usage with ${recorded.name}, but this process is set up for ${configured}; see \`impact deployment show\``;
 
 /** Long enough that two deployments of a namespace have different names, and short enough to be read. */
 const NAME_CHARACTERS = 8;

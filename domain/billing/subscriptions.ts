@@ -49,7 +49,7 @@ export const listSubscriptionProblems = ({
             text: `has no price on the meter of ${kind}s`,
           })),
         ...(lostDonationItems
-          ? [{ kind: "no_donation_items", text: "has lost the items of donations" } as const]
+          ? [{ kind: "no_donation_items", text: "no longer has the donation items" } as const]
           : []),
       ]
     : [{ kind: "inactive", text: `is ${status}` }];

@@ -37,7 +37,7 @@ export type StatisticsRow = {
   readonly start: string;
   /** Null for records without a group, for those of the other groups, and if there are no groups. */
   readonly group: string | null;
-  /** Whether these are all groups that are not listed. */
+  /** Whether this row sums up the groups that are not listed. */
   readonly isRest: boolean;
   readonly registered: number;
   readonly refunded: number;

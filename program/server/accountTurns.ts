@@ -59,7 +59,7 @@ export const createAccountTurns = ({
         unreadBytes: 0,
       };
       if (account.unreadBytes > maximumUnreadBytes) {
-        throw new DomainError("rate_limited", "too many responses of this account are not read");
+        throw new DomainError("rate_limited", "too many unread responses of this account");
       }
       accounts.set(name, account);
       const turn: Turn = { account, isRunning: false, start: null, unreadBytes: 0 };

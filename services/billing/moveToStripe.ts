@@ -138,8 +138,8 @@ const moveStream = (
     if ((findHold(deployment) !== null) !== isHeld) {
       throw invalidRequest(
         isHeld
-          ? "the hold has ended meanwhile; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command"
-          : "usage has been held meanwhile; nothing more was moved. Repeat the command",
+          ? "the hold ended in the meantime; nothing more was moved. If it followed a restore, hold usage again with `impact usage hold`, and repeat the command"
+          : "usage was held in the meantime; nothing more was moved. Repeat the command",
       );
     }
     const now = clock.now();

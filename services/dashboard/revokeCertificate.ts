@@ -18,10 +18,7 @@ export const revokeCertificate = (
     const now = clock.now();
     const revoked = await revoke(transaction, token, now);
     if (revoked === null) {
-      throw new DomainError(
-        "record_not_found",
-        "there is no certificate with this URL, or it is revoked",
-      );
+      throw new DomainError("record_not_found", "certificate not found, or already revoked");
     }
     const { accountId, recordId, isOfOrder } = revoked;
     await recordAction(transaction, actor, now, {

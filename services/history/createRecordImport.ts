@@ -93,7 +93,7 @@ export const createRecordImport = (
         await report.reject(
           entry.line,
           "conflict",
-          "the record changed meanwhile; import the line again",
+          "the record changed in the meantime; import the line again",
         );
       }
     }

@@ -84,7 +84,7 @@ const createDecider = (
       };
     }
     if (window === null) {
-      throw new Error(`A refund of registration ${registrationId} was deleted meanwhile.`);
+      throw new Error(`A refund of registration ${registrationId} was deleted in the meantime.`);
     }
     const count = decideRefund(
       { ...registration, refundedCount: before, kind: owner.kind },

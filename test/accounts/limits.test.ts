@@ -223,8 +223,8 @@ for (const value of ["0", "-1", "1.5", "many", "1e3"]) {
 }
 
 const fullMessage = (records: number): string =>
-  `the limit of test data is reached: this account's test keys may store ${records} records. ` +
-  "Old ones are deleted after a while; ask the service's operator to raise the limit";
+  `test data limit reached: this account's test keys may store at most ${records} records. ` +
+  "Old test data are deleted every night; ask the service's operator to raise the limit";
 
 test("test keys store registrations, refunds and donations up to their limit, and production keys more", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 4 } });

@@ -38,7 +38,7 @@ const createScene = () => {
 
 const settle = () => new Promise(setImmediate);
 
-test("a value in use is read again before it expires, once, and nobody waits for it", async (t) => {
+test("a value in use is refreshed once before it expires, and no reader waits for it", async (t) => {
   const { cache, clock, lookups, nextLookup, readFirst } = createScene();
   await readFirst("key", "first");
 
@@ -63,7 +63,7 @@ test("a value in use is read again before it expires, once, and nobody waits for
   t.is(cache.find("key"), null);
 });
 
-test("a value that nobody uses is not read again", async (t) => {
+test("an unused value is not refreshed", async (t) => {
   const { cache, clock, lookups, nextLookup, readFirst } = createScene();
   await readFirst("idle", "value");
   await readFirst("busy", "value");

@@ -322,7 +322,7 @@ test("doctor names disabled endpoints, a growing backlog and the oldest undelive
 
   t.like(await diagnoseWebhooks(t), {
     endpoints: { status: "ok", detail: "none is disabled because of its responses" },
-    backlogs: { status: "ok", detail: "none grows" },
+    backlogs: { status: "ok", detail: "none is growing" },
     deliveries: { status: "ok", detail: "none is undelivered" },
   });
 
@@ -335,7 +335,7 @@ test("doctor names disabled endpoints, a growing backlog and the oldest undelive
   t.is(growing.backlogs?.status, "warning");
   t.regex(
     growing.backlogs?.detail ?? "",
-    /grows: 12 deliveries are pending, and 12 of the last hour's 12; see `impact webhook deliveries/u,
+    /is growing: 12 deliveries are pending, and 12 of the last hour's 12; see `impact webhook deliveries/u,
   );
   t.is(growing.deliveries?.status, "ok", "the oldest is young");
 

@@ -42,7 +42,7 @@ const setUp = async (
   return { ...setup, serve };
 };
 
-test.serial("a certificate tells what is registered and what is verified", async (t) => {
+test.serial("a certificate shows what is registered and what is verified", async (t) => {
   const { register, createOrders, place, pass, serve } = await setUp(t);
   const id = await register(25);
   const before = await serve();

@@ -61,6 +61,6 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 
   t.is(reversal.status, 200);
   t.like(summaryOf(run), { refunded: 0, conflict: 1 }, run.stderr);
-  t.regex(run.stderr, /the record changed meanwhile; import the line again$/mu);
+  t.regex(run.stderr, /the record changed in the meantime; import the line again$/mu);
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 3 });
 });

@@ -104,7 +104,7 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
   ]);
 });
 
-test("a quote that is never closed ends with a sentence after all lines before it", async (t) => {
+test("an unclosed quote ends the import with a message, after all earlier lines are imported", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUpImport(t);
   const run = await importText(
@@ -141,7 +141,7 @@ test("several files are imported in one run, plain and gzip", async (t) => {
   t.like(await readAccountSums(db, id), { registrations: 2, total: 6n });
 });
 
-test("truncated gzip ends with a sentence and exit code 1, and running it again with the whole file completes it", async (t) => {
+test("truncated gzip ends the import with a message and exit code 1, and a repetition with the whole file completes it", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUpImport(t);
   const lines = Array.from({ length: 6000 }, (_, index) => lineOf({ id: `t-${index}` }));
@@ -208,7 +208,7 @@ test("rejected lines are in the file with number, outcome, reason and text, read
   });
 });
 
-test("an import whose file of rejected lines cannot be written ends with a sentence", async (t) => {
+test("an import whose file of rejected lines cannot be written ends with a message", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUpImport(t);
   const many = Array.from({ length: 300 }, () =>

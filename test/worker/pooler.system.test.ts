@@ -79,6 +79,6 @@ test("the programs work behind a pooler that shares few connections", async (t) 
   );
   t.regex(
     findings.find(({ check }) => check === "database pooler")?.detail ?? "",
-    /^a pooler assigns connections; prepared statements are (?:not )?used; .*each transaction sets its timeouts/u,
+    /^connected through a pooler; prepared statements are (?:not )?used; .*each transaction sets its timeouts/u,
   );
 });

@@ -139,7 +139,7 @@ export const addDatabaseMetrics = (
     createGauges(registry, () => listShardAges(db, "usage"), [
       {
         name: "impact_usage_shard_last_pass_age_seconds",
-        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; since the installation before the first time.",
+        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; until then, the time since the installation.",
         labelNames: ["shard"],
         set: (gauge, shards) => {
           for (const { number, ageSeconds } of shards) {
@@ -158,7 +158,7 @@ export const addDatabaseMetrics = (
     createGauges(registry, () => readDispatcherStatus(db), [
       {
         name: "impact_dispatcher_last_pass_age_seconds",
-        help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; since the installation before the first.",
+        help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
         set: (gauge, { lastPassAgeSeconds }) => gauge.set(lastPassAgeSeconds),
       },
     ]),
@@ -272,7 +272,7 @@ export const addDatabaseMetrics = (
       },
       {
         name: "impact_webhook_unattended_seconds",
-        help: "How long the longest due delivery of an endpoint has waited that no worker is calling; 0 if there is none.",
+        help: "Longest wait of a due delivery to an endpoint that is not failing and that no worker is calling; 0 if there is none.",
         set: (gauge, { unattendedSeconds }) => gauge.set(unattendedSeconds),
       },
     ]),

@@ -98,7 +98,7 @@ const refundBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
       return done.map(({ donationId, totalDonations }) => {
         const donation = byId.get(donationId);
         if (!donation) {
-          throw new Error(`Donation ${donationId} was deleted meanwhile.`);
+          throw new Error(`Donation ${donationId} was deleted in the meantime.`);
         }
         return presentDonationRefund(donation, totalDonations);
       });

@@ -48,7 +48,7 @@ const statsQuery = queryObject({
   group_by: groupBy()
     .optional()
     .meta({
-      description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} groups that have most are listed.`,
+      description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} largest groups are listed.`,
       examples: ["attribution", "metadata.campaign"],
     }),
   time_zone: text(100)
@@ -69,9 +69,11 @@ const statsRow = z
       .string()
       .nullable()
       .meta({ description: "Null for records without one, for the rest, and without `group_by`." }),
-    is_rest: z.boolean().meta({ description: "Whether these are all groups that are not listed." }),
+    is_rest: z
+      .boolean()
+      .meta({ description: "Whether this row sums up the groups that are not listed." }),
     registered: count("Units, or donations, recorded in the interval."),
-    refunded: count("Those of them that have been refunded since, whenever that was."),
+    refunded: count("Those of them that were refunded, at any later time."),
     net: count("Those that are not refunded."),
     registered_cents: count("Only of donations.").optional(),
     refunded_cents: count("Only of donations.").optional(),

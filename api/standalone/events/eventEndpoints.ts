@@ -154,11 +154,11 @@ export const eventEndpoints = ({ db, clock, publicBaseUrl }: Dependencies): read
     description: {
       operationId: "listEvents",
       tag: "events",
-      summary: "Read what has happened",
+      summary: "List events, oldest first",
       details:
         "Returns the events of the organization in the key's mode, oldest first. To follow them, repeat the request with " +
         "the id of the last event in `starting_after`: no event is left out or returned twice, however many are recorded " +
-        `meanwhile. Events are kept for ${EVENT_DAYS} days. Records that were imported from another system are no events.`,
+        `meanwhile. Events are kept for ${EVENT_DAYS} days. Imported records produce no events.`,
       responseHeaders: {
         Link: 'The URL of the events that follow, as `<…>; rel="next"`. Absent if there are none yet.',
       },

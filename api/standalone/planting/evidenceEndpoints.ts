@@ -37,7 +37,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint => {
     description: {
       operationId: "readEvidenceSummary",
       tag: "evidence",
-      summary: "Read what all organizations have planted",
+      summary: "Read the evidence summary of all organizations",
       details:
         "Carbon and area are projected from planted trees only. Trees of the simulated partner count only while it is the " +
         "deployment's partner, and are marked. Once trees are planted, the response stays the same for 30 days.",

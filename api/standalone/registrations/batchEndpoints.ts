@@ -86,7 +86,7 @@ const refundBatchEndpoint = (kind: Kind, dependencies: RefundBatchDependencies):
       return done.map(({ registrationId, refundedCount, refundedSoFar, total }) => {
         const registration = byId.get(registrationId);
         if (!registration) {
-          throw new Error(`Registration ${registrationId} was deleted meanwhile.`);
+          throw new Error(`Registration ${registrationId} was deleted in the meantime.`);
         }
         const then = { ...registration, refundedCount: refundedSoFar };
         return presentRefunded(kind, then, refundedCount, total);

@@ -55,7 +55,7 @@ const usage = z
       .nullable()
       .meta({
         description:
-          "The billing period in which it was registered, without its end. Null if it is not billed, or while the " +
+          "The billing period of the registration; its end is exclusive. Null if it is not billed, or while the " +
           "period is not known.",
       }),
   })
@@ -76,7 +76,7 @@ const kindParameter = () => oneOf(KINDS).optional();
 const oneQuery = queryObject({
   kind: kindParameter().meta({
     description:
-      "Of a tree and a bottle registration that were imported with the same id, this one.",
+      "Selects the tree or the bottle registration if both were imported with the same id.",
   }),
 });
 

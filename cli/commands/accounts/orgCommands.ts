@@ -41,7 +41,7 @@ const STRIPE_CUSTOMER = "Stripe customer that is billed for live usage";
 const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cycle";
 
 const SUBSCRIPTION_POLICY =
-  "what follows if the subscription is not active: alert, suspend (reject registrations) or keep";
+  "what to do if the subscription is not active: alert, suspend (reject registrations) or keep";
 
 export const addOrgCommands = (org: Command, context: Context): void => {
   org

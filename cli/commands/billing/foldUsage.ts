@@ -79,7 +79,7 @@ export const foldUsage = async (
     io,
     dryRun
       ? `${folded} would be folded, and ${kept} would stay. Nothing was changed.`
-      : `Folded ${folded}; ${kept} ${sumOf(streams, "kept") === 1 ? "stays" : "stay"}. Statements and reconciliations have the same sums as before.`,
+      : `Folded ${folded}; ${kept} ${sumOf(streams, "kept") === 1 ? "stays" : "stay"}. The sums of statements and reconciliations are unchanged.`,
   );
   if (streams.some(({ until }) => until < before)) {
     say(

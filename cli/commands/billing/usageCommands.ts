@@ -140,7 +140,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     )
     .option(
       "--customer <id>",
-      "the Stripe customer that has usage that is assumed to be delivered",
+      "Stripe customer that has the usage, with --assume delivered",
       parseStripeCustomer,
     )
     .addOption(reasonOption())
@@ -182,7 +182,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(creditNoteOption())
     .option(
       "--units <n>",
-      "units of the event, with the sign as listed; refused if it has others",
+      "expected units of the event, with the listed sign; a different event is refused",
       parseUnits,
     )
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
@@ -192,7 +192,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((id: bigint, options: SettleOptions) => settleEvent(context, id, options));
   usage
     .command("correct")
-    .description("Correct at the processor what a failover has lost")
+    .description("Correct the processor's usage after a failover that lost registrations")
     .requiredOption(
       "--restored-at <time>",
       "time to which the database was restored",
@@ -204,7 +204,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(creditNoteOption())
     .option(
       "--units <n>",
-      "units of the document, with the sign as listed; refused if its corrections have others",
+      "units of the document, with the listed sign; refused if its corrections add up to another number",
       parseUnits,
     )
     .option("--reason <text>", "reason, recorded with each correction", parseReason)
@@ -215,7 +215,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((options: CorrectOptions) => correctFailover(context, options));
   usage
     .command("reopen")
-    .description("Send a delivered meter event again that the processor has lost")
+    .description("Resend a delivered meter event that the processor has lost")
     .argument("<id>", "id of a delivered meter event", parseMeterEventId)
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
     .addOption(operatorOption())
@@ -225,7 +225,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((id: bigint, options: ReopenOptions) => reopenEvent(context, id, options));
   usage
     .command("reconcile")
-    .description("Compare the processor's usage with what was delivered; corrects nothing")
+    .description("Compare the processor's usage with what was delivered, without correcting it")
     .option("--org <id>", "id of the organization", parseId)
     .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))

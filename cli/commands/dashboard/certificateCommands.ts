@@ -23,7 +23,7 @@ const parseCertificate = parserOf(
 export const addCertificateCommands = (certificate: Command, context: Context): void => {
   certificate
     .command("revoke")
-    .description("Revoke the URL of a certificate, so that its page does not exist any more")
+    .description("Revoke a certificate, so that its page no longer exists")
     .argument("<url>", "URL of the certificate, or its last part", parseCertificate)
     .addOption(reasonOption())
     .addOption(operatorOption())

@@ -28,7 +28,7 @@ export const takeOver = async (
   say(
     io,
     hadChanged
-      ? `Deployment ${name} continues with this database. Its workers take work from Temporal within five seconds.`
+      ? `Deployment ${name} continues with this database. Its workers poll Temporal within five seconds.`
       : `Nothing was changed: deployment ${name} is on the server that was recorded.`,
   );
   if (hold) {

@@ -21,9 +21,9 @@ the command. If a restore has lost a move, repeat it while usage is held, before
 impact usage compare-and-release: otherwise the usage is billed twice.`;
 
 const TAKE_OVER_HELP = `
-After a restore, a promotion or a move to another server, workers that start take no work
-from Temporal until an operator has said that the database replaces the old one, by this
-command or by releasing usage. Make sure that no program uses the old one. Usage stays held.`;
+After a restore, a promotion or a move to another server, newly started workers do not poll
+Temporal until an operator confirms, with this command or by releasing usage, that the
+database replaces the old one. Make sure that no program uses the old one. Usage stays held.`;
 
 const SEPARATE_HELP = `
 Use this for a copy that is used beside the original, such as a database for tests. The copy
@@ -77,7 +77,7 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .action((options: SeparateOptions) => separate(context, options));
   deployment
     .command("list-events")
-    .description("List Stripe's events that webhooks have announced, latest first")
+    .description("List the Stripe events that webhooks announced, latest first")
     .addOption(
       new Option("--state <state>", "state of the events")
         .choices(PROCESSOR_EVENT_STATES)
@@ -88,7 +88,7 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .action((options: ListEventsOptions) => listEvents(context, options));
   deployment
     .command("retry-event")
-    .description("Process a failed event of Stripe again")
+    .description("Retry a failed Stripe event")
     .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
     .addOption(reasonOption())
     .addOption(operatorOption())
@@ -97,7 +97,7 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .action((id: string, options: ResolveOptions) => retryEvent(context, id, options));
   deployment
     .command("discard-event")
-    .description("Close a failed event of Stripe without processing it")
+    .description("Close a failed Stripe event without processing it")
     .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
     .requiredOption("--reason <text>", "reason for the audit log", parseReason)
     .addOption(operatorOption())

@@ -83,5 +83,5 @@ export const discardEvent = async (
   if (json) {
     printJson(io, { event_id: id, state: "discarded", changed });
   }
-  say(io, changed ? `Discarded event ${id}.` : `Event ${id} was discarded before.`);
+  say(io, changed ? `Discarded event ${id}.` : `Event ${id} was already discarded.`);
 };

@@ -43,7 +43,7 @@ const checkEncryption = ({ connections }: Context): Promise<Finding> =>
       ...(hasClientCertificate ? ["with a client certificate"] : []),
       {
         nothing: "certificate not verified; sslmode=verify-full verifies it",
-        certificate: "certificate verified, host name not",
+        certificate: "certificate verified, host name not verified",
         "certificate and host name": "certificate and host name verified",
       }[verified],
     ];
@@ -57,13 +57,13 @@ const checkPooler = ({ connections }: Context): Promise<Finding> =>
       return ok("none");
     }
     const parts = [
-      "a pooler assigns connections",
+      "connected through a pooler",
       pooler.keepsPreparedStatements
         ? "prepared statements are used"
         : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
       pooler.limitsSuffice
         ? "the role or the database has timeouts"
-        : "each transaction sets its timeouts; ALTER ROLE … SET statement_timeout and idle_in_transaction_session_timeout, to 60 s or less, save that",
+        : "each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
     ];
     return ok(parts.join("; "));
   });

@@ -79,7 +79,9 @@ const checkDispatcher = (context: Context): Promise<Finding> =>
     if (holder === null) {
       return wrong("no worker has dispatched yet; start one with `npm run worker` or `npm start`");
     }
-    const leader = isHeld ? `${holder} leads` : `no worker leads; ${holder} did last`;
+    const leader = isHeld
+      ? `${holder} is the leader`
+      : `no worker is the leader; the last one was ${holder}`;
     return lastPassAgeSeconds <= TOLERATED_SILENCE_SECONDS
       ? ok(`${leader}; ${last}`)
       : wrong(`${leader}; ${last}. The workers' logs say why`);

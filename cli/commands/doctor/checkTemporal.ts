@@ -53,7 +53,7 @@ const checkWorkers = (
     const db = await connections.database();
     const deployment = await readDeployment(db);
     if (deployment.isServerChanged) {
-      return skipped("workers take no work yet: the check of the deployment says why");
+      return skipped("workers do not poll yet; see the deployment check");
     }
     const taskQueue = queueOf(deploymentNameOf(deployment));
     const temporal = await connections.temporal();

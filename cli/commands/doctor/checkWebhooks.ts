@@ -43,15 +43,15 @@ const describeBacklog = (backlogs: readonly EndpointBacklog[]): Result => {
   const growing = backlogs.filter(isGrowing).toSorted((one, two) => two.pending - one.pending);
   const [largest] = growing;
   if (largest === undefined) {
-    return ok("none grows");
+    return ok("none is growing");
   }
   const { id, url, pending, recent, recentPending } = largest;
   const others =
     growing.length === 1
       ? ""
-      : ` Those of ${counted(growing.length - 1, "other endpoint")} grow, too.`;
+      : ` The backlogs of ${counted(growing.length - 1, "other endpoint")} are growing as well.`;
   return warning(
-    `that of ${url} grows: ${counted(pending, "delivery is", "deliveries are")} pending, and ${recentPending} of the last hour's ${recent}; ` +
+    `the backlog of ${url} is growing: ${counted(pending, "delivery is", "deliveries are")} pending, and ${recentPending} of the last hour's ${recent}; ` +
       `see \`impact webhook deliveries ${id} --state pending\`.${others}`,
   );
 };

@@ -17,5 +17,5 @@ export type HistoryOptions = AccountOptions & {
 export const withHistory = (command: Command): Command =>
   withAccount(command.argument("<files...>", "paths of files, or - for standard input"))
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
-    .addOption(new Option("--kind <kind>", "kind of the lines that name none").choices(LINE_KINDS))
-    .option("--source <name>", "system that has shown the imported evidence", parseSource);
+    .addOption(new Option("--kind <kind>", "kind of the lines without a kind").choices(LINE_KINDS))
+    .option("--source <name>", "system from which the evidence is imported", parseSource);

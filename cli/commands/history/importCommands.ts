@@ -165,7 +165,7 @@ export const addImportCommands = (group: Command, context: Context): void => {
       .command("history")
       .description("Import registrations and donations that another system recorded and billed"),
   )
-    .option("--order-planting", "let the planting partner plant the imported trees, too")
+    .option("--order-planting", "also order the imported trees from the planting partner")
     .option("--rejects <file>", "file for the rejected lines, with numbers and reasons", parsePath)
     .option("--dry-run", "report what would be imported, and change nothing")
     .option("--json", "JSON output")
@@ -177,9 +177,7 @@ export const addImportCommands = (group: Command, context: Context): void => {
     );
   const importingKey = group
     .command("key")
-    .description(
-      "Make an API key of another system valid here; read from standard input or a file",
-    );
+    .description("Import an API key of another system from standard input or a file");
   withKeySettings(withAccount(importingKey), "imported")
     .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
     .addOption(reasonOption())
@@ -189,7 +187,7 @@ export const addImportCommands = (group: Command, context: Context): void => {
     .action((options: ImportKeyOptions) => runImportKey(context, options));
   group
     .command("slug")
-    .description("Let the slug of an old dashboard redirect to the organization's dashboard")
+    .description("Redirect the slug of an old dashboard to the organization's dashboard")
     .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
     .requiredOption("--org <id>", "id of the organization", parseId)
     .addOption(reasonOption())

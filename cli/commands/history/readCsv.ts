@@ -98,7 +98,7 @@ const toRow = (number: number, columns: readonly string[], text: string): CsvRow
 const headerOf = (name: string, text: string): readonly string[] => {
   const header = splitCells(text);
   if (header === null) {
-    throw new CommandError(EXIT.usage, `${name} has a first line with misplaced quotes.`);
+    throw new CommandError(EXIT.usage, `The first line of ${name} has misplaced quotes.`);
   }
   return columnsOf(name, header);
 };
@@ -129,7 +129,7 @@ export async function* readCsv(
     }
     throw new CommandError(
       EXIT.failed,
-      `${name}, line ${error.number}: a quote is opened and not closed, so the end of the line is not known. The lines before it are handled; correct it, and run the command again.`,
+      `${name}, line ${error.number}: a quote is not closed, so the end of the line is unknown. Earlier lines were processed. Correct the line and run the command again.`,
       { cause: error },
     );
   }

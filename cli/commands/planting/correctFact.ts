@@ -87,7 +87,7 @@ export const withdrawFact = async (
     isDryRun: dryRun === true,
   });
   if (corrected.changes.length === 0) {
-    say(context.io, `Fact ${factId} was withdrawn before.`);
+    say(context.io, `Fact ${factId} was already withdrawn.`);
   }
   show(context, corrected, options);
 };

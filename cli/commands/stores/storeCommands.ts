@@ -154,7 +154,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
     .option(
       "--reference <text>",
-      "your reference of the payment, which is recorded once (default: the day, UTC, and the amount)",
+      "your reference for the payment; a payment with a known reference is not added again (default: the UTC date and the amount)",
       parseReference,
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)
@@ -173,7 +173,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     )
     .option(
       "--reference <text>",
-      "your reference of the adjustment, which is recorded once",
+      "your reference for the adjustment; one with a known reference is not made again",
       parseReference,
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)

@@ -216,7 +216,7 @@ const find = async (
 
 export const defineFindCommand = (command: Command, context: Context): void => {
   command
-    .argument("<text>", "what a customer or a log names", parseSearchText)
+    .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
     .option("--org <id>", "only this organization or store", parseId)
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
     .option("--json", "JSON output")

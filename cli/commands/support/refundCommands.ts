@@ -86,7 +86,7 @@ const refundOne = async (
     context.io,
     isDryRun && !replayed
       ? `Without --dry-run, the command refunds ${units}.`
-      : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
+      : `${replayed ? "Already refunded with this key" : "Refunded"}: ${units}. See impact usage show ${id}${options.org === undefined ? "" : ` --org ${options.org}`}`,
   );
 };
 
@@ -121,7 +121,7 @@ const refundOneDonation = async (
   }
   const amount = `the donation of ${formatCents(donation.amountCents)} to ${donation.charityName}`;
   if (replayed) {
-    say(context.io, `Refunded before: ${amount}.`);
+    say(context.io, `Already refunded: ${amount}.`);
   } else {
     say(
       context.io,

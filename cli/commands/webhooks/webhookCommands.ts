@@ -50,7 +50,7 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
       webhook
         .command("create")
         .description(
-          "Add a server that the events of an organization or a store are sent to; print its secret, once",
+          "Create a webhook endpoint of an organization or a store, and print its secret once",
         ),
     )
       .requiredOption("--mode <live|test>", "mode of the events", parseMode)
@@ -73,7 +73,7 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
   withAudit(
     webhook
       .command("update")
-      .description("Change an endpoint's URL, types or description")
+      .description("Update a webhook endpoint's URL, types or description")
       .argument(...ENDPOINT)
       .option("--url <url>", "where events are sent")
       .addOption(
@@ -81,7 +81,7 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
           .argParser(parseWebhookTypes)
           .conflicts("allTypes"),
       )
-      .option("--all-types", "all types, also those of later releases")
+      .option("--all-types", "all types, including those of later releases")
       .option("--description <text>", "note"),
   ).action((id: string, options: UpdateOptions) => updateEndpoint(context, id, options));
   withAudit(
@@ -98,7 +98,10 @@ const addActions = (webhook: Command, context: Context): void => {
       .command("rotate")
       .description("Replace an endpoint's secret and print the new one, once")
       .argument(...ENDPOINT)
-      .option("--revoke-previous", "end the previous secrets now, because one has leaked"),
+      .option(
+        "--revoke-previous",
+        "revoke the previous secrets immediately, for example after a leak",
+      ),
   ).action((id: string, options: ChangeOptions & { readonly revokePrevious?: true }) =>
     rotateSecret(context, id, options),
   );
@@ -150,7 +153,7 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
   withAudit(
     webhook
       .command("retry")
-      .description("Make a delivery again, also one that has succeeded")
+      .description("Retry a delivery, also one that has succeeded")
       .argument(...ENDPOINT)
       .argument(...EVENT),
   ).action((id: string, event: string, options: ChangeOptions) =>

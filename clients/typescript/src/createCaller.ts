@@ -48,7 +48,7 @@ export type Caller<Operations> = {
   ) => ExportableList<ResultOf<Operations[Id]>>;
 };
 
-/** What an operation may be called with; which of it, the types of the callers say. */
+/** The parts of a request. The callers' types say which of them an operation accepts. */
 type Input = {
   readonly body?: object;
   readonly query?: object;

@@ -10,7 +10,7 @@ import type { BodyOf, QueryOf, ResultOf } from "./operationTypes.ts";
 import { checkHeaderValue } from "./parseOptions.ts";
 
 export type ImpactClientOptions = TransportOptions & {
-  /** `api_key_prod` or `api_key_test`. Never in a browser, where everybody can read it; public calls need none. */
+  /** `api_key_prod` or `api_key_test`. Never use it in a browser, where anyone can read it; public calls need no key. */
   readonly apiKey?: string;
 };
 

@@ -9,7 +9,7 @@ import type { BodyOf, QueryOf, ResultOf } from "./operationTypes.ts";
 import { checkHeaderValue } from "./parseOptions.ts";
 
 export type StoreClientOptions = TransportOptions & {
-  /** The store's key, `PROD-…` or `TEST-…`. Never in a browser, where everybody can read it. */
+  /** The store's key, `PROD-…` or `TEST-…`. Never use it in a browser, where anyone can read it. */
   readonly apiKey: string;
   /** The store's domain. */
   readonly shopName?: string;

@@ -1,7 +1,7 @@
 /** The time of an attempt, which also ends when the caller aborts the call. */
 export type Deadline = {
   readonly signal: AbortSignal;
-  /** Whether the time is over, and not the caller's patience. */
+  /** Whether the attempt timed out, as opposed to being aborted by the caller. */
   readonly hasExpired: () => boolean;
   /** Starts the time again, from zero. */
   readonly restart: () => void;

@@ -56,7 +56,7 @@ const decodeBase64 = (text: string): Uint8Array<ArrayBuffer> | null => {
   }
 };
 
-/** @throws ImpactError, because the receiver's setting is wrong, and not the webhook */
+/** @throws ImpactError if the receiver's secret is malformed: then the setting is wrong, not the webhook */
 const importSecret = (secret: string) => {
   const bytes = secret.startsWith(SECRET_PREFIX)
     ? decodeBase64(secret.slice(SECRET_PREFIX.length))

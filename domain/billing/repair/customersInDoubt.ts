@@ -40,7 +40,7 @@ export const decisiveCheck = <Check extends { readonly outcome: AttemptOutcome }
   const undecided = others.find(({ outcome }) => outcome.kind !== "partial");
   if (!delivered && !undecided && others.length > 1) {
     throw invalidRequest(
-      `meter event ${id}: more than one customer has units of that minute that no other usage explains; find out which of them are its units; if both have a part, settle it with the number of a document or of a ticket, and acknowledge the differences that the next \`impact usage reconcile\` lists`,
+      `meter event ${id}: more than one customer has units of that minute that no other usage explains. Find out which units belong to this event. If both customers have a part of it, settle it with the number of a document or a ticket, and acknowledge the differences that the next \`impact usage reconcile\` lists`,
     );
   }
   return delivered ?? undecided ?? others[0] ?? checks[0];

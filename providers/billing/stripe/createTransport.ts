@@ -40,7 +40,7 @@ const readBody = (response: IncomingMessage): Promise<string> =>
     });
     response.on("error", reject);
     response.on("end", () => resolve(Buffer.concat(chunks).toString("utf8")));
-    response.on("close", () => reject(new Error("The response broke off.")));
+    response.on("close", () => reject(new Error("The response was cut off.")));
   });
 
 const presentResponse = (response: IncomingMessage, body: Promise<string>): TransportResponse => {

@@ -41,7 +41,7 @@ const parseBody = (body: string): z.output<typeof envelope> => {
   try {
     return envelope.parse(JSON.parse(body));
   } catch (cause) {
-    throw invalidRequest("the body is not an event of Stripe", { cause });
+    throw invalidRequest("the body is not a Stripe event", { cause });
   }
 };
 
@@ -90,7 +90,7 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         };
       } catch (error) {
         if (error instanceof z.ZodError) {
-          throw invalidRequest("the body is not an event of Stripe", {
+          throw invalidRequest("the body is not a Stripe event", {
             cause: error,
           });
         }

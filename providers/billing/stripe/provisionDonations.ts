@@ -77,7 +77,7 @@ export const provisionDonations = async (
     );
   const stillMissing = await findMissing(stripe, subscriptionId, prices);
   if (stillMissing.length > 0) {
-    const message = "Stripe did not add the items of donations.";
+    const message = "Stripe did not add the donation items.";
     throw failure instanceof ProvisioningRejectedError || isFinal(failure)
       ? new ProvisioningRejectedError(message, { cause: failure })
       : new Error(message, { cause: failure });

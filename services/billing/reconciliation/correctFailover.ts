@@ -232,7 +232,11 @@ const recordCorrection = async (
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
     const current = await readMinuteUsage(transaction, stream, minuteOf(second));
     if (current.version !== version || isOpen(current)) {
-      return { ...proposed, action: "wait", reason: "usage of this minute has changed meanwhile" };
+      return {
+        ...proposed,
+        action: "wait",
+        reason: "usage of this minute changed in the meantime",
+      };
     }
     const correctionId = await insertUsageCorrection(transaction, stream, {
       second,

@@ -70,6 +70,6 @@ export const requireHold = async (
 ): Promise<void> => {
   const deployment = await readDeployment(transaction);
   if (deployment.hold?.at.getTime() !== heldAt.getTime() || isHoldMissing(deployment)) {
-    refuse("the hold has ended or begun anew meanwhile; nothing more was settled");
+    refuse("the hold ended or restarted in the meantime; nothing more was settled");
   }
 };

@@ -68,7 +68,7 @@ export const lockUnchangedEvents = async (
       isOtherChanged
     ) {
       throw invalidRequest(
-        `meter event ${event.id}: it or another event of its minute has changed meanwhile; try again`,
+        `meter event ${event.id}: it or another event of its minute changed in the meantime; try again`,
       );
     }
   }

@@ -138,7 +138,7 @@ test("usage of which two customers have parts is settled, and their differences 
   const billed = scene.billedByMinute();
   const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
   const retried = await scene.retry(usageId);
-  t.regex(retried.stdout, /settle it with the number of a document or of a ticket/u);
+  t.regex(retried.stdout, /settle it with the number of a document or a ticket/u);
 
   const settled = await run("settle", usageId, "--invoice-item", "ticket-7", "--reason", "billed");
 

@@ -103,7 +103,7 @@ test.serial("a process without the key does not bill a deployment on Stripe", as
 
   await t.throwsAsync(withoutKey.prepare(), {
     instanceOf: ProcessorMismatchError,
-    message: /acct_double \(test mode\), and STRIPE_SECRET_KEY is not set\. Set it/u,
+    message: /acct_double \(test mode\), but STRIPE_SECRET_KEY is not set\. Set it/u,
   });
   await t.throwsAsync(startProgram(t, "worker/main.ts", { DATABASE_URL: t.context.databaseUrl }), {
     message: /ended with code 1 before it was ready/u,

@@ -208,7 +208,7 @@ test("usage can be held while a stream is moved to Stripe, which stops the move,
 
   const stopped = await moving;
   t.is(stopped.exitCode, 1);
-  t.regex(stopped.stderr, /usage has been held meanwhile/u);
+  t.regex(stopped.stderr, /usage was held in the meantime/u);
   t.regex(await move(), /Moved 0 meter events/u);
   await compare();
   await drain();
@@ -226,7 +226,7 @@ test("usage is not moved to Stripe any more once a hold has ended meanwhile", as
   );
 
   t.is(moved.exitCode, 1);
-  t.regex(moved.stderr, /the hold has ended meanwhile/u);
+  t.regex(moved.stderr, /the hold ended in the meantime/u);
   await drain();
   t.is(sumBilled(), 10);
 });

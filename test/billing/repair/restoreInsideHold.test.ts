@@ -144,7 +144,7 @@ test("a comparison settles nothing after another hold has begun", async (t) => {
       { operator: "maria", since: null, isDryRun: false },
       new AbortController().signal,
     ),
-    { message: /the hold has ended or begun anew meanwhile/u },
+    { message: /the hold ended or restarted in the meantime/u },
   );
 
   t.like(await drain(restored), { cause: "held" });

@@ -76,7 +76,7 @@ const setUpDoubt = async (
           { operator: "maria", since: null, isDryRun: false },
           new AbortController().signal,
         ),
-        { message: /has changed meanwhile; try again/u },
+        { message: /changed in the meantime; try again/u },
       );
     },
     retry: async (id: string | undefined) => {

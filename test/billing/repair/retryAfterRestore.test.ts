@@ -45,7 +45,7 @@ test("a retry that has read an event before a comparison begins is refused after
   const [, retried] = await runBehindLocks(restored.db, lockEvents, compare, () => retry(usageId));
 
   t.like(readJson(retried), [{ result: "failed" }]);
-  t.regex(retried.stdout, /has changed meanwhile; try again/u);
+  t.regex(retried.stdout, /changed in the meantime; try again/u);
   t.like(await scene.check(usageId), [{ result: "delivered" }]);
   await scene.drain(restored);
   t.deepEqual(scene.billedByMinute(), scene.billed);

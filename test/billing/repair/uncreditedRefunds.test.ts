@@ -237,7 +237,7 @@ test.serial(
     t.is(scene.billed(), 3);
     await t.throwsAsync(
       db.transaction((transaction) => lockUnchangedEvents(transaction, [before], null)),
-      { message: /has changed meanwhile/u },
+      { message: /changed in the meantime/u },
     );
     t.like(await list(), [
       {

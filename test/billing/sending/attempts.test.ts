@@ -277,7 +277,7 @@ test("of two failed events of one minute that are retried concurrently, only one
 
   t.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
   const rejected = results.find((result) => result.status === "rejected");
-  t.regex(String(rejected?.reason), /changed meanwhile/u);
+  t.regex(String(rejected?.reason), /changed in the meantime/u);
   pass(LAG_SECONDS);
   t.deepEqual(await setup.retryFailed(), ["waiting"]);
   await drain();

@@ -53,7 +53,7 @@ test("a stream is in trouble after the third failure of its event", (t) => {
   t.true(isTrouble(delayAfter(failed, 3), { attempts: 3 }));
 });
 
-test("too many calls are no trouble of a stream, however often", (t) => {
+test("calls rejected by the rate limit never put a stream in trouble", (t) => {
   t.false(isTrouble(delayAfter(tooMany, 50), { attempts: 50 }));
 });
 
@@ -64,7 +64,7 @@ test("a stream that waits for an operator, the processor's sums or another attem
   t.true(isTrouble(delayAfter({ kind: "early", reason: "x", afterMs: 1 }, 1), { attempts: 1 }));
 });
 
-test("the shard of an account is the rest of its id's last byte", (t) => {
+test("the shard of an account is the last byte of its id modulo the number of shards", (t) => {
   t.is(SHARDS, 4);
   t.is(shardOf("01920000-0000-7000-8000-000000000000"), 0);
   t.is(shardOf("01920000-0000-7000-8000-0000000000ff"), 3);

@@ -90,16 +90,19 @@ test.serial("planting that is reported after its verification is an event", asyn
   t.deepEqual(await milestones(), all);
 });
 
-test.serial("a replaced fact is no second event, and one that is reached again is", async (t) => {
-  const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
-  await report(allocated, planted);
-  const media = planted.media.slice(1);
-  await withdraw("planted", { ...planted, media });
-  const once = ["funds_distributed", "allocated", "planted"];
-  t.deepEqual(await milestones(), once);
+test.serial(
+  "replacing a fact records no second event, and reaching a milestone again does",
+  async (t) => {
+    const { allocated, planted, report, withdraw, milestones } = await placeOrder(t);
+    await report(allocated, planted);
+    const media = planted.media.slice(1);
+    await withdraw("planted", { ...planted, media });
+    const once = ["funds_distributed", "allocated", "planted"];
+    t.deepEqual(await milestones(), once);
 
-  await withdraw("allocated");
-  const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
-  await report({ ...allocated, allocations });
-  t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
-});
+    await withdraw("allocated");
+    const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
+    await report({ ...allocated, allocations });
+    t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
+  },
+);

@@ -127,13 +127,13 @@ export const correctFailover = async (context: Context, options: CorrectOptions)
   if ((settlement === null) !== (options.units === undefined)) {
     throw new CommandError(
       EXIT.usage,
-      "A credit note or invoice item needs --units, the sum of the units that it settles, as listed; --units needs one of them.",
+      "Pass --units together with --credit-note or --invoice-item: the sum of the listed units that the document settles.",
     );
   }
   if (settlement !== null && options.org === undefined) {
     throw new CommandError(
       EXIT.usage,
-      "A credit note or invoice item belongs to one customer: give --org.",
+      "A credit note or invoice item belongs to one customer: pass --org.",
     );
   }
   const deps = { db: await connections.database(), clock, billing: await connections.billing() };

@@ -40,7 +40,7 @@ export const settleEvent = async (
   say(
     io,
     replayed
-      ? `Event ${meterEventId} (${units}) was settled with ${settlement.reference} before.`
+      ? `Event ${meterEventId} (${units}) was already settled with ${settlement.reference}.`
       : `Settled ${units} of event ${meterEventId} with ${settlement.reference}. Its usage is never sent again.`,
   );
 };

@@ -26,7 +26,10 @@ const forgetAll = async (
   options: ForgetOptions,
 ) => {
   if (options.customerId ?? options.customerEmail ?? options.orderId) {
-    throw new CommandError(EXIT.usage, "--all-customers takes no customer and no order.");
+    throw new CommandError(
+      EXIT.usage,
+      "--all-customers cannot be combined with a customer or an order.",
+    );
   }
   const isDryRun = options.dryRun === true;
   if (!isDryRun && !options.yes) {

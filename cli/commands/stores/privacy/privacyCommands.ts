@@ -38,7 +38,10 @@ export const addPrivacyCommands = (store: Command, context: Context): void => {
       .description("Erase a customer's personal data from a store's records")
       .argument("<store>", STORE),
   )
-    .option("--all-customers", "erase those of all customers, also of an uninstalled store")
+    .option(
+      "--all-customers",
+      "erase the personal data of all customers, even of an uninstalled store",
+    )
     .option("--yes", "confirm --all-customers")
     .option("--dry-run", "count only")
     .addOption(reasonOption())

@@ -693,7 +693,7 @@ export interface components {
             /** Format: date-time */
             readonly disabled_at: string | null;
             /**
-             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
              * @enum {string|null}
              */
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
@@ -826,13 +826,13 @@ export interface components {
         readonly StatisticsRow: {
             /** @description Null for records without one, for the rest, and without `group_by`. */
             readonly group: string | null;
-            /** @description Whether these are all groups that are not listed. */
+            /** @description Whether this row sums up the groups that are not listed. */
             readonly is_rest: boolean;
             /** @description Those that are not refunded. */
             readonly net: number;
             /** @description Only of donations. */
             readonly net_cents?: number;
-            /** @description Those of them that have been refunded since, whenever that was. */
+            /** @description Those of them that were refunded, at any later time. */
             readonly refunded: number;
             /** @description Only of donations. */
             readonly refunded_cents?: number;
@@ -850,7 +850,7 @@ export interface components {
             readonly impact_provider: string;
             /** @constant */
             readonly impact_type: "trees";
-            /** @description The system that has shown this evidence before the records moved in. Absent if it was recorded here. */
+            /** @description The system that showed this evidence before the records were imported. Absent if the evidence was recorded here. */
             readonly imported_from?: string;
             readonly provider_meta: {
                 readonly allocation_id?: number;
@@ -948,7 +948,7 @@ export interface components {
             readonly created_at: string;
             /** @enum {string} */
             readonly kind: "tree" | "bottle";
-            /** @description The billing period in which it was registered, without its end. Null if it is not billed, or while the period is not known. */
+            /** @description The billing period of the registration; its end is exclusive. Null if it is not billed, or while the period is not known. */
             readonly period: {
                 /** Format: date-time */
                 readonly end: string;
@@ -985,7 +985,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, which the feed of an organization has, too.
+             * @description The id of the event, the same as in an organization's feed.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -1018,7 +1018,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, which the feed of an organization has, too.
+             * @description The id of the event, the same as in an organization's feed.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -1047,7 +1047,7 @@ export interface components {
             /** Format: date-time */
             readonly disabled_at: string | null;
             /**
-             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
              * @enum {string|null}
              */
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
@@ -1198,7 +1198,7 @@ export interface operations {
             readonly query: {
                 /** @description The id of a registration or a donation. */
                 readonly id: string;
-                /** @description Of records that were imported with the same id, this one. */
+                /** @description Selects one of several records that were imported with the same id. */
                 readonly kind?: "tree" | "bottle" | "donation";
             };
             readonly header?: never;
@@ -1826,7 +1826,7 @@ export interface operations {
             readonly query: {
                 /** @description First day. Defaults to 30 days, or to 12 months, until `to`. */
                 readonly from?: string;
-                /** @description `attribution`, or `metadata.` and a key. The 20 groups that have most are listed. */
+                /** @description `attribution`, or `metadata.` and a key. The 20 largest groups are listed. */
                 readonly group_by?: string;
                 /** @description At most 366 days can be counted by day, and 1,830 by month. */
                 readonly interval?: "day" | "month";
@@ -1890,7 +1890,7 @@ export interface operations {
     readonly readUsage: {
         readonly parameters: {
             readonly query?: {
-                /** @description Of a tree and a bottle registration that were imported with the same id, this one. */
+                /** @description Selects the tree or the bottle registration if both were imported with the same id. */
                 readonly kind?: "tree" | "bottle";
             };
             readonly header?: never;
@@ -2265,7 +2265,7 @@ export interface operations {
             readonly content: {
                 readonly "application/json": {
                     /**
-                     * @description True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.
+                     * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
                      * @example false
                      */
                     readonly revoke_previous?: boolean | null;

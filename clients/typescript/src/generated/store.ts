@@ -325,7 +325,7 @@ export interface components {
             /** Format: date-time */
             readonly disabled_at: string | null;
             /**
-             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
              * @enum {string|null}
              */
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
@@ -398,7 +398,7 @@ export interface components {
             readonly impact_provider: string;
             /** @constant */
             readonly impact_type: "trees";
-            /** @description The system that has shown this evidence before the records moved in. Absent if it was recorded here. */
+            /** @description The system that showed this evidence before the records were imported. Absent if the evidence was recorded here. */
             readonly imported_from?: string;
             readonly provider_meta: {
                 readonly allocation_id?: number;
@@ -465,7 +465,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, which the feed of an organization has, too.
+             * @description The id of the event, the same as in an organization's feed.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -498,7 +498,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, which the feed of an organization has, too.
+             * @description The id of the event, the same as in an organization's feed.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -527,7 +527,7 @@ export interface components {
             /** Format: date-time */
             readonly disabled_at: string | null;
             /**
-             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
              * @enum {string|null}
              */
             readonly disabled_reason: "requested" | "gone" | "failing" | null;
@@ -657,7 +657,7 @@ export interface operations {
             readonly query: {
                 /** @description The id of a registration or a donation. */
                 readonly id: string;
-                /** @description Of records that were imported with the same id, this one. */
+                /** @description Selects one of several records that were imported with the same id. */
                 readonly kind?: "tree" | "bottle" | "donation";
             };
             readonly header?: never;
@@ -1390,7 +1390,7 @@ export interface operations {
             readonly content: {
                 readonly "application/json": {
                     /**
-                     * @description True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.
+                     * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
                      * @example false
                      */
                     readonly revoke_previous?: boolean | null;

@@ -8,16 +8,16 @@
 {{- end -}}
 {{- if not .Values.migration.enabled -}}
 {{- range $name, $_ := include "impact.migrationSecrets" . | fromJson -}}
-{{- fail (printf "secrets.%s is for the migration, and migration.enabled is false: remove one of them" $name) -}}
+{{- fail (printf "secrets.%s is for the migration, but migration.enabled is false: remove the secret or enable the migration" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- range $component, $values := dict "api" .Values.api "worker" .Values.worker -}}
 {{- with $values.autoscaling -}}
 {{- if gt (int64 .minReplicas) (int64 .maxReplicas) -}}
-{{- fail (printf "%s.autoscaling: minReplicas is %d, and maxReplicas only %d" $component (int64 .minReplicas) (int64 .maxReplicas)) -}}
+{{- fail (printf "%s.autoscaling: minReplicas (%d) must not exceed maxReplicas (%d)" $component (int64 .minReplicas) (int64 .maxReplicas)) -}}
 {{- end -}}
 {{- if and .enabled (not (dig "requests" "cpu" "" $values.resources)) -}}
-{{- fail (printf "%s.autoscaling needs %s.resources.requests.cpu, of which it measures the use" $component $component) -}}
+{{- fail (printf "%s.autoscaling needs %s.resources.requests.cpu, because it measures CPU use relative to it" $component $component) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -30,7 +30,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and (not .Values.temporal.tls.enabled) (or .Values.temporal.tls.serverName .Values.temporal.tls.existingSecret) -}}
-{{- fail "temporal.tls has values, and temporal.tls.enabled is false" -}}
+{{- fail "temporal.tls has values, but temporal.tls.enabled is false" -}}
 {{- end -}}
 {{- with .Values.ingress -}}
 {{- if and .enabled (not .tlsSecret) -}}
@@ -41,6 +41,6 @@
 {{- end -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.networkPolicy.enabled (not .Values.networkPolicy.monitoring) -}}
-{{- fail "metrics.serviceMonitor is enabled, and the NetworkPolicy lets nobody read the metrics: list Prometheus under networkPolicy.monitoring" -}}
+{{- fail "metrics.serviceMonitor is enabled, but the NetworkPolicy admits no client to the metrics: list Prometheus under networkPolicy.monitoring" -}}
 {{- end -}}
 {{- end -}}
