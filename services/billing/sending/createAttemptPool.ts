@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import { MODES } from "../../../domain/accounts/accounts.ts";
@@ -6,6 +5,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
+import { pause } from "../../pause.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
@@ -73,7 +73,7 @@ export const createAttemptPool = (
   const make = async ({ event, started, startsAtMs }: BegunAttempt): Promise<void> => {
     const startsInMs = startsAtMs - performance.now();
     if (startsInMs > 0) {
-      await sleep(startsInMs, undefined, { signal }).catch(() => undefined);
+      await pause(startsInMs, signal);
     }
     let result: SendResult;
     try {

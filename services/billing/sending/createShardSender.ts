@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { isContentError } from "../../../db/isContentError.ts";
 import { MODES } from "../../../domain/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
@@ -7,6 +6,7 @@ import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNe
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
 import type { ShardSender } from "../../createShardRuns.ts";
+import { awaitAtMost, pause } from "../../pause.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
@@ -40,10 +40,6 @@ const streamOf = ({ accountId, mode, meter }: UsageStream): UsageStream => ({
   mode,
   meter,
 });
-
-/** Waits, but not after the signal is aborted. */
-const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
-  sleep(durationMs, undefined, { signal }).catch(() => undefined);
 
 export type ShardObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
@@ -216,10 +212,8 @@ export const createShardSender = (
     },
     waitForWork: async (atMostMs) => {
       if (!attempts.isEmpty() || !isReady()) {
-        const timer = new AbortController();
         const pauseMs = attempts.isEmpty() ? atMostMs : Math.min(RESERVE_AGAIN_MS, atMostMs);
-        await Promise.race([wake.promise, pause(pauseMs, timer.signal)]);
-        timer.abort();
+        await awaitAtMost(wake.promise, pauseMs);
       }
       if (!hasFound && !streams.isEmpty() && countRunning() > 0) {
         const gatherMs = Math.max(MINIMUM_GATHER_MS, countRunning() * GATHER_MS_PER_ATTEMPT);

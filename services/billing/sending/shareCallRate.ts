@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   lockCallRate,
@@ -7,6 +6,7 @@ import {
   recordReservation,
 } from "../../../db/billing/sending/callRate.ts";
 import { lowerCallRate, reserveCalls } from "../../../domain/billing/callRate.ts";
+import { pause } from "../../pause.ts";
 
 /** Calls to Stripe that may be made from their times on, by this process's monotonic clock. */
 export type ReservedCalls = {
@@ -46,17 +46,15 @@ export const RESERVE_AGAIN_MS = 50;
  * @returns false if the signal is aborted before that
  */
 export const awaitStripeCall = async (db: DatabasePool, signal: AbortSignal): Promise<boolean> => {
-  const pause = (durationMs: number): Promise<void> =>
-    sleep(durationMs, undefined, { signal }).catch(() => undefined);
   while (!signal.aborted) {
     const { calls, startsAtMs } = await db.transaction((transaction) =>
       reserveStripeCalls(transaction, 1),
     );
     if (calls > 0) {
-      await pause(Math.max(0, startsAtMs(0) - performance.now()));
+      await pause(Math.max(0, startsAtMs(0) - performance.now()), signal);
       return !signal.aborted;
     }
-    await pause(RESERVE_AGAIN_MS);
+    await pause(RESERVE_AGAIN_MS, signal);
   }
   return false;
 };

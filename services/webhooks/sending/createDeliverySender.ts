@@ -4,6 +4,7 @@ import type { ClaimedDelivery } from "../../../db/webhooks/attempts.ts";
 import type { DueEndpoint } from "../../../db/webhooks/pendingEndpoints.ts";
 import type { ScanShard } from "../../createShardScans.ts";
 import type { ShardSender } from "../../createShardRuns.ts";
+import { awaitAtMost } from "../../pause.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { makeAttempt } from "./makeAttempt.ts";
@@ -92,10 +93,7 @@ export const createDeliverySender = (
       await claim();
     },
     waitForWork: async (atMostMs) => {
-      const timer = new AbortController();
-      const pause = sleep(atMostMs, undefined, { signal: timer.signal });
-      await Promise.race([wake.promise, pause.catch(() => undefined)]);
-      timer.abort();
+      await awaitAtMost(wake.promise, atMostMs);
       await sleep(Math.min(queue.running() * GATHER_MS_PER_REQUEST, MAXIMUM_GATHER_MS, atMostMs));
     },
     settled: async () => {

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { isContentError } from "../../../db/isContentError.ts";
 import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
@@ -12,6 +11,7 @@ import { decideDelivery, decideDisabling } from "../../../domain/webhooks/decide
 import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
 import type { SendWebhook } from "../../../providers/webhooks/createWebhookSender.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { pause } from "../../pause.ts";
 import { signWebhook } from "../signWebhook.ts";
 
 export type DeliveryDependencies = {
@@ -76,7 +76,7 @@ const recordInLease = async (
         throw error;
       }
     }
-    await sleep(RECORD_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+    await pause(RECORD_AGAIN_MS, signal);
   }
 };
 
