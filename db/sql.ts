@@ -1,5 +1,5 @@
 import { createSqlTag } from "slonik";
-import type { FragmentSqlToken } from "slonik";
+import type { FragmentSqlToken, ListSqlToken, ValueExpression } from "slonik";
 import { z } from "zod";
 
 /** The row schema of a prepared statement that returns no rows. */
@@ -16,6 +16,16 @@ export const sql = createSqlTag({
  */
 export const timestamp = (time: Date | string | null): FragmentSqlToken =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
+
+/** Returns the assignments of the columns that are given, or null if none is. Null is a value, and sets a column to NULL. */
+export const assignmentsOf = (
+  columns: Readonly<Record<string, ValueExpression | undefined>>,
+): ListSqlToken | null => {
+  const assignments = Object.entries(columns).flatMap(([name, value]) =>
+    value === undefined ? [] : [sql.fragment`${sql.identifier([name])} = ${value}`],
+  );
+  return assignments.length === 0 ? null : sql.join(assignments, sql.fragment`, `);
+};
 
 /**
  * A condition by which the planner chooses no index, for rows that another condition finds, such as one row by its id. If the

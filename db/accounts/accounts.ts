@@ -4,7 +4,7 @@ import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import { sql, timestamp } from "../sql.ts";
+import { assignmentsOf, sql, timestamp } from "../sql.ts";
 
 const accountRow = z.strictObject({
   id: z.uuid(),
@@ -125,32 +125,22 @@ export const updateAccount = async (
   id: string,
   changes: AccountChanges,
 ): Promise<void> => {
-  const assignments = [
-    changes.name === undefined ? null : sql.fragment`name = ${changes.name}`,
-    changes.fractionalCounting === undefined
-      ? null
-      : sql.fragment`fractional_counting = ${changes.fractionalCounting}`,
-    changes.billingDay === undefined ? null : sql.fragment`billing_day = ${changes.billingDay}`,
-    changes.stripeCustomerId === undefined
-      ? null
-      : sql.fragment`stripe_customer_id = ${changes.stripeCustomerId}`,
-    changes.stripeSubscriptionId === undefined
-      ? null
-      : sql.fragment`stripe_subscription_id = ${changes.stripeSubscriptionId}`,
-    changes.charityProvider === undefined
-      ? null
-      : sql.fragment`charity_provider = ${changes.charityProvider}`,
-    changes.subscriptionPolicy === undefined
-      ? null
-      : sql.fragment`subscription_policy = ${changes.subscriptionPolicy}`,
-    changes.timeZone === undefined ? null : sql.fragment`time_zone = ${changes.timeZone}`,
-  ].filter((assignment) => assignment !== null);
-  if (assignments.length === 0) {
+  const assignments = assignmentsOf({
+    name: changes.name,
+    fractional_counting: changes.fractionalCounting,
+    billing_day: changes.billingDay,
+    stripe_customer_id: changes.stripeCustomerId,
+    stripe_subscription_id: changes.stripeSubscriptionId,
+    charity_provider: changes.charityProvider,
+    subscription_policy: changes.subscriptionPolicy,
+    time_zone: changes.timeZone,
+  });
+  if (assignments === null) {
     return;
   }
   const update = db.query(sql.typeAlias("void")`
     UPDATE account
-    SET ${sql.join(assignments, sql.fragment`, `)}
+    SET ${assignments}
     WHERE id = ${id}
   `);
   await update.catch(rethrowDuplicateCustomer);

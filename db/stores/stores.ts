@@ -4,7 +4,7 @@ import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
-import { sql, timestamp } from "../sql.ts";
+import { assignmentsOf, sql, timestamp } from "../sql.ts";
 
 const storeRow = z.strictObject({
   id: z.uuid(),
@@ -175,7 +175,7 @@ export const updateStore = async (
   id: string,
   changes: StoreChanges,
 ): Promise<void> => {
-  const columns = {
+  const assignments = assignmentsOf({
     user_id: changes.userId,
     organization_id: changes.organizationId,
     tree_price_cents: changes.treePriceCents,
@@ -185,17 +185,14 @@ export const updateStore = async (
     plastic_removal: changes.plasticRemoval,
     donations: changes.donations,
     uninstalled_at: changes.uninstalledAt,
-  };
-  const assignments = Object.entries(columns).flatMap(([name, value]) =>
-    value === undefined ? [] : [sql.fragment`${sql.identifier([name])} = ${value}`],
-  );
-  if (assignments.length === 0) {
+  });
+  if (assignments === null) {
     return;
   }
   try {
     await db.query(sql.typeAlias("void")`
       UPDATE store
-      SET ${sql.join(assignments, sql.fragment`, `)}
+      SET ${assignments}
       WHERE account_id = ${id}
     `);
   } catch (error) {
