@@ -1,30 +1,31 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { LimitOverrides, NewLimits } from "../../domain/accounts/limits.ts";
+import type { LimitName, LimitOverrides, NewLimits } from "../../domain/accounts/limits.ts";
+import { LIMITS } from "../../domain/accounts/limits.ts";
 import { modeColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { assignmentsOf, sql } from "../sql.ts";
 
-const override = z.int().nullable();
+const COLUMNS = {
+  requestsPerSecond: "requests_per_second",
+  concurrentRequests: "concurrent_requests",
+  openLists: "open_lists",
+  countPerRequest: "count_per_request",
+  countPerDay: "count_per_day",
+  testRecords: "test_records",
+} as const satisfies Record<LimitName, string>;
 
-export const limitOverrides = z.strictObject({
-  requestsPerSecond: override,
-  concurrentRequests: override,
-  openLists: override,
-  countPerRequest: override,
-  countPerDay: override,
-  testRecords: override,
-}) satisfies z.ZodType<LimitOverrides>;
+export const limitOverrides = z.record(z.enum(LIMITS), z.int().nullable());
+
+const namedColumns = LIMITS.map(
+  (name) =>
+    sql.fragment`${sql.literalValue(name)}, ${sql.identifier(["account_limit", COLUMNS[name]])}`,
+);
 
 /** The row of a left join of `account_limit` as one value; null if there is none. JSON has its numbers as integers. */
 export const limitsAsJson = sql.fragment`
   CASE WHEN account_limit.account_id IS NOT NULL THEN json_build_object(
-    'requestsPerSecond', account_limit.requests_per_second,
-    'concurrentRequests', account_limit.concurrent_requests,
-    'openLists', account_limit.open_lists,
-    'countPerRequest', account_limit.count_per_request,
-    'countPerDay', account_limit.count_per_day,
-    'testRecords', account_limit.test_records
+    ${sql.join(namedColumns, sql.fragment`, `)}
   ) END
 `;
 
@@ -42,15 +43,6 @@ export const listAccountLimits = (
     ORDER BY account_limit.mode
   `);
 
-const COLUMNS = {
-  requestsPerSecond: "requests_per_second",
-  concurrentRequests: "concurrent_requests",
-  openLists: "open_lists",
-  countPerRequest: "count_per_request",
-  countPerDay: "count_per_day",
-  testRecords: "test_records",
-} as const satisfies Record<keyof LimitOverrides, string>;
-
 /** Sets limits of an account; null restores the default, and absent ones stay. */
 export const updateAccountLimits = async (
   db: CommonQueryMethods,
@@ -62,15 +54,14 @@ export const updateAccountLimits = async (
     VALUES (${accountId}, ${mode})
     ON CONFLICT (account_id, mode) DO NOTHING
   `);
-  for (const [name, column] of Object.entries(COLUMNS)) {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of COLUMNS are those of the limits.
-    const value = changes[name as keyof typeof COLUMNS];
-    if (value !== undefined) {
-      await db.query(sql.typeAlias("void")`
-        UPDATE account_limit
-        SET ${sql.identifier([column])} = ${value}
-        WHERE account_id = ${accountId} AND mode = ${mode}
-      `);
-    }
+  const assignments = assignmentsOf(
+    Object.fromEntries(LIMITS.map((name) => [COLUMNS[name], changes[name]])),
+  );
+  if (assignments !== null) {
+    await db.query(sql.typeAlias("void")`
+      UPDATE account_limit
+      SET ${assignments}
+      WHERE account_id = ${accountId} AND mode = ${mode}
+    `);
   }
 };

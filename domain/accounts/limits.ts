@@ -15,11 +15,20 @@ export type AccountLimits = {
   readonly testRecords: number;
 };
 
+/** The limits that an operator can set for an account. `openLists` are lists that are being sent. */
+export const LIMITS = [
+  "requestsPerSecond",
+  "concurrentRequests",
+  "openLists",
+  "countPerRequest",
+  "countPerDay",
+  "testRecords",
+] as const satisfies readonly (keyof AccountLimits | "openLists")[];
+
+export type LimitName = (typeof LIMITS)[number];
+
 /** What an operator has set for an account; null is the default. */
-export type LimitOverrides = { readonly [Name in keyof AccountLimits]: number | null } & {
-  /** Lists that are being sent. */
-  readonly openLists: number | null;
-};
+export type LimitOverrides = Readonly<Record<LimitName, number | null>>;
 
 /** Null restores the default; absent limits stay. */
 export type LimitChanges = Partial<LimitOverrides>;

@@ -2,7 +2,13 @@ import type { Command } from "commander";
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { MODES } from "../../../domain/accounts/accounts.ts";
-import type { LimitChanges, LimitOverrides, NewLimits } from "../../../domain/accounts/limits.ts";
+import type {
+  LimitChanges,
+  LimitName,
+  LimitOverrides,
+  NewLimits,
+} from "../../../domain/accounts/limits.ts";
+import { LIMITS } from "../../../domain/accounts/limits.ts";
 import { parseMode, parserOf } from "../../arguments.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Cell } from "../../output/formatTable.ts";
@@ -11,14 +17,8 @@ const DEFAULT = "default";
 
 type Limit = number | typeof DEFAULT;
 
-export type LimitOptions = {
-  readonly mode: Mode;
-  readonly requestsPerSecond?: Limit;
-  readonly concurrentRequests?: Limit;
-  readonly openLists?: Limit;
-  readonly countPerRequest?: Limit;
-  readonly countPerDay?: Limit;
-  readonly testRecords?: Limit;
+export type LimitOptions = { readonly mode: Mode } & {
+  readonly [Name in LimitName]?: Limit;
 };
 
 const parseLimitUpTo = (maximum: number) =>
@@ -52,22 +52,12 @@ export const addLimitOptions = (command: Command): Command =>
       parseUnits,
     );
 
-const valueOf = (given: Limit): number | null => (given === DEFAULT ? null : given);
-
-const limitChangesIn = (options: LimitOptions): LimitChanges => ({
-  ...(options.requestsPerSecond === undefined
-    ? {}
-    : { requestsPerSecond: valueOf(options.requestsPerSecond) }),
-  ...(options.concurrentRequests === undefined
-    ? {}
-    : { concurrentRequests: valueOf(options.concurrentRequests) }),
-  ...(options.openLists === undefined ? {} : { openLists: valueOf(options.openLists) }),
-  ...(options.countPerRequest === undefined
-    ? {}
-    : { countPerRequest: valueOf(options.countPerRequest) }),
-  ...(options.countPerDay === undefined ? {} : { countPerDay: valueOf(options.countPerDay) }),
-  ...(options.testRecords === undefined ? {} : { testRecords: valueOf(options.testRecords) }),
-});
+const limitChangesIn = (options: LimitOptions): LimitChanges =>
+  Object.fromEntries(
+    LIMITS.map((name) => [name, options[name]] as const)
+      .filter(([, given]) => given !== undefined)
+      .map(([name, given]) => [name, given === DEFAULT ? null : given]),
+  );
 
 /** Returns the limits that the options set and their mode, or null; `default` becomes null. */
 export const newLimitsOf = (options: LimitOptions): NewLimits | null => {
