@@ -13,17 +13,12 @@ import { requireExtensions } from "./upgrade/requireExtensions.ts";
 type Applied = {
   readonly number: number;
   readonly runsWith: number;
-  /** Null if it was applied before checksums were recorded. */
-  readonly checksum: string | null;
+  readonly checksum: string;
 };
 
 const readApplied = async (client: Client): Promise<readonly Applied[]> => {
   const { rows } = await client.query<Applied>(`
-    SELECT
-      number,
-      runs_with AS "runsWith",
-      -- The table of a database that was not migrated since has no such column.
-      to_jsonb(schema_migration) ->> 'checksum' AS checksum
+    SELECT number, runs_with AS "runsWith", checksum
     FROM schema_migration
     ORDER BY number
   `);
@@ -54,7 +49,7 @@ const refuseOtherMigrations = (
 ): void => {
   const checksums = new Map(applied.map(({ number, checksum }) => [number, checksum]));
   const differing = migrations.filter(
-    ({ number, checksum }) => (checksums.get(number) ?? checksum) !== checksum,
+    ({ number, checksum }) => checksums.has(number) && checksums.get(number) !== checksum,
   );
   if (differing.length > 0) {
     throw new SchemaMismatchError(
@@ -126,16 +121,6 @@ const becomeOnlyMigrator = async ({
   }
 };
 
-/** Adds the column to a table that is older. Only then, because ALTER TABLE waits for all readers, also for a dump. */
-const addChecksums = async (client: Client): Promise<void> => {
-  const { rows } = await client.query(`
-    SELECT FROM pg_attribute WHERE attrelid = 'schema_migration'::regclass AND attname = 'checksum'
-  `);
-  if (rows.length === 0) {
-    await client.query("ALTER TABLE schema_migration ADD COLUMN checksum text");
-  }
-};
-
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @param ownerUrl its role owns the tables
@@ -185,11 +170,10 @@ export const migrate = (
         applied_at timestamptz NOT NULL DEFAULT now(),
         -- The newest migration that a release must know to run with this one.
         runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number),
-        -- Of the statements; null if the migration was applied before checksums were recorded.
-        checksum text
+        -- Of the statements.
+        checksum text NOT NULL
       )
     `);
-    await addChecksums(client);
     const applied = await readApplied(client);
     requireCompatible(applied, migrations);
     const missing = findMissing(applied, migrations);

@@ -850,7 +850,7 @@ CREATE TABLE schema_migration (
   name text NOT NULL,
   applied_at timestamp with time zone NOT NULL DEFAULT now(),
   runs_with integer NOT NULL,
-  checksum text,
+  checksum text NOT NULL,
   CONSTRAINT schema_migration_pkey PRIMARY KEY (number),
   CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
 ) WITH ();
