@@ -5,7 +5,7 @@ import { openPool } from "../db/pool.ts";
 import { sql } from "../db/sql.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
-import { topUpStore } from "../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../services/stores/balance/changeBalance.ts";
 import { createStore } from "../services/stores/createStore.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
@@ -39,7 +39,8 @@ const createFundedStores = async (
       bottlePriceCents: 10,
       lowBalanceCents: 0,
     });
-    await topUpStore(deps, {
+    await changeBalance(deps, {
+      kind: "topup",
       storeId: store.id,
       amountCents: BALANCE_CENTS,
       reference: null,

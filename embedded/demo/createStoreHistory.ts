@@ -4,7 +4,7 @@ import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { createAccountQueue } from "../../services/createAccountQueue.ts";
-import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import { donateFromStore } from "../../services/stores/records/donateFromStore.ts";
 import { reverseStoreRegistrations } from "../../services/stores/records/reverseStoreRegistrations.ts";
@@ -73,7 +73,8 @@ export const createStoreHistory = (
         });
         return;
       case "topup":
-        await topUpStore(deps, {
+        await changeBalance(deps, {
+          kind: "topup",
           storeId: accountId,
           amountCents: step.amountCents,
           reference: `invoice-${step.at.toISOString().slice(0, 10)}`,

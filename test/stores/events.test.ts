@@ -4,8 +4,7 @@ import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
-import { adjustBalance } from "../../services/stores/balance/adjustBalance.ts";
-import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { updateStore } from "../../services/stores/updateStore.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -38,14 +37,21 @@ const setUpBalance = async (
   return {
     store,
     topUp: (amountCents: number) =>
-      topUpStore(operator, {
+      changeBalance(operator, {
+        kind: "topup",
         storeId: store.id,
         amountCents,
         reference: crypto.randomUUID(),
         note: "",
       }),
     adjust: (amountCents: number) =>
-      adjustBalance(operator, { storeId: store.id, amountCents, reference: null, reason: "test" }),
+      changeBalance(operator, {
+        kind: "adjustment",
+        storeId: store.id,
+        amountCents,
+        reference: null,
+        note: "test",
+      }),
     setThreshold: (lowBalanceCents: number) => updateStore(operator, store.id, { lowBalanceCents }),
     /** The store's events so far, each with the amounts that it names. */
     events: async () => {

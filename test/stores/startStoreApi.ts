@@ -23,7 +23,7 @@ import { createStoreAuthenticator } from "../../services/stores/createStoreAuthe
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
-import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -195,8 +195,10 @@ export const createTestStore = async (
     },
   );
   if (balanceCents > 0) {
-    const topUp = { storeId: id, amountCents: balanceCents, reference: null, note: "" };
-    await topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp);
+    await changeBalance(
+      { db, clock: systemClock, actor: SERVICE },
+      { kind: "topup", storeId: id, amountCents: balanceCents, reference: null, note: "" },
+    );
   }
   return {
     id,

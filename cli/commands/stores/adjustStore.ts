@@ -1,4 +1,4 @@
-import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
+import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { actorOf } from "../../operator.ts";
@@ -19,9 +19,15 @@ export const adjustStore = async (
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, replayed } = await adjustBalance(
+  const { balanceCents, replayed } = await changeBalance(
     { db, clock, actor: actorOf({ as, reason }) },
-    { storeId: id, amountCents: amount, reference: reference ?? null, reason },
+    {
+      kind: "adjustment",
+      storeId: id,
+      amountCents: amount,
+      reference: reference ?? null,
+      note: reason,
+    },
   );
   if (json) {
     printJson(io, {

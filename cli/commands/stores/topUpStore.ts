@@ -1,4 +1,4 @@
-import { topUpStore as topUp } from "../../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
@@ -21,9 +21,9 @@ export const topUpStore = async (
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, reference, replayed } = await topUp(
+  const { balanceCents, reference, replayed } = await changeBalance(
     { db, clock, actor: actorOf(operator) },
-    { storeId: id, amountCents: amount, reference: given ?? null, note },
+    { kind: "topup", storeId: id, amountCents: amount, reference: given ?? null, note },
   );
   if (json) {
     printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });

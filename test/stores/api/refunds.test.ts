@@ -11,7 +11,7 @@ import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import { topUpStore } from "../../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 
 const test = testWithDatabase();
@@ -239,8 +239,10 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
   const treePriceCents = MAXIMUM_CENTS;
   const store = await createTestStore(db, { balanceCents: 9e15, treePriceCents });
   await post("/app/api/plant", store.live, { trees: 80_000 });
-  const topUp = { storeId: store.id, amountCents: 8e15, reference: null, note: "" };
-  await topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp);
+  await changeBalance(
+    { db, clock: systemClock, actor: SERVICE },
+    { kind: "topup", storeId: store.id, amountCents: 8e15, reference: null, note: "" },
+  );
   const before = await readStoreState(db, store.id);
 
   const refund = await post("/app/api/refund", store.live, { type: "tree", quantity: 80_000 });

@@ -1,13 +1,12 @@
 import type { QuerySqlToken } from "slonik";
-import { lockBalances } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry, lockBalances } from "../../../db/stores/balances.ts";
 import { updateStore } from "../../../db/stores/stores.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { addToBalance } from "../../../services/stores/balance/addToBalance.ts";
-import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
-import { topUpStore } from "../../../services/stores/balance/topUpStore.ts";
+import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
+import type { OperatorEntry } from "../../../services/stores/balance/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
@@ -189,13 +188,13 @@ test.serial(
       isLocked.resolve();
       await awaitBlocked(transaction);
       if (balance) {
-        const entry = {
+        await insertBalanceEntry(transaction, new Date(), {
           kind: "topup",
+          accountId: store.id,
           amountCents: 200,
-          reference: "invoice-1",
+          balanceCents: balance.balanceCents + 200,
           note: "",
-        } as const;
-        await addToBalance(transaction, balance, entry, new Date());
+        });
       }
     });
     await isLocked.promise;
@@ -210,36 +209,36 @@ test.serial(
 test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db);
-  const topUp = { storeId: store.id, amountCents: 700, reference: "invoice-1", note: "" };
+  const topUp = (amountCents: number) =>
+    changeBalance(
+      { db, clock: systemClock, actor: SERVICE },
+      { kind: "topup", storeId: store.id, amountCents, reference: "invoice-1", note: "" },
+    );
 
-  const done = await Promise.all(
-    Array.from({ length: 20 }, () => topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp)),
-  );
+  const done = await Promise.all(Array.from({ length: 20 }, () => topUp(700)));
 
   t.is(done.filter(({ replayed }) => !replayed).length, 1);
   t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
-  await t.throwsAsync(
-    topUpStore({ db, clock: systemClock, actor: SERVICE }, { ...topUp, amountCents: 701 }),
-    {
-      instanceOf: DomainError,
-      message: /already used for an entry of \$7\.00 \(topup\)/u,
-    },
-  );
+  await t.throwsAsync(topUp(701), {
+    instanceOf: DomainError,
+    message: /already used for an entry of \$7\.00 \(topup\)/u,
+  });
 });
 
 test("an adjustment cannot make the balance negative or exceed the safe integers", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
   const deps = { db, clock: systemClock, actor: SERVICE };
-  const adjust = (amountCents: number) =>
-    adjustBalance(deps, { storeId: store.id, amountCents, reference: null, reason: "test" });
+  const change = (kind: OperatorEntry["kind"], amountCents: number) =>
+    changeBalance(deps, { kind, storeId: store.id, amountCents, reference: null, note: "test" });
 
-  await t.throwsAsync(adjust(-101), { instanceOf: DomainError });
-  t.like(await adjust(-100), { balanceCents: 0 });
-  t.like(await adjust(Number.MAX_SAFE_INTEGER), { balanceCents: Number.MAX_SAFE_INTEGER });
-  await t.throwsAsync(adjust(1), { instanceOf: DomainError });
-  const topUp = { storeId: store.id, amountCents: 1, reference: null, note: "" };
-  await t.throwsAsync(topUpStore(deps, topUp), { instanceOf: DomainError });
+  await t.throwsAsync(change("adjustment", -101), { instanceOf: DomainError });
+  t.like(await change("adjustment", -100), { balanceCents: 0 });
+  t.like(await change("adjustment", Number.MAX_SAFE_INTEGER), {
+    balanceCents: Number.MAX_SAFE_INTEGER,
+  });
+  await t.throwsAsync(change("adjustment", 1), { instanceOf: DomainError });
+  await t.throwsAsync(change("topup", 1), { instanceOf: DomainError });
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
 });
 
