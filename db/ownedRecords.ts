@@ -16,7 +16,7 @@ import { sql } from "./sql.ts";
 
 export type RecordTable = "registration" | "donation";
 
-type RecordOwners = {
+export type RecordOwners = {
   readonly registration: AccountMode & { readonly kind: Kind };
   readonly donation: AccountMode;
 };

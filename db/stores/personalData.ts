@@ -1,14 +1,12 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../../domain/registrations/registrations.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { isSelected, ofStore } from "./customerRecords.ts";
-import { anyAccount } from "../ownedRecords.ts";
-import type { RecordTable } from "../ownedRecords.ts";
+import { anyAccount, ownedBy } from "../ownedRecords.ts";
+import type { RecordOwners, RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
 import { afterLookup, sql } from "../sql.ts";
 
@@ -83,7 +81,7 @@ const blankedRow = z.strictObject({
   blanked: safeInteger,
   last: z.strictObject({ id: z.uuid(), createdAt: z.string() }).nullable(),
 });
-type Blanked = Readonly<z.output<typeof blankedRow>>;
+export type Blanked = Readonly<z.output<typeof blankedRow>>;
 
 /** The last of the chosen records, which the next page follows. */
 const lastChosen = sql.fragment`(
@@ -224,78 +222,45 @@ const blankDonations = (
       ${lastChosen} AS last
   `);
 
-const choose = (
+const BLANK = { registration: blankRegistrations, donation: blankDonations } as const;
+
+/** Blanks a batch of selected records, and returns how many; blanked ones are not selected again. */
+export const blankSelected = async (
+  transaction: DatabaseTransactionConnection,
   table: RecordTable,
   accountId: string,
   selection: RecordSelection,
   limit: number,
-): FragmentSqlToken => sql.fragment`
-  SELECT id, created_at
-  FROM ${sql.identifier([table])}
-  WHERE ${isSelected(table, accountId, selection)}
-  LIMIT ${limit}
-  FOR UPDATE
-`;
-
-/** Blanks a batch of selected registrations; blanked ones are not selected again. */
-export const blankSelectedRegistrations = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  selection: RecordSelection,
-  limit: number,
-): Promise<number> =>
-  (
-    await blankRegistrations(
-      transaction,
-      accountId,
-      choose("registration", accountId, selection, limit),
-    )
-  ).blanked;
-
-/** Blanks a batch of selected donations; blanked ones are not selected again. */
-export const blankSelectedDonations = async (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  selection: RecordSelection,
-  limit: number,
-): Promise<number> =>
-  (await blankDonations(transaction, accountId, choose("donation", accountId, selection, limit)))
-    .blanked;
-
-/** Blanks the registrations of an owner page by page, in the order of creation. The last page has no `last`. */
-export const blankRegistrationPage = (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, kind }: Owner,
-  after: ListPosition | null,
-  limit: number,
-): Promise<Blanked> =>
-  blankRegistrations(
+): Promise<number> => {
+  const { blanked } = await BLANK[table](
     transaction,
     accountId,
     sql.fragment`
       SELECT id, created_at
-      FROM registration
-      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND ${newerThan("registration", after)}
-      ORDER BY created_at, id
+      FROM ${sql.identifier([table])}
+      WHERE ${isSelected(table, accountId, selection)}
       LIMIT ${limit}
       FOR UPDATE
     `,
   );
+  return blanked;
+};
 
-/** Blanks the donations of an account page by page, in the order of creation. The last page has no `last`. */
-export const blankDonationPage = (
+/** Blanks the records of an owner page by page, in the order of creation. The last page has no `last`. */
+export const blankPage = <Table extends RecordTable>(
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: AccountMode,
+  table: Table,
+  owner: RecordOwners[Table],
   after: ListPosition | null,
   limit: number,
 ): Promise<Blanked> =>
-  blankDonations(
+  BLANK[table](
     transaction,
-    accountId,
+    owner.accountId,
     sql.fragment`
       SELECT id, created_at
-      FROM donation
-      WHERE account_id = ${accountId} AND mode = ${mode} AND ${newerThan("donation", after)}
+      FROM ${sql.identifier([table])}
+      WHERE ${ownedBy(table, owner)} AND ${newerThan(table, after)}
       ORDER BY created_at, id
       LIMIT ${limit}
       FOR UPDATE

@@ -48,8 +48,7 @@ import {
 import { sql } from "../../db/sql.ts";
 import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
 import {
-  blankSelectedDonations,
-  blankSelectedRegistrations,
+  blankSelected,
   countSelectedRecords,
   listUnsharedEmails,
   readIdentities,
@@ -271,19 +270,19 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       }),
     "the erasure of a customer's registrations": (single) =>
       single.transaction((transaction) =>
-        blankSelectedRegistrations(transaction, unknown.id, customer, 500),
+        blankSelected(transaction, "registration", unknown.id, customer, 500),
       ),
     "the erasure of registrations with only a name": (single) =>
       single.transaction((transaction) =>
-        blankSelectedRegistrations(transaction, unknown.id, named, 500),
+        blankSelected(transaction, "registration", unknown.id, named, 500),
       ),
     "the erasure of donations with only a name": (single) =>
       single.transaction((transaction) =>
-        blankSelectedDonations(transaction, unknown.id, named, 500),
+        blankSelected(transaction, "donation", unknown.id, named, 500),
       ),
     "the erasure of a customer's donations": (single) =>
       single.transaction((transaction) =>
-        blankSelectedDonations(transaction, unknown.id, customer, 500),
+        blankSelected(transaction, "donation", unknown.id, customer, 500),
       ),
   };
   const countPages = await createPageCounter(filler, db, TABLES);

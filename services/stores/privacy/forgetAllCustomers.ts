@@ -1,11 +1,9 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabasePool } from "slonik";
 import type { ListPosition } from "../../../db/listPositions.ts";
+import type { RecordOwners, RecordTable } from "../../../db/ownedRecords.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
-import {
-  blankDonationPage,
-  blankRegistrationPage,
-  countSelectedRecords,
-} from "../../../db/stores/personalData.ts";
+import { blankPage, countSelectedRecords } from "../../../db/stores/personalData.ts";
+import type { Blanked } from "../../../db/stores/personalData.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -14,12 +12,6 @@ import type { Forgotten } from "./forgetCustomer.ts";
 
 /** Short transactions, because the store's writes wait for them. */
 const PAGE_RECORDS = 500;
-
-type Page = { readonly blanked: number; readonly last: ListPosition | null };
-type BlankPage = (
-  transaction: DatabaseTransactionConnection,
-  after: ListPosition | null,
-) => Promise<Page>;
 
 /**
  * Erases what a store's records say about all its customers, as `forgetCustomer` does for one. It may be interrupted and
@@ -34,14 +26,17 @@ export const forgetAllCustomers = async (
   if (isDryRun) {
     return countSelectedRecords(db, storeId, null);
   }
-  const blankAll = async (blankPage: BlankPage): Promise<number> => {
+  const blankAll = async <Table extends RecordTable>(
+    table: Table,
+    owner: RecordOwners[Table],
+  ): Promise<number> => {
     let total = 0;
     let after: ListPosition | null = null;
     do {
       const position: ListPosition | null = after;
-      const page: Page = await db.transaction(async (transaction) => {
+      const page: Blanked = await db.transaction(async (transaction) => {
         await lockBalances(transaction, [storeId]);
-        return blankPage(transaction, position);
+        return blankPage(transaction, table, owner, position, PAGE_RECORDS);
       });
       total += page.blanked;
       after = page.last;
@@ -58,13 +53,9 @@ export const forgetAllCustomers = async (
   let donations = 0;
   for (const mode of MODES) {
     for (const kind of KINDS) {
-      registrations += await blankAll((transaction, after) =>
-        blankRegistrationPage(transaction, { accountId: storeId, mode, kind }, after, PAGE_RECORDS),
-      );
+      registrations += await blankAll("registration", { accountId: storeId, mode, kind });
     }
-    donations += await blankAll((transaction, after) =>
-      blankDonationPage(transaction, { accountId: storeId, mode }, after, PAGE_RECORDS),
-    );
+    donations += await blankAll("donation", { accountId: storeId, mode });
   }
   return { registrations, donations };
 };

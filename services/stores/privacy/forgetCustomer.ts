@@ -1,10 +1,7 @@
 import type { DatabasePool } from "slonik";
+import type { RecordTable } from "../../../db/ownedRecords.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
-import {
-  blankSelectedDonations,
-  blankSelectedRegistrations,
-  countSelectedRecords,
-} from "../../../db/stores/personalData.ts";
+import { blankSelected, countSelectedRecords } from "../../../db/stores/personalData.ts";
 import type { RecordSelection } from "../../../db/stores/customerRecords.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -45,14 +42,11 @@ const forgetBatch = (
 ) =>
   db.transaction(async (transaction) => {
     await lockBalances(transaction, [storeId]);
+    const blank = (table: RecordTable): Promise<number> =>
+      blankSelected(transaction, table, storeId, selection, BATCH_RECORDS);
     const forgotten: Forgotten = {
-      registrations: await blankSelectedRegistrations(
-        transaction,
-        storeId,
-        selection,
-        BATCH_RECORDS,
-      ),
-      donations: await blankSelectedDonations(transaction, storeId, selection, BATCH_RECORDS),
+      registrations: await blank("registration"),
+      donations: await blank("donation"),
     };
     if (forgotten.registrations + forgotten.donations > 0) {
       await recordAction(transaction, actor, clock.now(), {
