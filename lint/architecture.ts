@@ -150,11 +150,6 @@ const EXCEPTIONS: readonly {
     reason: "usage is looked up by registration or refund",
   },
   {
-    file: "cli/commands/planting/clearCache.ts",
-    imports: ["services/registrations/"],
-    reason: "a tree's evidence is named by the id of its registration",
-  },
-  {
     file: "db/registrations/storeRegistrations.ts",
     imports: ["domain/stores/", "db/stores/customerConditions.ts"],
     reason: "a store's registrations are listed and selected by customer and order",

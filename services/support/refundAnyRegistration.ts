@@ -10,7 +10,7 @@ import { recordNotFound } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { getRegistrationId } from "../registrations/getRegistrationId.ts";
+import { getRecordId } from "../getRecordId.ts";
 import { readRefundWindow } from "../registrations/readRefundWindow.ts";
 import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
@@ -122,7 +122,7 @@ export const refundAnyRegistration = async (
 ): Promise<AnyRefund> => {
   const registration = await findRegistration(
     deps.db,
-    await getRegistrationId(deps.db, refund.id, refund.accountId),
+    await getRecordId(deps.db, "registration", refund.id, refund.accountId),
   );
   if (!registration) {
     throw recordNotFound("registration", refund.id);

@@ -5,7 +5,7 @@ import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { isUnfinished } from "../../../domain/billing/meterEvents.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
-import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
+import { getRecordId } from "../../../services/getRecordId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
 import type { Context } from "../../context.ts";
@@ -113,7 +113,7 @@ export const showUsage = async (
   { org, json }: ShowUsageOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const id = await getRegistrationId(db, given, org ?? null);
+  const id = await getRecordId(db, "registration", given, org ?? null);
   const registration = await findRegistration(db, id);
   if (!registration) {
     throw recordNotFound("registration", given);

@@ -1,7 +1,7 @@
 import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
-import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
+import { getRecordId } from "../../../services/getRecordId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
@@ -15,7 +15,10 @@ export const showDonation = async (
   { org, json }: ShowOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const donation = await findDonationDetails(db, await getDonationId(db, given, org ?? null));
+  const donation = await findDonationDetails(
+    db,
+    await getRecordId(db, "donation", given, org ?? null),
+  );
   if (!donation) {
     throw recordNotFound("donation", given);
   }

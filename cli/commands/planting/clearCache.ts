@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { counted } from "../../../domain/counted.ts";
-import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
+import { getRecordId } from "../../../services/getRecordId.ts";
 import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { CachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { Context } from "../../context.ts";
@@ -30,7 +30,7 @@ const selectResponses = async (
 ): Promise<CachedResponses> => {
   return tree === undefined
     ? { kind: all ? "all" : "summary" }
-    : { kind: "tree", registrationId: await getRegistrationId(db, tree, org ?? null) };
+    : { kind: "tree", registrationId: await getRecordId(db, "registration", tree, org ?? null) };
 };
 
 export const clearCache = async (

@@ -6,7 +6,7 @@ import { counted } from "../../../domain/counted.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
+import { getRecordId } from "../../../services/getRecordId.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import type { RefundDependencies } from "../../../services/support/refundAnyRegistration.ts";
 import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
@@ -96,7 +96,10 @@ const refundOneDonation = async (
   options: RefundOptions,
 ): Promise<void> => {
   const { db, clock, actor } = await openDependencies(context, options);
-  const donation = await findDonationDetails(db, await getDonationId(db, id, options.org ?? null));
+  const donation = await findDonationDetails(
+    db,
+    await getRecordId(db, "donation", id, options.org ?? null),
+  );
   if (!donation) {
     throw recordNotFound("donation", id);
   }
