@@ -4,10 +4,9 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../domain/charities/donations.ts";
 import type { ConfirmedDonation, Donation } from "../../domain/charities/donations.ts";
 import type { Metadata } from "../../domain/registrations/registrations.ts";
-import { safeInteger } from "../columns.ts";
 import { ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
-import { donationColumns, donationRow } from "./donations.ts";
+import { donationColumns, donationCoreColumns, donationCoreRow, donationRow } from "./donations.ts";
 
 const idRow = z.strictObject({ id: z.uuid() });
 
@@ -84,16 +83,7 @@ export const listDonationsByIds = (
     FROM ${ownedWithIds("donation", owner, ids)}
   `);
 
-const lockedRow = z.strictObject({
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  amountCents: safeInteger,
-  ein: z.string().nullable(),
-  nonprofitId: z.string(),
-  charityName: z.string(),
-  createdAt: z.date(),
-  refunded: z.boolean(),
-});
+const lockedRow = z.strictObject(donationCoreRow);
 
 /** A donation that is locked, without what a client attached to it. */
 export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
@@ -104,15 +94,7 @@ export const lockDonations = (
   ids: readonly string[],
 ): Promise<readonly LockedDonation[]> =>
   transaction.any(sql.type(lockedRow)`
-    SELECT
-      id,
-      imported_id AS "importedId",
-      amount_cents AS "amountCents",
-      ein,
-      nonprofit_id AS "nonprofitId",
-      charity_name AS "charityName",
-      created_at AS "createdAt",
-      refunded
+    SELECT ${donationCoreColumns}
     FROM donation
     WHERE id = ANY(${sql.array([...ids], "uuid")})
     ORDER BY id

@@ -18,34 +18,43 @@ import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
 
-export const donationRow = z.strictObject({
+/** The columns that every reader of a donation needs. */
+export const donationCoreRow = {
   id: z.uuid(),
   importedId: z.string().nullable(),
   amountCents: safeInteger,
   ein: z.string().nullable(),
   nonprofitId: z.string(),
-  charityProvider: z.enum(CHARITY_PROVIDERS),
   charityName: z.string(),
   createdAt: z.date(),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  metadata: z.record(z.string(), z.unknown()),
   refunded: z.boolean(),
-});
+};
 
-export const donationColumns = sql.fragment`
+export const donationCoreColumns = sql.fragment`
   donation.id,
   donation.imported_id AS "importedId",
   donation.amount_cents AS "amountCents",
   donation.ein,
   donation.nonprofit_id AS "nonprofitId",
-  donation.charity_provider AS "charityProvider",
   donation.charity_name AS "charityName",
   donation.created_at AS "createdAt",
+  donation.refunded
+`;
+
+export const donationRow = z.strictObject({
+  ...donationCoreRow,
+  charityProvider: z.enum(CHARITY_PROVIDERS),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+});
+
+export const donationColumns = sql.fragment`
+  ${donationCoreColumns},
+  donation.charity_provider AS "charityProvider",
   donation.idempotency_key AS "idempotencyKey",
   donation.attribution,
-  donation.metadata,
-  donation.refunded
+  donation.metadata
 `;
 
 const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
+import { donationCoreColumns, donationCoreRow } from "../charities/donations.ts";
 import { safeInteger } from "../columns.ts";
 import { customerConditions, isLookup } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
@@ -37,14 +38,7 @@ const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   );
 
 const listedRow = z.strictObject({
-  id: z.uuid(),
-  importedId: z.string().nullable(),
-  amountCents: safeInteger,
-  ein: z.string().nullable(),
-  nonprofitId: z.string(),
-  charityName: z.string(),
-  createdAt: z.date(),
-  refunded: z.boolean(),
+  ...donationCoreRow,
   position: z.string(),
   customerName: z.string().nullable(),
   customerEmail: z.string().nullable(),
@@ -69,14 +63,7 @@ export const listStoreDonations = (
   ];
   return db.any(sql.type(listedRow)`
     SELECT
-      donation.id,
-      donation.imported_id AS "importedId",
-      donation.amount_cents AS "amountCents",
-      donation.ein,
-      donation.nonprofit_id AS "nonprofitId",
-      donation.charity_name AS "charityName",
-      donation.created_at AS "createdAt",
-      donation.refunded,
+      ${donationCoreColumns},
       ${positionColumn("donation")},
       donation.customer_name AS "customerName",
       donation.customer_email AS "customerEmail",
