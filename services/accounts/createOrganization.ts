@@ -1,11 +1,9 @@
-import type { DatabasePool } from "slonik";
 import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
 import { insertAccount, updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { issueKey } from "./issueKey.ts";
 import { recordAction } from "./recordAction.ts";
+import type { OperatorDependencies } from "./recordAction.ts";
 import { newId } from "../newId.ts";
 
 export type NewOrganization = Pick<
@@ -26,7 +24,7 @@ export type CreatedOrganization = {
  * @throws DomainError request_invalid for a subscription without a customer, or another account's customer
  */
 export const createOrganization = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   organization: NewOrganization,
 ): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {

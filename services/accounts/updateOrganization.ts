@@ -1,17 +1,15 @@
-import type { DatabasePool } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { readIsKnownTimeZone } from "../../db/accounts/timeZones.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { describeProfileChanges, updateAccountProfile } from "../dashboard/updateAccountProfile.ts";
 import type { ProfileChanges } from "../dashboard/updateAccountProfile.ts";
 import { getOrganization } from "./getOrganization.ts";
 import { recordAction } from "./recordAction.ts";
+import type { OperatorDependencies } from "./recordAction.ts";
 
 /**
  * Changes an organization's settings, limits and public profile, all or none.
@@ -19,7 +17,7 @@ import { recordAction } from "./recordAction.ts";
  * the database does not know
  */
 export const updateOrganization = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   id: string,
   changes: AccountChanges,
   {

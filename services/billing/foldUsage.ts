@@ -13,7 +13,6 @@ import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import { lockStream } from "../../db/billing/streams.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import { describeHold, findHold } from "../../domain/billing/deployment.ts";
 import {
   FIRST_SECONDS,
@@ -25,13 +24,12 @@ import {
 } from "../../domain/billing/foldUsage.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 
-type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
-type BulkDependencies = Dependencies & { readonly pace?: BulkPace };
+type BulkDependencies = OperatorDependencies & { readonly pace?: BulkPace };
 
 export type FoldOptions = {
   readonly before: Date;
@@ -72,7 +70,7 @@ const requireFlowing = async (db: CommonQueryMethods): Promise<void> => {
 
 /** Folds a part of a stream in one transaction, under the stream's lock, and compares the sums before it commits. */
 const foldPart = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: OperatorDependencies,
   stream: UsageStream,
   part: Span,
   { before, accountId, isFirst }: Omit<FoldOptions, "isDryRun"> & { readonly isFirst: boolean },

@@ -10,22 +10,21 @@ import {
 import type { Deployment } from "../../db/billing/deployment.ts";
 import { redateBlockedEvents } from "../../db/billing/reconciliation/eventsInDoubt.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import { findHold, isHoldMissing, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
-type ActorDependencies = Dependencies & { readonly actor: Actor };
 
 /**
  * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
  * @returns the hold; an earlier one if usage was held already
  */
 export const holdUsage = (
-  { db, clock, actor }: ActorDependencies,
+  { db, clock, actor }: OperatorDependencies,
   { reason, by }: { readonly reason: string; readonly by: string },
 ): Promise<Hold> =>
   db.transaction(async (transaction) => {
@@ -45,7 +44,7 @@ export const holdUsage = (
  */
 export const endHold = async (
   transaction: DatabaseTransactionConnection,
-  { clock, actor }: Omit<ActorDependencies, "db">,
+  { clock, actor }: Omit<OperatorDependencies, "db">,
   by: string,
 ): Promise<Hold | null> => {
   const hold = findHold(await lockDeployment(transaction));
@@ -59,7 +58,7 @@ export const endHold = async (
 };
 
 /** Ends a hold in a transaction of its own. */
-export const releaseUsage = (deps: ActorDependencies, by: string): Promise<Hold | null> =>
+export const releaseUsage = (deps: OperatorDependencies, by: string): Promise<Hold | null> =>
   deps.db.transaction((transaction) => endHold(transaction, deps, by));
 
 /**

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { listAccounts } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { findEndOfPeriods } from "../../db/billing/billingPeriods.ts";
@@ -9,29 +9,23 @@ import {
   revokeLedgerEvents,
 } from "../../db/billing/ledgerEvents.ts";
 import { lockStream } from "../../db/billing/streams.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import { decideProcessor, findHold } from "../../domain/billing/deployment.ts";
 import type { StripeAccount } from "../../domain/billing/deployment.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { leaveBlocked } from "./leaveBlocked.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 import { requireNoCall } from "./reconciliation/requireRest.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly actor: Actor;
-};
+type Dependencies = OperatorDependencies & { readonly billing: Billing };
 
 /** The usage of one organization and meter that moves from the ledger to Stripe. */
 type MovedUsage = {

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import {
   forgetProcessor,
   lockDeployment,
@@ -10,12 +10,11 @@ import {
 import type { Deployment } from "../../db/billing/deployment.ts";
 import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
 import { disableAllEndpoints } from "../../db/webhooks/endpoints.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import { deploymentNameOf } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 /** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
@@ -45,7 +44,7 @@ const requireUnusedCopy = async (
  * @throws DomainError request_invalid
  */
 export const separateDeployment = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
 ): Promise<{
   readonly name: string;

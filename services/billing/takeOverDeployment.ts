@@ -1,10 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { lockDeployment, recordServer } from "../../db/billing/deployment.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import { deploymentNameOf, isHoldMissing } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
@@ -17,11 +15,11 @@ export const takeOverDeployment = ({
   db,
   clock,
   actor,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly actor: Actor;
-}): Promise<{ readonly name: string; readonly hold: Hold | null; readonly hadChanged: boolean }> =>
+}: OperatorDependencies): Promise<{
+  readonly name: string;
+  readonly hold: Hold | null;
+  readonly hadChanged: boolean;
+}> =>
   db.transaction(async (transaction) => {
     const deployment = await lockDeployment(transaction);
     const name = deploymentNameOf(deployment);

@@ -1,19 +1,17 @@
-import type { DatabasePool } from "slonik";
 import type { ImportCounts, ImportedFile } from "../../db/charities/charityImports.ts";
 import {
   beginCharityImport,
   recordCharityImport,
   upsertCharities,
 } from "../../db/charities/charityImports.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import {
   isMasterFileHeader,
   readMasterFileLine,
 } from "../../domain/charities/businessMasterFile.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 /** Some milliseconds of work for the database, and little to repeat after an interruption. */
 const BATCH_LINES = 2000;
@@ -44,7 +42,7 @@ const add = (left: ImportCounts, right: ImportCounts): ImportCounts => ({
  * @throws DomainError request_invalid if the file is not a Business Master File
  */
 export const importCharities = async (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   file: ImportedFile,
   lines: AsyncIterable<string>,
   { onBadLine, onProgress }: Observer,

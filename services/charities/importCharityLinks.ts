@@ -1,10 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { updateCharityLinks } from "../../db/charities/charities.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { CharityLinks } from "../../domain/charities/charityLinks.ts";
 import { readLinksLine } from "../../domain/charities/charityLinks.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 const BATCH_LINES = 2000;
 
@@ -21,7 +19,7 @@ export type LinksImport = {
  * @param lines one JSON object a line
  */
 export const importCharityLinks = async (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   lines: AsyncIterable<string>,
   onBadLine: (line: number, problem: string) => void,
 ): Promise<LinksImport> => {

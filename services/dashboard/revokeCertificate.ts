@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { revokeCertificate as revoke } from "../../db/dashboard/certificates.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 /**
  * Revokes a certificate's URL. Its page is gone in every process within seconds.
@@ -11,7 +9,7 @@ import { recordAction } from "../accounts/recordAction.ts";
  * @throws DomainError record_not_found if there is none with the token, or it was revoked before
  */
 export const revokeCertificate = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   token: string,
 ): Promise<{ readonly recordId: string; readonly isOfOrder: boolean }> =>
   db.transaction(async (transaction) => {

@@ -1,10 +1,7 @@
-import type { DatabasePool } from "slonik";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { rememberIdentities } from "../../db/history/importRuns.ts";
 import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { lastingContentOf, refundedOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
@@ -12,6 +9,7 @@ import { uuidOf } from "./assignIds.ts";
 import type { Report } from "./createReport.ts";
 import type { Writer } from "./createWriters.ts";
 import type { RecordLine } from "./importLine.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 type Entry = ImportedEntry<ImportedRecord> & {
   readonly identities: readonly string[];
@@ -51,10 +49,7 @@ const namesOf = ({ id, identities }: Entry): readonly string[] => [id, ...identi
  * @returns a function that imports entries of a writer's kinds
  */
 export const createRecordImport = (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly actor: Actor;
+  deps: OperatorDependencies & {
     readonly runId: string;
     readonly isDryRun: boolean;
   },

@@ -1,9 +1,6 @@
-import type { DatabasePool } from "slonik";
 import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { LineKind } from "../../domain/history/importedRecords.ts";
 import { assignIds } from "./assignIds.ts";
@@ -18,6 +15,7 @@ import { sortLines } from "./importLine.ts";
 import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
 import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 export type ImportOptions = WriterOptions & {
   /** Reports what an import would do, and changes nothing. */
@@ -70,10 +68,7 @@ export const importHistory = (
   {
     pace = unhurriedPace,
     ...given
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly actor: Actor;
+  }: OperatorDependencies & {
     readonly pace?: BulkPace;
   },
   owner: AccountMode,

@@ -1,5 +1,4 @@
 import { hash } from "node:crypto";
-import type { DatabasePool } from "slonik";
 import { findApiKeyByHash, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
 import {
@@ -9,10 +8,9 @@ import {
   requireImportableKey,
 } from "../../domain/accounts/apiKeys.ts";
 import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
 
 export type ImportedKey = {
@@ -29,7 +27,7 @@ export type ImportedKey = {
  * expired
  */
 export const importKey = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   account: { readonly id: string; readonly type: AccountType },
   mode: Mode,
   key: string,

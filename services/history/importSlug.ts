@@ -1,10 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { findDashboardAccount, findSlugOwner, insertAlias } from "../../db/dashboard/dashboards.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
 
 export type ImportedSlug = {
@@ -19,7 +17,7 @@ export type ImportedSlug = {
  * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
  */
 export const importSlug = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   accountId: string,
   slug: string,
 ): Promise<ImportedSlug> =>

@@ -1,14 +1,12 @@
-import type { DatabasePool } from "slonik";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { insertStore } from "../../db/stores/stores.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { issueKey } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
 
 export type NewStore = Pick<
@@ -25,7 +23,7 @@ export type NewStore = Pick<
  *   record_not_found for an unknown organization
  */
 export const createStore = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   given: NewStore,
 ): Promise<{
   readonly id: string;

@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store } from "../../db/stores/stores.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { getStore } from "./getStore.ts";
 
 /**
@@ -11,7 +9,7 @@ import { getStore } from "./getStore.ts";
  * @throws DomainError record_not_found
  */
 export const reinstallStore = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   id: string,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {

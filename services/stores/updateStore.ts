@@ -1,16 +1,15 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { lockBalances } from "../../db/stores/balances.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { becomesLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { recordLowBalance } from "./balance/reportBalance.ts";
 import { getStore } from "./getStore.ts";
 
@@ -39,7 +38,7 @@ const reportThreshold = async (
  *   user id
  */
 export const updateStore = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   id: string,
   { charityProvider, limits, ...changes }: StoreUpdate,
 ): Promise<Store> =>

@@ -1,9 +1,6 @@
 import { createHash } from "node:crypto";
-import type { DatabasePool } from "slonik";
 import type { AccountRegistration } from "../../db/registrations/registrations.ts";
 import { findRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { DomainError } from "../../domain/errors.ts";
 import { recordNotFound } from "../../domain/recordIds.ts";
@@ -15,13 +12,9 @@ import { readRefundWindow } from "../registrations/readRefundWindow.ts";
 import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
 import { findEarlierResponse } from "../stores/records/runIdempotentWrite.ts";
+import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
-export type RefundDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly actor: Actor;
-};
+export type RefundDependencies = OperatorDependencies & { readonly billing: Billing };
 
 export type OperatorRefund = {
   readonly id: string;

@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import {
   lockProcessorEvent,
   resolveFailedEvent,
 } from "../../../db/billing/processorEvents/processorEvents.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 
 const RESOLUTIONS = {
   retry: { state: "pending", action: "deployment.retry_event" },
@@ -19,7 +17,7 @@ const RESOLUTIONS = {
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed
  */
 export const resolveProcessorEvent = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   id: string,
   resolution: keyof typeof RESOLUTIONS,
 ): Promise<boolean> =>

@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import { endDelays } from "../../../db/billing/sending/attempts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { getOrganization } from "../../accounts/getOrganization.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 
 /** Streams with pending usage, and the keys of those whose next attempt was delayed until now. */
 export type HurriedUsage = {
@@ -21,7 +19,7 @@ export type HurriedUsage = {
  * @throws DomainError record_not_found if there is no such organization
  */
 export const sendUsageNow = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   accountId: string | null,
 ): Promise<HurriedUsage> =>
   db.transaction(async (transaction) => {

@@ -1,13 +1,13 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
   summaryKey,
   treeKey,
 } from "../../../db/planting/cachedResponses.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import { deleteInOrder } from "../../deleteInBatches.ts";
 
 /** Which cached responses to delete. */
@@ -31,7 +31,7 @@ const keysOf = (responses: CachedResponses): readonly string[] | null => {
  * @returns the number of deleted responses
  */
 export const clearCachedResponses = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   responses: CachedResponses,
 ): Promise<number> =>
   db.transaction(async (transaction) => {

@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import { findBalanceEntryByReference, insertBalanceEntry } from "../../../db/stores/balances.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import { defaultTopUpReference } from "../../../domain/stores/stores.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import { lockBalance } from "./lockBalance.ts";
 import { reportLowBalance } from "./reportBalance.ts";
 
@@ -36,7 +34,7 @@ export type ChangedBalance = {
  *   balance would be negative or beyond the safe integers
  */
 export const changeBalance = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   { kind, storeId, amountCents, reference: given, note }: OperatorEntry,
 ): Promise<ChangedBalance> =>
   db.transaction(async (transaction) => {

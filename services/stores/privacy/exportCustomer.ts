@@ -9,11 +9,10 @@ import type {
   PersonalRegistration,
   RegistrationWithReasons,
 } from "../../../db/stores/personalRecords.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import { findCustomer } from "./findCustomer.ts";
 
 export type CustomerExport = {
@@ -44,7 +43,7 @@ const withReasons = async (db: DatabasePool, registrations: readonly PersonalReg
 
 /** Returns everything that a store's records say about a customer. The export itself is audited. */
 export const exportCustomer = async (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   storeId: string,
   given: CustomerIdentity,
 ): Promise<CustomerExport> => {

@@ -1,13 +1,11 @@
-import type { DatabasePool } from "slonik";
 import type { ListPosition } from "../../../db/listPositions.ts";
 import type { RecordOwners, RecordTable } from "../../../db/ownedRecords.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
 import { blankPage, countSelectedRecords } from "../../../db/stores/personalData.ts";
 import type { Blanked } from "../../../db/stores/personalData.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import type { Forgotten } from "./forgetCustomer.ts";
 
 /** Short transactions, because the store's writes wait for them. */
@@ -19,7 +17,7 @@ const PAGE_RECORDS = 500;
  * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetAllCustomers = async (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorDependencies,
   storeId: string,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {

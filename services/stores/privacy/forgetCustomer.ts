@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import type { RecordTable } from "../../../db/ownedRecords.ts";
 import { lockBalances } from "../../../db/stores/balances.ts";
 import { blankSelected, countSelectedRecords } from "../../../db/stores/personalData.ts";
 import type { RecordSelection } from "../../../db/stores/customerRecords.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { CustomerIdentity, KnownCustomer } from "../../../domain/stores/customerIdentity.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import { findCustomer } from "./findCustomer.ts";
 
 /** Short transactions, because the store's writes wait for them. */
@@ -16,8 +14,6 @@ const BATCH_RECORDS = 500;
 const BATCH_NAMES = 500;
 
 export type Forgotten = { readonly registrations: number; readonly donations: number };
-
-type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
 
 const NOTHING: Forgotten = { registrations: 0, donations: 0 };
 
@@ -36,7 +32,7 @@ const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelect
 };
 
 const forgetBatch = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: OperatorDependencies,
   storeId: string,
   selection: RecordSelection,
 ) =>
@@ -64,7 +60,7 @@ const forgetBatch = (
  * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetCustomer = async (
-  deps: Dependencies,
+  deps: OperatorDependencies,
   storeId: string,
   given: CustomerIdentity,
   { isDryRun }: { readonly isDryRun: boolean },
