@@ -1,4 +1,3 @@
-import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import { drainUsage } from "../services/billing/sending/drainUsage.ts";
@@ -40,8 +39,7 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
    * stream has a sender of its own. Otherwise the sender of its shard goes on.
    */
   drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
-    const signal = Context.current().cancellationSignal;
-    const result = await withHeartbeat(() =>
+    const result = await withHeartbeat((signal) =>
       drainUsage(deps, stream, {
         signal,
         onResult: (sent, meterEventId) => deps.observeSend(stream, sent, meterEventId),
@@ -87,13 +85,13 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
 
   /** Processes the due events of the processor once; those that fail become due again. */
   processProcessorEvents: (): Promise<void> =>
-    withHeartbeat(() => processProcessorEvents(deps, Context.current().cancellationSignal)),
+    withHeartbeat((signal) => processProcessorEvents(deps, signal)),
 
   /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
   sweepSubscriptions: (readBeforeMs: number): Promise<SubscriptionSweep> =>
-    withHeartbeat(() =>
+    withHeartbeat((signal) =>
       sweepSubscriptions(deps, new Date(readBeforeMs), {
-        signal: Context.current().cancellationSignal,
+        signal,
         onFailure: deps.observeUnreadSubscription,
       }),
     ),
@@ -110,8 +108,8 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
     readonly id: string;
     readonly isFinal: boolean;
   }): Promise<{ readonly compared: number; readonly drifting: number }> => {
-    const { streams, drifting } = await withHeartbeat(() =>
-      runReconciliation(deps, { id, isFinal }, Context.current().cancellationSignal),
+    const { streams, drifting } = await withHeartbeat((signal) =>
+      runReconciliation(deps, { id, isFinal }, signal),
     );
     if (isFinal) {
       deps.observeDrift(drifting);

@@ -32,10 +32,9 @@ export type PlantingActivityDependencies = {
 export const createPlantingActivities = (deps: PlantingActivityDependencies) => ({
   /** Creates planting orders of the trees that have none. */
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
-    withHeartbeat(async () => {
-      const signal = Context.current().cancellationSignal;
-      return { orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal) };
-    }),
+    withHeartbeat(async (signal) => ({
+      orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal),
+    })),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */
   listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),

@@ -1,12 +1,10 @@
-import { Context } from "@temporalio/activity";
 import { deleteOldData } from "../services/deleteOldData.ts";
 import type { RetentionDependencies } from "../services/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */
 export const createRetentionActivities = (deps: RetentionDependencies) => ({
-  deleteOldData: () =>
-    withHeartbeat(() => deleteOldData(deps, Context.current().cancellationSignal)),
+  deleteOldData: () => withHeartbeat((signal) => deleteOldData(deps, signal)),
 });
 
 export type RetentionActivities = ReturnType<typeof createRetentionActivities>;

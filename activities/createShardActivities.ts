@@ -1,4 +1,3 @@
-import { Context } from "@temporalio/activity";
 import type { ShardRuns } from "../services/createShardRuns.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
@@ -6,9 +5,7 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 type ShardDependencies = { readonly runs: ShardRuns; readonly stopping: AbortSignal };
 
 const runShard = ({ runs, stopping }: ShardDependencies, shard: number): Promise<void> =>
-  withHeartbeat(() =>
-    runs.run(shard, { stop: stopping, signal: Context.current().cancellationSignal }),
-  );
+  withHeartbeat((signal) => runs.run(shard, { stop: stopping, signal }));
 
 /** The activity that reports the usage of many streams. It is idempotent: its progress is stored in the database. */
 export const createShardActivities = (deps: ShardDependencies) => ({
