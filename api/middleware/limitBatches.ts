@@ -11,11 +11,11 @@ const MAXIMUM_BATCHES = 16;
  * Rejects a batch while this process records too many. An account may have at most as many batches as there are free
  * places: a single busy account gets half of them, and the others find free ones.
  */
-export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> => {
+export const limitBatches = (): Middleware<ApiState> => {
   const counts = createAccountCounts();
   return async (ctx, next) => {
     const { accountId } = callerOf(ctx);
-    const free = maximum - counts.total();
+    const free = MAXIMUM_BATCHES - counts.total();
     if (counts.countOf(accountId) >= free) {
       throw new DomainError(
         "queue_full",
