@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import { deploymentNameOf, UNDECIDED_COPY } from "../domain/billing/deployment.ts";
@@ -7,6 +6,7 @@ import { readDeployment, readServerMark } from "../db/billing/deployment.ts";
 import { StartupError } from "../program/startupError.ts";
 import { workerIdentity } from "../program/temporal/workerIdentity.ts";
 import { findDeploymentName } from "../services/billing/deploymentName.ts";
+import { pause } from "../services/pause.ts";
 
 const INTERVAL_MS = 5000;
 const LINES_APART_MS = 60_000;
@@ -61,7 +61,7 @@ export const awaitDeploymentName = async (
       }
       logger.warn({ err: error }, "the deployment's name could not be read; retrying");
     }
-    await sleep(intervalMs, undefined, { signal }).catch(() => undefined);
+    await pause(intervalMs, signal);
   }
   return null;
 };

@@ -1,9 +1,8 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
 import { HOUR_MS, MINUTE_MS } from "../domain/durations.ts";
-import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
+import { pause } from "../services/pause.ts";
 import {
   plantingOrderCreation,
   plantingOrderCreationId,
@@ -12,9 +11,9 @@ import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts
 import { retention, retentionId } from "../workflows/retention.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../workflows/taskQueues.ts";
+import { callTemporal } from "./callTemporal.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
-const CALL_TIMEOUT_MS = 4000;
 const RETRY_INTERVAL_MS = 5000;
 /** Schedules disappear with Temporal's database, or when an operator deletes them. Four calls a minute cost nothing. */
 const CHECK_INTERVAL_MS = 60 * 1000;
@@ -133,15 +132,13 @@ export const ensureSchedules = async (
     let pauseMs = checkIntervalMs;
     try {
       for (const schedule of schedules) {
-        await withTemporalDeadline(temporal, CALL_TIMEOUT_MS, () =>
-          ensureSchedule(temporal, schedule, known.has(schedule)),
-        );
+        await callTemporal(temporal, () => ensureSchedule(temporal, schedule, known.has(schedule)));
         known.add(schedule);
       }
     } catch (error) {
       pauseMs = retryIntervalMs;
       logOutage(error);
     }
-    await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+    await pause(pauseMs, signal);
   }
 };

@@ -5,6 +5,7 @@ import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporal/temporalClient.ts";
+import { pause } from "../services/pause.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
 const RECONNECT_INTERVAL_MS = 2000;
@@ -174,7 +175,7 @@ export const runWorker = async (
       } else {
         throw error;
       }
-      await sleep(RECONNECT_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+      await pause(RECONNECT_INTERVAL_MS, signal);
     }
   }
 };

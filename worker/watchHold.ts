@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import { describeHold, HOLD_ADVICE } from "../domain/billing/deployment.ts";
 import type { Clock } from "../domain/clock.ts";
 import { guardUsage } from "../services/billing/holdUsage.ts";
+import { pause } from "../services/pause.ts";
 
 const INTERVAL_MS = 60_000;
 
@@ -29,7 +29,7 @@ export const watchHold = async (
   await check();
   const watch = async (): Promise<void> => {
     while (!signal.aborted) {
-      await sleep(INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+      await pause(INTERVAL_MS, signal);
       if (!signal.aborted) {
         await check().catch((error: unknown) => {
           logger.warn({ err: error }, "the hold of usage could not be checked; retrying");

@@ -1,6 +1,6 @@
 import { findSender, terminateSender } from "../../program/temporal/usageSenders.ts";
 import { forEachConcurrently } from "../forEachConcurrently.ts";
-import { callTemporal } from "./callTemporal.ts";
+import { callTemporal } from "../callTemporal.ts";
 import type { PassDependencies } from "./passes/pass.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
 import type { Waiting } from "./wakeBackoff.ts";

@@ -1,11 +1,11 @@
 import { hostname } from "node:os";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import {
   readDispatcherStatus,
   recordDispatcherPass,
 } from "../../db/billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
+import { pause } from "../../services/pause.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import type { Pass, PassDependencies } from "./passes/pass.ts";
@@ -20,8 +20,6 @@ import { runWithLease } from "./runWithLease.ts";
 const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
-const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
-  sleep(delayMs, undefined, { signal }).catch(() => undefined);
 
 type DispatcherDependencies = PassDependencies & {
   /** A connection of its own for the lease, so that a busy pool does not cost the leadership. */

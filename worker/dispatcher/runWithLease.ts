@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
 import {
   acquireDispatcherLease,
@@ -7,6 +6,7 @@ import {
 } from "../../db/billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
 import { withTimeout } from "../../domain/withTimeout.ts";
+import { pause } from "../../services/pause.ts";
 
 /** A killed leader's successor waits this long. */
 const LEASE_MS = 10_000;
@@ -28,7 +28,7 @@ const keepLease = async (
 ): Promise<void> => {
   let renewedAtMs = performance.now();
   while (!ended.aborted) {
-    await sleep(leaseMs / RENEWALS_PER_LEASE, undefined, { signal: ended }).catch(() => undefined);
+    await pause(leaseMs / RENEWALS_PER_LEASE, ended);
     const sentAtMs = performance.now();
     const remainingMs = Math.max(1, Math.ceil(renewedAtMs + leaseMs - sentAtMs));
     try {

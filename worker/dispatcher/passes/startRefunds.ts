@@ -3,7 +3,7 @@ import { refund, refundedSignal } from "../../../workflows/refund.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
 import { forEachConcurrently } from "../../forEachConcurrently.ts";
-import { callTemporal } from "../callTemporal.ts";
+import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, PassDependencies } from "./pass.ts";
 
 /** One signal for each registration, and one statement that marks its refunds. */

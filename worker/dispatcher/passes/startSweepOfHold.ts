@@ -3,7 +3,7 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import { DAY_MS } from "../../../domain/durations.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
-import { callTemporal } from "../callTemporal.ts";
+import { callTemporal } from "../../callTemporal.ts";
 import type { Pass, PassDependencies } from "./pass.ts";
 
 /** The schedule has swept all subscriptions since a release that is older than this. */

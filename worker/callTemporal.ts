@@ -1,9 +1,9 @@
 import type { Client } from "@temporalio/client";
-import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
+import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
 
 const TIMEOUT_MS = 4000;
 
-/** Calls Temporal with the timeout of calls that are repeated in the next pass. */
+/** Calls Temporal with the timeout of calls that the worker repeats if they fail. */
 export const callTemporal = <Result>(
   temporal: Client,
   work: () => Promise<Result>,
