@@ -1,6 +1,6 @@
-import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
+import { addGauge } from "./addGauge.ts";
 
 /**
  * Registers the use of a process's connections to PostgreSQL.
@@ -10,33 +10,33 @@ export const addPoolMetrics = (
   registry: Registry,
   pools: Readonly<Record<string, DatabasePool>>,
 ): void => {
-  registry.registerMetric(
-    new Gauge({
+  addGauge(
+    registry,
+    {
       name: "impact_database_connections",
       help: "Connections to PostgreSQL, by pool and state: busy, idle or opening.",
       labelNames: ["pool", "state"],
-      registers: [],
-      collect() {
-        for (const [pool, { state }] of Object.entries(pools)) {
-          const { acquiredConnections, idleConnections, pendingConnections } = state();
-          this.set({ pool, state: "busy" }, acquiredConnections);
-          this.set({ pool, state: "idle" }, idleConnections);
-          this.set({ pool, state: "opening" }, pendingConnections);
-        }
-      },
-    }),
+    },
+    (gauge) => {
+      for (const [pool, { state }] of Object.entries(pools)) {
+        const { acquiredConnections, idleConnections, pendingConnections } = state();
+        gauge.set({ pool, state: "busy" }, acquiredConnections);
+        gauge.set({ pool, state: "idle" }, idleConnections);
+        gauge.set({ pool, state: "opening" }, pendingConnections);
+      }
+    },
   );
-  registry.registerMetric(
-    new Gauge({
+  addGauge(
+    registry,
+    {
       name: "impact_database_waiting",
       help: "Work that waits for a connection to PostgreSQL, by pool.",
       labelNames: ["pool"],
-      registers: [],
-      collect() {
-        for (const [pool, { state }] of Object.entries(pools)) {
-          this.set({ pool }, state().waitingClients);
-        }
-      },
-    }),
+    },
+    (gauge) => {
+      for (const [pool, { state }] of Object.entries(pools)) {
+        gauge.set({ pool }, state().waitingClients);
+      }
+    },
   );
 };

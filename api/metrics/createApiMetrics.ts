@@ -1,4 +1,5 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
+import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
+import { addGauge } from "../../program/addGauge.ts";
 import type { BatchObserver } from "../../services/createGroupCommit.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 
@@ -57,27 +58,23 @@ export const createApiMetrics = (): ApiMetrics => {
       batchDurations.observe(durationSeconds);
     },
     watchLists: (openLists) => {
-      registry.registerMetric(
-        new Gauge({
+      addGauge(
+        registry,
+        {
           name: "impact_open_lists",
           help: "Number of lists of registrations that are being sent.",
-          registers: [],
-          collect() {
-            this.set(openLists());
-          },
-        }),
+        },
+        (gauge) => gauge.set(openLists()),
       );
     },
     watchQueue: (queueLength) => {
-      registry.registerMetric(
-        new Gauge({
+      addGauge(
+        registry,
+        {
           name: "impact_registration_queue_length",
           help: "Number of registrations waiting to be written.",
-          registers: [],
-          collect() {
-            this.set(queueLength());
-          },
-        }),
+        },
+        (gauge) => gauge.set(queueLength()),
       );
     },
   };

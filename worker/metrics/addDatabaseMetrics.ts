@@ -77,6 +77,13 @@ const createGauges = <State>(
   };
 };
 
+const createNumberGauge = (
+  registry: Registry,
+  read: () => Promise<number>,
+  description: { readonly name: string; readonly help: string },
+): DatabaseGauges =>
+  createGauges(registry, read, [{ ...description, set: (gauge, value) => gauge.set(value) }]);
+
 /**
  * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
  * has seen. PostgreSQL itself shows the age of a transaction only to the role that it belongs to.
@@ -148,55 +155,34 @@ export const addDatabaseMetrics = (
         },
       },
     ]),
-    createGauges(registry, () => readCallRate(db), [
-      {
-        name: "impact_stripe_calls_per_second",
-        help: "How many meter events all workers may send to Stripe in a second.",
-        set: (gauge, rate) => gauge.set(currentCallsPerSecond(rate)),
-      },
-    ]),
-    createGauges(registry, () => readDispatcherStatus(db), [
-      {
-        name: "impact_dispatcher_last_pass_age_seconds",
-        help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
-        set: (gauge, { lastPassAgeSeconds }) => gauge.set(lastPassAgeSeconds),
-      },
-    ]),
-    createGauges(registry, () => readDeployment(db), [
-      {
-        name: "impact_usage_held",
-        help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
-        set: (gauge, deployment) => gauge.set(findHold(deployment) ? 1 : 0),
-      },
-    ]),
-    createGauges(registry, readFailed, [
-      {
-        name: "impact_meter_events_failed",
-        help: "Meter events that failed permanently and need an operator.",
-        set: (gauge, failed) => gauge.set(failed),
-      },
-    ]),
-    createGauges(registry, readLate, [
-      {
-        name: "impact_meter_events_late",
-        help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
-        set: (gauge, late) => gauge.set(late),
-      },
-    ]),
-    createGauges(registry, readUncredited, [
-      {
-        name: "impact_meter_events_uncredited",
-        help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
-        set: (gauge, uncredited) => gauge.set(uncredited),
-      },
-    ]),
-    createGauges(registry, () => countFailedProcessorEvents(db), [
-      {
-        name: "impact_processor_events_failed",
-        help: "Events of the processor that could not be processed and need an operator.",
-        set: (gauge, failed) => gauge.set(failed),
-      },
-    ]),
+    createNumberGauge(registry, async () => currentCallsPerSecond(await readCallRate(db)), {
+      name: "impact_stripe_calls_per_second",
+      help: "How many meter events all workers may send to Stripe in a second.",
+    }),
+    createNumberGauge(registry, async () => (await readDispatcherStatus(db)).lastPassAgeSeconds, {
+      name: "impact_dispatcher_last_pass_age_seconds",
+      help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
+    }),
+    createNumberGauge(registry, async () => (findHold(await readDeployment(db)) ? 1 : 0), {
+      name: "impact_usage_held",
+      help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
+    }),
+    createNumberGauge(registry, readFailed, {
+      name: "impact_meter_events_failed",
+      help: "Meter events that failed permanently and need an operator.",
+    }),
+    createNumberGauge(registry, readLate, {
+      name: "impact_meter_events_late",
+      help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
+    }),
+    createNumberGauge(registry, readUncredited, {
+      name: "impact_meter_events_uncredited",
+      help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
+    }),
+    createNumberGauge(registry, () => countFailedProcessorEvents(db), {
+      name: "impact_processor_events_failed",
+      help: "Events of the processor that could not be processed and need an operator.",
+    }),
     createGauges(registry, () => readReconciliationStatus(db), [
       {
         name: "impact_usage_drift_units",
@@ -245,20 +231,14 @@ export const addDatabaseMetrics = (
         },
       },
     ]),
-    createGauges(registry, createFeedWatch(db), [
-      {
-        name: "impact_feed_held_back_seconds",
-        help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
-        set: (gauge, seconds) => gauge.set(seconds),
-      },
-    ]),
-    createGauges(registry, readLowBalances, [
-      {
-        name: "impact_stores_low_balance",
-        help: "Stores whose balance is below their low-balance threshold.",
-        set: (gauge, stores) => gauge.set(stores),
-      },
-    ]),
+    createNumberGauge(registry, createFeedWatch(db), {
+      name: "impact_feed_held_back_seconds",
+      help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
+    }),
+    createNumberGauge(registry, readLowBalances, {
+      name: "impact_stores_low_balance",
+      help: "Stores whose balance is below their low-balance threshold.",
+    }),
     createGauges(registry, readWebhooks, [
       {
         name: "impact_webhook_endpoints",
