@@ -31,6 +31,26 @@ export const check = async (name: string, run: () => Promise<Result>): Promise<F
   }
 };
 
+/**
+ * Runs checks one after the other.
+ * @param skipReason why none of them can run, or null
+ */
+export const checkEach = async (
+  context: Context,
+  checks: Readonly<Record<string, (context: Context) => Promise<Result>>>,
+  skipReason: string | null,
+): Promise<readonly Finding[]> => {
+  const findings: Finding[] = [];
+  for (const [name, run] of Object.entries(checks)) {
+    findings.push(
+      skipReason === null
+        ? await check(name, () => run(context))
+        : { check: name, ...skipped(skipReason) },
+    );
+  }
+  return findings;
+};
+
 export const isDatabaseReachable = async ({ connections }: Context): Promise<boolean> => {
   try {
     await connections.database();

@@ -11,133 +11,135 @@ import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { check, ok, skipped, warning, wrong } from "./check.ts";
-import type { Finding } from "./check.ts";
+import { check, checkEach, ok, warning, wrong } from "./check.ts";
+import type { Finding, Result } from "./check.ts";
 
 /** Far below the minutes of clock skew at which a processor would reject usage. */
 const TOLERATED_SKEW_MS = 5000;
 const TOLERATED_WAIT_SECONDS = 5 * 60;
 
-const checkClock = async ({ connections, clock }: Context): Promise<Finding> =>
-  check("clock", async () => {
-    const db = await connections.database();
-    const sentAtMs = clock.now().getTime();
-    const { now } = await readServerStatus(db);
-    const receivedAtMs = clock.now().getTime();
-    const aheadMs = Math.round(now.getTime() - (sentAtMs + receivedAtMs) / 2);
-    const detail = `the database clock is ${(Math.abs(aheadMs) / 1000).toFixed(1)} s ${aheadMs < 0 ? "behind" : "ahead of"} this machine`;
-    return Math.abs(aheadMs) <= TOLERATED_SKEW_MS
-      ? ok(detail)
-      : wrong(`${detail}; synchronize both clocks with NTP`);
-  });
+const checkClock = async ({ connections, clock }: Context): Promise<Result> => {
+  const db = await connections.database();
+  const sentAtMs = clock.now().getTime();
+  const { now } = await readServerStatus(db);
+  const receivedAtMs = clock.now().getTime();
+  const aheadMs = Math.round(now.getTime() - (sentAtMs + receivedAtMs) / 2);
+  const detail = `the database clock is ${(Math.abs(aheadMs) / 1000).toFixed(1)} s ${aheadMs < 0 ? "behind" : "ahead of"} this machine`;
+  return Math.abs(aheadMs) <= TOLERATED_SKEW_MS
+    ? ok(detail)
+    : wrong(`${detail}; synchronize both clocks with NTP`);
+};
 
-const checkEncryption = ({ connections }: Context): Promise<Finding> =>
-  check("database connection", async () => {
-    const { server, tls } = await readEncryption(await connections.databaseUrl());
-    if (tls === null) {
-      return ok(`plain text to ${server}`);
-    }
-    const { protocol, cipher, verified, hasClientCertificate } = tls;
-    const parts = [
-      `${protocol} to ${server} with ${cipher}`,
-      ...(hasClientCertificate ? ["with a client certificate"] : []),
-      {
-        nothing: "certificate not verified; sslmode=verify-full verifies it",
-        certificate: "certificate verified, host name not verified",
-        "certificate and host name": "certificate and host name verified",
-      }[verified],
-    ];
-    return ok(parts.join(", "));
-  });
+const checkEncryption = async ({ connections }: Context): Promise<Result> => {
+  const { server, tls } = await readEncryption(await connections.databaseUrl());
+  if (tls === null) {
+    return ok(`plain text to ${server}`);
+  }
+  const { protocol, cipher, verified, hasClientCertificate } = tls;
+  const parts = [
+    `${protocol} to ${server} with ${cipher}`,
+    ...(hasClientCertificate ? ["with a client certificate"] : []),
+    {
+      nothing: "certificate not verified; sslmode=verify-full verifies it",
+      certificate: "certificate verified, host name not verified",
+      "certificate and host name": "certificate and host name verified",
+    }[verified],
+  ];
+  return ok(parts.join(", "));
+};
 
-const checkPooler = ({ connections }: Context): Promise<Finding> =>
-  check("database pooler", async () => {
-    const pooler = await readPooler(await connections.databaseUrl());
-    if (pooler === null) {
-      return ok("none");
-    }
-    const parts = [
-      "connected through a pooler",
-      pooler.keepsPreparedStatements
-        ? "prepared statements are used"
-        : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
-      pooler.limitsSuffice
-        ? "the role or the database has timeouts"
-        : "each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
-    ];
-    return ok(parts.join("; "));
-  });
+const checkPooler = async ({ connections }: Context): Promise<Result> => {
+  const pooler = await readPooler(await connections.databaseUrl());
+  if (pooler === null) {
+    return ok("none");
+  }
+  const parts = [
+    "connected through a pooler",
+    pooler.keepsPreparedStatements
+      ? "prepared statements are used"
+      : "prepared statements are not used; PgBouncer 1.21 or newer keeps them with max_prepared_statements",
+    pooler.limitsSuffice
+      ? "the role or the database has timeouts"
+      : "each transaction sets its timeouts; to avoid that, set statement_timeout and idle_in_transaction_session_timeout of the role to 60 s or less with ALTER ROLE … SET",
+  ];
+  return ok(parts.join("; "));
+};
 
-const checkRole = ({ connections }: Context): Promise<Finding> =>
-  check("database role", async () => {
-    const { name, mayChangeSchema } = await readRole(await connections.database());
-    if (!mayChangeSchema) {
-      return ok(`${name} may not change the schema`);
-    }
-    const detail = `${name} may change the schema and the audit log`;
-    return connections.config().DATABASE_OWNER_URL === undefined
-      ? ok(`${detail}; DATABASE_OWNER_URL separates the roles`)
-      : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
-  });
+const checkRole = async ({ connections }: Context): Promise<Result> => {
+  const { name, mayChangeSchema } = await readRole(await connections.database());
+  if (!mayChangeSchema) {
+    return ok(`${name} may not change the schema`);
+  }
+  const detail = `${name} may change the schema and the audit log`;
+  return connections.config().DATABASE_OWNER_URL === undefined
+    ? ok(`${detail}; DATABASE_OWNER_URL separates the roles`)
+    : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
+};
 
-const checkBacklog = ({ connections, clock }: Context): Promise<Finding> =>
-  check("unreported usage", async () => {
-    const second = await findOldestUnreportedSecond(await connections.database());
-    if (second === null) {
-      return ok("none");
-    }
-    const waitedSeconds = Math.round(clock.now().getTime() / 1000 - second);
-    const detail = `the oldest is from ${formatTime(new Date(second * 1000))}`;
-    return waitedSeconds <= TOLERATED_WAIT_SECONDS
-      ? ok(detail)
-      : wrong(`${detail}; see \`impact usage list --state pending\``);
-  });
+const checkBacklog = async ({ connections, clock }: Context): Promise<Result> => {
+  const second = await findOldestUnreportedSecond(await connections.database());
+  if (second === null) {
+    return ok("none");
+  }
+  const waitedSeconds = Math.round(clock.now().getTime() / 1000 - second);
+  const detail = `the oldest is from ${formatTime(new Date(second * 1000))}`;
+  return waitedSeconds <= TOLERATED_WAIT_SECONDS
+    ? ok(detail)
+    : wrong(`${detail}; see \`impact usage list --state pending\``);
+};
 
-const checkFailed = ({ connections }: Context): Promise<Finding> =>
-  check("failed usage", async () => {
-    const failed = await countFailedMeterEvents(await connections.database());
-    return failed === 0
-      ? ok("none")
-      : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
-  });
+const checkFailed = async ({ connections }: Context): Promise<Result> => {
+  const failed = await countFailedMeterEvents(await connections.database());
+  return failed === 0
+    ? ok("none")
+    : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
+};
 
-const checkUncredited = ({ connections }: Context): Promise<Finding> =>
-  check("uncredited refunds", async () => {
-    const uncredited = await countUncreditedMeterEvents(await connections.database());
-    return uncredited === 0
-      ? ok("none")
-      : wrong(
-          `${counted(uncredited, "meter event")}; see \`impact usage list --state uncredited\``,
-        );
-  });
+const checkUncredited = async ({ connections }: Context): Promise<Result> => {
+  const uncredited = await countUncreditedMeterEvents(await connections.database());
+  return uncredited === 0
+    ? ok("none")
+    : wrong(`${counted(uncredited, "meter event")}; see \`impact usage list --state uncredited\``);
+};
 
 /** A nightly reconciliation that failed once, and some hours to repair it. */
 const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
-const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> =>
-  check("reconciliation", async () => {
-    const status = await readReconciliationStatus(await connections.database());
-    const { lastSuccessAt, installedAt, driftUnits, unreadable, hasFailed } = status;
-    const detail =
-      lastSuccessAt === null
-        ? "none has succeeded yet"
-        : `the last success was at ${formatTime(lastSuccessAt)}`;
-    const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
-    const wrongs = [
-      ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
-      ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
-    ];
-    const problems = [
-      ...wrongs,
-      ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
-    ];
-    if (problems.length === 0) {
-      return ok(detail);
-    }
-    // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides drift.
-    const report = wrongs.length === 0 && !hasFailed ? warning : wrong;
-    return report(`${problems.join("; ")}; see \`impact usage show-reconciliation\``);
-  });
+const checkReconciliation = async ({ connections, clock }: Context): Promise<Result> => {
+  const status = await readReconciliationStatus(await connections.database());
+  const { lastSuccessAt, installedAt, driftUnits, unreadable, hasFailed } = status;
+  const detail =
+    lastSuccessAt === null
+      ? "none has succeeded yet"
+      : `the last success was at ${formatTime(lastSuccessAt)}`;
+  const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
+  const wrongs = [
+    ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
+    ...(driftUnits > 0 ? [`the processor differs by ${counted(driftUnits, "unit")}`] : []),
+  ];
+  const problems = [
+    ...wrongs,
+    ...(unreadable > 0 ? [`${counted(unreadable, "stream")} could not be read`] : []),
+  ];
+  if (problems.length === 0) {
+    return ok(detail);
+  }
+  // Usage of a deleted customer stays in the span for weeks, and no command makes it readable. An outage hides drift.
+  const report = wrongs.length === 0 && !hasFailed ? warning : wrong;
+  return report(`${problems.join("; ")}; see \`impact usage show-reconciliation\``);
+};
+
+/** The checks that need the database, one after the other: the clock is not measured beside other queries. */
+const CHECKS = {
+  "database connection": checkEncryption,
+  "database pooler": checkPooler,
+  "database role": checkRole,
+  clock: checkClock,
+  "unreported usage": checkBacklog,
+  "failed usage": checkFailed,
+  "uncredited refunds": checkUncredited,
+  reconciliation: checkReconciliation,
+};
 
 /** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */
 export const checkDatabase = async (context: Context): Promise<readonly Finding[]> => {
@@ -145,29 +147,6 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     const { version } = await readServerStatus(await context.connections.database());
     return ok(`PostgreSQL ${version}, schema up to date`);
   });
-  if (reachable.status !== "ok") {
-    const unknown = skipped("the database cannot be reached");
-    return [
-      reachable,
-      { check: "database connection", ...unknown },
-      { check: "database pooler", ...unknown },
-      { check: "database role", ...unknown },
-      { check: "clock", ...unknown },
-      { check: "unreported usage", ...unknown },
-      { check: "failed usage", ...unknown },
-      { check: "uncredited refunds", ...unknown },
-      { check: "reconciliation", ...unknown },
-    ];
-  }
-  return [
-    reachable,
-    await checkEncryption(context),
-    await checkPooler(context),
-    await checkRole(context),
-    await checkClock(context),
-    await checkBacklog(context),
-    await checkFailed(context),
-    await checkUncredited(context),
-    await checkReconciliation(context),
-  ];
+  const skipReason = reachable.status === "ok" ? null : "the database cannot be reached";
+  return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
 };

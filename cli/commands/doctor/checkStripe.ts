@@ -7,7 +7,7 @@ import {
 import { counted } from "../../../domain/counted.ts";
 import { runConcurrently } from "../../../services/runConcurrently.ts";
 import type { Context } from "../../context.ts";
-import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
+import { check, checkEach, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
 
 /** Each subscription takes a handful of calls. */
@@ -26,75 +26,77 @@ const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-s
 const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
   `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
 
-const checkCustomers = ({ connections }: Context): Promise<Finding> =>
-  check("Stripe customers", async () => {
-    const stripe = await connections.stripe();
-    const db = await connections.database();
-    const organizations = await listAccounts(db, "organization");
-    if (stripe === null || organizations.length === 0) {
-      return skipped("there are no organizations, or STRIPE_SECRET_KEY is not set");
-    }
-    const without = await listOrganizationsWithoutCustomer(db);
-    const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
-    const customers = organizations.flatMap(({ name, stripeCustomerId }) =>
-      stripeCustomerId === null ? [] : [{ name, stripeCustomerId }],
+const checkCustomers = async ({ connections }: Context): Promise<Result> => {
+  const stripe = await connections.stripe();
+  const db = await connections.database();
+  const organizations = await listAccounts(db, "organization");
+  if (stripe === null || organizations.length === 0) {
+    return skipped("there are no organizations, or STRIPE_SECRET_KEY is not set");
+  }
+  const without = await listOrganizationsWithoutCustomer(db);
+  const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
+  const customers = organizations.flatMap(({ name, stripeCustomerId }) =>
+    stripeCustomerId === null ? [] : [{ name, stripeCustomerId }],
+  );
+  const newest = customers.slice(-MAXIMUM_CUSTOMERS);
+  const inspected = await runConcurrently(
+    newest,
+    async ({ name, stripeCustomerId }) => {
+      const problem = await stripe.inspectCustomer(stripeCustomerId);
+      return problem === null ? null : `${name}: ${problem}`;
+    },
+    { concurrency: CONCURRENT_CALLS },
+  );
+  const problems = inspected.filter((problem) => problem !== null);
+  if (rejected.length > 0) {
+    problems.push(
+      `${describeWithoutCustomer(rejected, " with live usage")}. It is rejected until ${SET_CUSTOMER} sets one.`,
     );
-    const newest = customers.slice(-MAXIMUM_CUSTOMERS);
-    const inspected = await runConcurrently(
-      newest,
-      async ({ name, stripeCustomerId }) => {
-        const problem = await stripe.inspectCustomer(stripeCustomerId);
-        return problem === null ? null : `${name}: ${problem}`;
-      },
-      { concurrency: CONCURRENT_CALLS },
-    );
-    const problems = inspected.filter((problem) => problem !== null);
-    if (rejected.length > 0) {
-      problems.push(
-        `${describeWithoutCustomer(rejected, " with live usage")}. It is rejected until ${SET_CUSTOMER} sets one.`,
-      );
-    }
-    if (problems.length > 0) {
-      return wrong(problems.join(" "));
-    }
-    return without.length > 0
-      ? warning(
-          `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
-        )
-      : ok(`Stripe has the newest ${newest.length} of ${counted(customers.length, "customer")}`);
-  });
+  }
+  if (problems.length > 0) {
+    return wrong(problems.join(" "));
+  }
+  return without.length > 0
+    ? warning(
+        `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
+      )
+    : ok(`Stripe has the newest ${newest.length} of ${counted(customers.length, "customer")}`);
+};
 
-const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
-  check("Stripe subscriptions", async () => {
-    const stripe = await connections.stripe();
-    const db = await connections.database();
-    const organizations = await listAccounts(db, "organization");
-    const subscribed = organizations.flatMap(
-      ({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
-        stripeSubscriptionId === null ? [] : [{ id, name, stripeCustomerId, stripeSubscriptionId }],
-    );
-    if (stripe === null || subscribed.length === 0) {
-      return skipped("no organization has a subscription, or STRIPE_SECRET_KEY is not set");
-    }
-    const newest = subscribed.slice(-MAXIMUM_SUBSCRIPTIONS);
-    const problems = await Promise.all(
-      newest.map(async ({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
-        (
-          await stripe.inspectSubscription(
-            stripeCustomerId,
-            stripeSubscriptionId,
-            await listUsedKinds(db, id),
-          )
-        ).map((problem) => `${name}: ${problem}`),
-      ),
-    );
-    const found = problems.flat();
-    return found.length === 0
-      ? ok(
-          `each used meter has a price in the newest ${newest.length} of ${counted(subscribed.length, "subscription")}`,
+const checkSubscriptions = async ({ connections }: Context): Promise<Result> => {
+  const stripe = await connections.stripe();
+  const db = await connections.database();
+  const organizations = await listAccounts(db, "organization");
+  const subscribed = organizations.flatMap(({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
+    stripeSubscriptionId === null ? [] : [{ id, name, stripeCustomerId, stripeSubscriptionId }],
+  );
+  if (stripe === null || subscribed.length === 0) {
+    return skipped("no organization has a subscription, or STRIPE_SECRET_KEY is not set");
+  }
+  const newest = subscribed.slice(-MAXIMUM_SUBSCRIPTIONS);
+  const problems = await Promise.all(
+    newest.map(async ({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
+      (
+        await stripe.inspectSubscription(
+          stripeCustomerId,
+          stripeSubscriptionId,
+          await listUsedKinds(db, id),
         )
-      : wrong(found.join(" "));
-  });
+      ).map((problem) => `${name}: ${problem}`),
+    ),
+  );
+  const found = problems.flat();
+  return found.length === 0
+    ? ok(
+        `each used meter has a price in the newest ${newest.length} of ${counted(subscribed.length, "subscription")}`,
+      )
+    : wrong(found.join(" "));
+};
+
+const CHECKS = {
+  "Stripe customers": checkCustomers,
+  "Stripe subscriptions": checkSubscriptions,
+};
 
 /** Without a key, usage of organizations with a Stripe customer is not sent. */
 const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
@@ -130,17 +132,10 @@ export const checkStripe = async (context: Context): Promise<readonly Finding[]>
       ? ok("the key is accepted, and both meters are set up")
       : wrong(problems.join(" "));
   });
-  if (reachable.status === "ok" && hasDatabase) {
-    return [reachable, await checkCustomers(context), await checkSubscriptions(context)];
-  }
-  const unknown = skipped(
-    hasDatabase
-      ? "Stripe is not configured or cannot be reached"
-      : "the database cannot be reached",
-  );
-  return [
-    reachable,
-    { check: "Stripe customers", ...unknown },
-    { check: "Stripe subscriptions", ...unknown },
-  ];
+  const skipReason = !hasDatabase
+    ? "the database cannot be reached"
+    : reachable.status === "ok"
+      ? null
+      : "Stripe is not configured or cannot be reached";
+  return [reachable, ...(await checkEach(context, CHECKS, skipReason))];
 };
