@@ -25,6 +25,11 @@ export const parserOf =
     return result.data;
   };
 
+/** Parses an argument or an option that may be repeated. */
+export const collect =
+  <Value>(parse: (given: string) => Value) =>
+  (given: string, earlier: readonly Value[] = []): readonly Value[] => [...earlier, parse(given)];
+
 const wholeNumber = (minimum: number, maximum: number) =>
   z
     .string()

@@ -3,6 +3,7 @@ import { Option } from "commander";
 import { ASSUMED_OUTCOMES } from "../../../domain/billing/repair/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
+  collect,
   parseId,
   parseRecordId,
   parseTimestamp,
@@ -126,10 +127,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .argument(
       "[ids...]",
       "ids of failed meter events, or of registrations in them",
-      (given: string, earlier: readonly RetryId[] | undefined) => [
-        ...(earlier ?? []),
-        parseRetryId(given),
-      ],
+      collect(parseRetryId),
     )
     .option("--org <id>", "all failed events of this organization", parseId)
     .option("--all", "all failed events")
@@ -161,14 +159,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
   usage
     .command("waive")
     .description("Close failed or held meter events whose usage will never be sent")
-    .argument(
-      "<ids...>",
-      "ids of failed or held meter events",
-      (given: string, earlier: readonly bigint[] | undefined) => [
-        ...(earlier ?? []),
-        parseMeterEventId(given),
-      ],
-    )
+    .argument("<ids...>", "ids of failed or held meter events", collect(parseMeterEventId))
     .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
     .addOption(operatorOption())
     .option("--json", "JSON output")
@@ -251,10 +242,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .argument(
       "<ids...>",
       "ids of differences that a reconciliation listed",
-      (given: string, earlier: readonly bigint[] | undefined) => [
-        ...(earlier ?? []),
-        parseDifferenceId(given),
-      ],
+      collect(parseDifferenceId),
     )
     .requiredOption("--reason <text>", "reason, recorded with the differences", parseReason)
     .addOption(operatorOption())

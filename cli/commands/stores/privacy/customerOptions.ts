@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { identifyCustomer } from "../../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../../domain/stores/customerIdentity.ts";
 import { text } from "../../../../domain/fields.ts";
-import { parserOf } from "../../../arguments.ts";
+import { collect, parserOf } from "../../../arguments.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 
 /** The options that name a customer; each may be given several times. */
@@ -12,21 +12,22 @@ export type CustomerOptions = {
   readonly orderId?: readonly string[];
 };
 
-const parseIdentifier = parserOf(
-  text(320).refine((given) => given.trim() !== ""),
-  "1 to 320 characters",
+const parseIdentifiers = collect(
+  parserOf(
+    text(320).refine((given) => given.trim() !== ""),
+    "1 to 320 characters",
+  ),
 );
-
-const addIdentifier = (
-  given: string,
-  earlier: readonly string[] | undefined,
-): readonly string[] => [...(earlier ?? []), parseIdentifier(given)];
 
 export const addCustomerOptions = (command: Command): Command =>
   command
-    .option("--customer-id <id>", "the customer's id in the shop; may be repeated", addIdentifier)
-    .option("--customer-email <email>", "email address; may be repeated", addIdentifier)
-    .option("--order-id <id>", "order of the customer; may be repeated", addIdentifier);
+    .option(
+      "--customer-id <id>",
+      "the customer's id in the shop; may be repeated",
+      parseIdentifiers,
+    )
+    .option("--customer-email <email>", "email address; may be repeated", parseIdentifiers)
+    .option("--order-id <id>", "order of the customer; may be repeated", parseIdentifiers);
 
 /** @throws CommandError if no customer is named */
 export const customerOf = ({
