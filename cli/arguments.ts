@@ -82,32 +82,23 @@ export const parseProcessorEventId = parserOf(
   "the id of an event, such as evt_1NG8Du2eZvKYlo2CUI79vXWy",
 );
 
-/** Names of types of events, with commas between them. */
-export const parseEventTypes = parserOf(
-  z
-    .string()
-    .transform((given) => given.split(","))
-    .pipe(z.array(z.enum(EVENT_TYPES))),
-  `one or more of ${EVENT_TYPES.join(", ")}, with commas between them`,
-);
+/** Returns a parser of names with commas between them; a name that is repeated counts once. */
+const namesFrom = <const Name extends string>(names: readonly Name[]) =>
+  parserOf(
+    z
+      .string()
+      .transform((given) => [...new Set(given.split(","))])
+      .pipe(z.array(z.enum(names))),
+    `one or more of ${names.join(", ")}, with commas between them`,
+  );
 
-/** Names of types of events that `webhook listen` sends, with commas between them. */
-export const parseListenTypes = parserOf(
-  z
-    .string()
-    .transform((given) => given.split(","))
-    .pipe(z.array(z.enum(WEBHOOK_TYPES_OF.organization))),
-  `one or more of ${WEBHOOK_TYPES_OF.organization.join(", ")}, with commas between them`,
-);
+export const parseEventTypes = namesFrom(EVENT_TYPES);
 
-/** Names of types of events that webhooks send, with commas between them. */
-export const parseWebhookTypes = parserOf(
-  z
-    .string()
-    .transform((given) => [...new Set(given.split(","))])
-    .pipe(z.array(z.enum(WEBHOOK_TYPES))),
-  `one or more of ${WEBHOOK_TYPES.join(", ")}, with commas between them`,
-);
+/** Types of events that `webhook listen` sends. */
+export const parseListenTypes = namesFrom(WEBHOOK_TYPES_OF.organization);
+
+/** Types of events that webhooks send. */
+export const parseWebhookTypes = namesFrom(WEBHOOK_TYPES);
 
 /** The id of an event of the feed. */
 export const parseEventId = parserOf(

@@ -367,3 +367,15 @@ test("impact event list shows the feed", async (t) => {
   t.like(readJson(rest), { 0: { data: { registration_id: "2" } }, length: 1 });
   t.is((await runImpact(["event", "list", "--org", id, "--types", "x"], { env })).exitCode, 2);
 });
+
+test("impact event list shows each event once, even if its type is named twice", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("1"));
+  const args = ["--org", id, "--types", "registration.refunded,registration.refunded", "--json"];
+  const run = await untilComplete(
+    () => runImpact(["event", "list", ...args], { env: { DATABASE_URL: databaseUrl } }),
+    ({ stderr }) => stderr.includes("held back"),
+  );
+  t.like(readJson(run), { length: 1 });
+});
