@@ -4,6 +4,7 @@ import { MODES, SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
+import { CHARITY_PROVIDERS } from "../domain/charities/charities.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
 import { text } from "../domain/fields.ts";
@@ -30,20 +31,49 @@ export const collect =
   <Value>(parse: (given: string) => Value) =>
   (given: string, earlier: readonly Value[] = []): readonly Value[] => [...earlier, parse(given)];
 
-const wholeNumber = (minimum: number, maximum: number) =>
+/** A whole number as text. */
+export const wholeNumber = (minimum: number, maximum: number) =>
   z
     .string()
     .regex(/^\d{1,16}$/u)
     .transform(Number)
     .pipe(z.int().min(minimum).max(maximum));
 
-export const parseId = parserOf(
-  z.guid().transform((id) => id.toLowerCase()),
-  "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-);
+/** Text of limited length that is not blank. */
+export const nonBlank = (maximum: number) => text(maximum).refine((given) => given.trim() !== "");
+
+/** Parses text without the spaces around it. */
+const trimmed = (maximum: number) =>
+  parserOf(z.string().trim().min(1).max(maximum), `1 to ${maximum} characters`);
+
+/** An id that the database has generated. */
+const generatedId = z
+  .string()
+  .regex(/^\d{1,18}$/u)
+  .transform(BigInt);
+
+const id = z.guid().transform((given) => given.toLowerCase());
+
+export const parseId = parserOf(id, "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11");
 
 /** The id of a record, which may be one that it was imported with. */
 export const parseRecordId = parserOf(importedId(), "an id of at most 64 characters");
+
+export const parseMeterEventId = parserOf(generatedId, "the id of a meter event");
+
+/** A meter event, or a registration whose failed meter events are meant. */
+export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
+
+export const parseRetryId = parserOf<RetryId>(
+  z.union([
+    generatedId.transform((meterEventId) => ({ meterEventId })),
+    id.transform((registrationId) => ({ registrationId })),
+  ]),
+  "the id of a meter event or a registration",
+);
+
+/** The id of a difference that a reconciliation listed. */
+export const parseDifferenceId = parserOf(generatedId, "the id of a difference");
 
 /** One part of a path. */
 export const parseSlug = parserOf(
@@ -71,10 +101,7 @@ export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 
 /** Every record that is found costs several queries. */
 export const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
-export const parseSearchText = parserOf(
-  text(500).refine((given) => given.trim() !== ""),
-  "1 to 500 characters",
-);
+export const parseSearchText = parserOf(nonBlank(500), "1 to 500 characters");
 
 /** The id of an event at the processor. */
 export const parseProcessorEventId = parserOf(
@@ -109,7 +136,7 @@ export const parseEventId = parserOf(
 export const parsePath = parserOf(z.string().min(1), "the path of a file");
 
 /** The id of a document at the processor. */
-export const parseDocument = parserOf(z.string().trim().min(1).max(200), "1 to 200 characters");
+export const parseDocument = trimmed(200);
 
 /** Leaves room for the prefix of operators' keys. */
 export const parseRefundKey = parserOf(text(200).min(1), "1 to 200 characters");
@@ -149,6 +176,11 @@ export const parseSwitch = parserOf(
   "on or off",
 );
 
+export const parseCharityProvider = parserOf(
+  z.enum(CHARITY_PROVIDERS),
+  `one of ${CHARITY_PROVIDERS.join(", ")}`,
+);
+
 export const parseSubscriptionPolicy = parserOf(
   z.enum(SUBSCRIPTION_POLICIES),
   `one of ${SUBSCRIPTION_POLICIES.join(", ")}`,
@@ -164,11 +196,11 @@ export const parseApiUrl = parserOf(
   "an https:// URL, unless its host is localhost or a loopback address",
 );
 
-export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");
+export const parseReason = trimmed(500);
 
-export const parseOperator = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
+export const parseOperator = trimmed(100);
 
-export const parseKeyName = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
+export const parseKeyName = trimmed(100);
 
 /** PostgreSQL has no year 0, and reads no year of five digits. */
 const timestamp = z

@@ -9,7 +9,7 @@ import type {
   NewLimits,
 } from "../../../domain/accounts/limits.ts";
 import { LIMITS } from "../../../domain/accounts/limits.ts";
-import { parseMode, parserOf } from "../../arguments.ts";
+import { parseMode, parserOf, wholeNumber } from "../../arguments.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Cell } from "../../output/formatTable.ts";
 
@@ -23,14 +23,7 @@ export type LimitOptions = { readonly mode: Mode } & {
 
 const parseLimitUpTo = (maximum: number) =>
   parserOf(
-    z.union([
-      z.literal(DEFAULT),
-      z
-        .string()
-        .regex(/^\d{1,16}$/u)
-        .transform(Number)
-        .pipe(z.int().min(1).max(maximum)),
-    ]),
+    z.union([z.literal(DEFAULT), wholeNumber(1, maximum)]),
     `a number from 1 to ${maximum}, or ${DEFAULT}`,
   );
 

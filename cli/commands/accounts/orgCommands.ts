@@ -1,10 +1,10 @@
 import type { Command } from "commander";
-import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
-import { text } from "../../../domain/fields.ts";
 import {
+  nonBlank,
   orNone,
   parseBillingDay,
+  parseCharityProvider,
   parseId,
   parserOf,
   parseStripeCustomer,
@@ -26,15 +26,7 @@ import { updateOrg } from "./updateOrg.ts";
 
 type JsonOption = { readonly json?: true };
 
-const parseName = parserOf(
-  text(200).refine((name) => name.trim() !== ""),
-  "a name of 1 to 200 characters",
-);
-
-const parseCharityProvider = parserOf(
-  z.enum(CHARITY_PROVIDERS),
-  `one of ${CHARITY_PROVIDERS.join(", ")}`,
-);
+const parseName = parserOf(nonBlank(200), "a name of 1 to 200 characters");
 
 const BILLING_DAY = "day of the month on which the built-in ledger's billing cycle starts";
 const STRIPE_CUSTOMER = "Stripe customer that is billed for live usage";

@@ -1,5 +1,3 @@
-import { z } from "zod";
-import { parserOf } from "../../arguments.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import type { Context } from "../../context.ts";
 import { describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
@@ -11,14 +9,6 @@ import { timeOf } from "./presentEvent.ts";
 import { requireSuccess } from "./repair/reportResults.ts";
 
 export type AcknowledgeOptions = ReasonedOptions & { readonly json?: true };
-
-export const parseDifferenceId = parserOf(
-  z
-    .string()
-    .regex(/^\d{1,18}$/u)
-    .transform(BigInt),
-  "the id of a difference",
-);
 
 const HEADINGS = ["difference", "customer", "mode", "meter", "minute", "units"];
 

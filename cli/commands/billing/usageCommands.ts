@@ -4,20 +4,24 @@ import { ASSUMED_OUTCOMES } from "../../../domain/billing/repair/decideRetry.ts"
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
   collect,
+  parseDifferenceId,
   parseId,
-  parseRecordId,
-  parseTimestamp,
   parseLimit,
+  parseMeterEventId,
   parseReason,
+  parseRecordId,
+  parseRetryId,
   parseStripeCustomer,
+  parseTimestamp,
   parseUnits,
 } from "../../arguments.ts";
+import type { RetryId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import { sinceOption, untilOption } from "../../timeRange.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
-import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
+import { acknowledge } from "./acknowledgeDrift.ts";
 import type { CorrectOptions } from "./repair/correctFailover.ts";
 import { correctFailover } from "./repair/correctFailover.ts";
 import { creditNoteOption, invoiceItemOption } from "./repair/readDocument.ts";
@@ -34,8 +38,7 @@ import { compareAndRelease } from "./repair/compareAndRelease.ts";
 import type { ReopenOptions } from "./repair/reopenEvent.ts";
 import { reopenEvent } from "./repair/reopenEvent.ts";
 import type { RetryOptions } from "./repair/retryEvents.ts";
-import { parseMeterEventId, parseRetryId, retryEvents } from "./repair/retryEvents.ts";
-import type { RetryId } from "./repair/retryEvents.ts";
+import { retryEvents } from "./repair/retryEvents.ts";
 import type { SendNowOptions } from "./repair/sendUsageNow.ts";
 import { sendUsageNow } from "./repair/sendUsageNow.ts";
 import type { SettleOptions } from "./repair/settleEvent.ts";

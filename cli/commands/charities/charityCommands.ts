@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
-import { date, text } from "../../../domain/fields.ts";
-import { parseLimit, parserOf } from "../../arguments.ts";
+import { date } from "../../../domain/fields.ts";
+import { parseLimit, parserOf, parseSearchText } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { ImportOptions } from "./importCharityFiles.ts";
@@ -18,11 +18,6 @@ const parseExtractDate = parserOf(date(), "a date, such as 2026-04-13");
 const parseEinArgument = parserOf(
   z.string().transform(parseEin).pipe(z.string()),
   "an EIN, such as 53-0196605",
-);
-
-const parseName = parserOf(
-  text(500).refine((given) => given.trim() !== ""),
-  "1 to 500 characters",
 );
 
 const LINKS_HELP = `
@@ -57,7 +52,7 @@ export const addCharityCommands = (charity: Command, context: Context): void => 
   charity
     .command("search")
     .description("Search the catalogue by name or EIN")
-    .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseName)
+    .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
     .option("--page <n>", "page number", parseLimit, 1)
     .option("--json", "JSON output")
     .action((name: string, options: SearchOptions) => searchCharities(context, name, options));

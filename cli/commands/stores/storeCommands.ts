@@ -2,11 +2,12 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
-import { text } from "../../../domain/fields.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { balanceNote, normalizeDomain } from "../../../domain/stores/stores.ts";
 import {
+  nonBlank,
   orNone,
+  parseCharityProvider,
   parseCount,
   parseId,
   parseLimit,
@@ -43,7 +44,7 @@ const DEFAULT_BOTTLE_CENTS = 10;
 const DEFAULT_ENTRIES = 50;
 
 const parseUserId = parserOf(
-  text(200).refine((given) => given.trim() !== "" && given === given.trim()),
+  nonBlank(200).refine((given) => given === given.trim()),
   "1 to 200 characters without leading or trailing spaces",
 );
 
@@ -52,14 +53,12 @@ const parseDomain = parserOf(
   "a domain, such as demo.myshopify.com",
 );
 
-const parseProvider = parserOf(z.enum(CHARITY_PROVIDERS), `one of ${CHARITY_PROVIDERS.join(", ")}`);
-
 /** Not empty: if a script's variable is unset, all entries would share one reference and only the first would count. */
 const parseReference = parserOf(
   z
     .string()
     .transform((given) => given.trim())
-    .pipe(text(200).refine((reference) => reference !== "")),
+    .pipe(nonBlank(200)),
   "1 to 200 characters",
 );
 
@@ -117,7 +116,7 @@ const addSettingCommands = (store: Command, context: Context): void => {
     .option(
       "--charity-provider <name>",
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
-      parseProvider,
+      parseCharityProvider,
     );
   addLimitOptions(update)
     .addOption(reasonOption())

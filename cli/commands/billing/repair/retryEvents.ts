@@ -1,4 +1,3 @@
-import { InvalidArgumentError } from "commander";
 import { listFailedMeterEventIds } from "../../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../../db/registrations/registrations.ts";
 import type { AssumedOutcome } from "../../../../domain/billing/repair/decideRetry.ts";
@@ -7,7 +6,7 @@ import { invalidRequest } from "../../../../domain/errors.ts";
 import { recordNotFound } from "../../../../domain/recordIds.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
-import { parseId } from "../../../arguments.ts";
+import type { RetryId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
@@ -19,35 +18,12 @@ import type { Result } from "./reportResults.ts";
 import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
-/** A meter event, or a registration whose failed meter events are meant. */
-export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
-
 export type RetryOptions = OperatorOptions & {
   readonly org?: string;
   readonly all?: true;
   readonly assume?: AssumedOutcome;
   readonly customer?: string;
   readonly json?: true;
-};
-
-const METER_EVENT_ID = /^\d{1,18}$/u;
-
-export const parseMeterEventId = (given: string): bigint => {
-  if (!METER_EVENT_ID.test(given)) {
-    throw new InvalidArgumentError("Must be the id of a meter event.");
-  }
-  return BigInt(given);
-};
-
-export const parseRetryId = (given: string): RetryId => {
-  if (METER_EVENT_ID.test(given)) {
-    return { meterEventId: parseMeterEventId(given) };
-  }
-  try {
-    return { registrationId: parseId(given) };
-  } catch {
-    throw new InvalidArgumentError("Must be the id of a meter event or a registration.");
-  }
 };
 
 const requireOneSelection = (

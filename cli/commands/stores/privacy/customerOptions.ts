@@ -1,8 +1,7 @@
 import type { Command } from "commander";
 import { identifyCustomer } from "../../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../../domain/stores/customerIdentity.ts";
-import { text } from "../../../../domain/fields.ts";
-import { collect, parserOf } from "../../../arguments.ts";
+import { collect, nonBlank, parserOf } from "../../../arguments.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 
 /** The options that name a customer; each may be given several times. */
@@ -12,12 +11,7 @@ export type CustomerOptions = {
   readonly orderId?: readonly string[];
 };
 
-const parseIdentifiers = collect(
-  parserOf(
-    text(320).refine((given) => given.trim() !== ""),
-    "1 to 320 characters",
-  ),
-);
+const parseIdentifiers = collect(parserOf(nonBlank(320), "1 to 320 characters"));
 
 export const addCustomerOptions = (command: Command): Command =>
   command
