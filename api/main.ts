@@ -43,6 +43,7 @@ import { createStoreAuthenticator } from "../services/stores/createStoreAuthenti
 import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createOpenLists } from "./http/lists/openLists.ts";
+import { PAGE_SEARCH_MS } from "./http/lists/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import type { ApiMetrics } from "./metrics/createApiMetrics.ts";
@@ -169,7 +170,12 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
-    streaming: { openLists, pace, writeTimeoutMs: WRITE_TIMEOUT_MS },
+    streaming: {
+      openLists,
+      pace,
+      writeTimeoutMs: WRITE_TIMEOUT_MS,
+      pageSearchMs: PAGE_SEARCH_MS,
+    },
     charities: createCharities({ db, searches, clock, settings: readCharitySettings(config) }),
     validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
     planting: createPlanting(readPlantingSettings(config)),

@@ -1,6 +1,7 @@
 import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
 import { newId } from "../services/newId.ts";
 import { createOpenLists } from "../api/http/lists/openLists.ts";
+import { PAGE_SEARCH_MS } from "../api/http/lists/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "../api/http/lists/streamText.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/middleware/authenticate.ts";
@@ -70,6 +71,7 @@ await runProgram(
           pace: unhurriedPace,
           openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
           writeTimeoutMs: WRITE_TIMEOUT_MS,
+          pageSearchMs: PAGE_SEARCH_MS,
         },
         guard: ECHO_GUARD,
         publicBaseUrl: () => "",

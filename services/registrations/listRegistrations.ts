@@ -63,6 +63,14 @@ const getListPosition = async (
   return position;
 };
 
+/** What one query of a list has read. */
+export type SearchedPage<Row, Last> = {
+  /** The rows that match; there may be none. */
+  readonly rows: readonly Row[];
+  /** The last row, whether it matches or not; null if none was read, or if it is known that none follows. */
+  readonly last: Last | null;
+};
+
 /** A part of a list. */
 export type RegistrationList<Page> = {
   /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
@@ -72,20 +80,19 @@ export type RegistrationList<Page> = {
 };
 
 /**
- * Lists an owner's registrations, newest first. Each page is the JSON of its objects, with separators between them; a page in
- * which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
+ * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
  * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
  *
  * A part of few registrations is a short page, unless their JSON is long. In all others, the bytes of pages are passed on as
  * they arrive.
  */
-export const listRegistrations = (
+const listPages = (
   { db, copies, clock }: ListDependencies,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
-  separator: RowSeparator = ",",
-): RegistrationList<readonly Buffer[]> => {
+  separator: RowSeparator,
+): RegistrationList<ListPage> => {
   let totals: Totals | null = null;
   const readShort = async (after: ListPosition | null, rows: number): Promise<ListPage | null> => {
     const limits = { rows, bytes: PAGE_BYTES };
@@ -102,7 +109,7 @@ export const listRegistrations = (
     const limits = { rows, bytes: PAGE_BYTES };
     return readPage(copies, owner, filter, { after, limits, separator, isBulk });
   };
-  async function* readPages(): AsyncGenerator<readonly Buffer[], void, void> {
+  async function* readPages(): AsyncGenerator<ListPage, void, void> {
     const start = await getListPosition(db, owner, startingAfter);
     const rowsOfId = filter.id === undefined ? null : SHORT_PAGE_ROWS;
     const rows = limit === null ? rowsOfId : limit + 1;
@@ -111,7 +118,7 @@ export const listRegistrations = (
       ? readShort(start, rows)
       : copy(start, false));
     while (page) {
-      yield page.json;
+      yield page;
       page = page.isLast ? null : await copy(page.last, true);
     }
   }
@@ -119,6 +126,25 @@ export const listRegistrations = (
     pages: readPages(),
     readTotals: async () => totals ?? (await readTotals(db, owner, clock.now())),
   };
+};
+
+async function* jsonOf(
+  pages: AsyncIterable<ListPage>,
+): AsyncGenerator<readonly Buffer[], void, void> {
+  for await (const { json } of pages) {
+    yield json;
+  }
+}
+
+/** Lists an owner's registrations. Each page is the JSON of its objects, with commas between them. */
+export const listRegistrations = (
+  deps: ListDependencies,
+  owner: Owner,
+  filter: RegistrationFilter,
+  part: ListPart,
+): RegistrationList<readonly Buffer[]> => {
+  const list = listPages(deps, owner, filter, part, ",");
+  return { ...list, pages: jsonOf(list.pages) };
 };
 
 /** Splits a page whose objects end with `ROW_END`, except the last. */
@@ -133,23 +159,23 @@ const splitRows = (chunks: readonly Buffer[]): readonly Buffer[] => {
   return [...rows, page.subarray(start)];
 };
 
+type SearchedRegistrations = SearchedPage<Buffer, { readonly id: string }>;
+
 async function* splitPages(
-  pages: AsyncIterable<readonly Buffer[]>,
-): AsyncGenerator<readonly Buffer[], void, void> {
-  for await (const page of pages) {
-    if (page.length > 0) {
-      yield splitRows(page);
-    }
+  pages: AsyncIterable<ListPage>,
+): AsyncGenerator<SearchedRegistrations, void, void> {
+  for await (const { json, last, isLast } of pages) {
+    yield { rows: json.length > 0 ? splitRows(json) : [], last: isLast ? null : last };
   }
 }
 
-/** Lists an owner's registrations like `listRegistrations`, as pages of rows: the JSON of one registration each. */
+/** Lists an owner's registrations as pages of rows: the JSON of one registration each. */
 export const listRegistrationRows = (
   deps: ListDependencies,
   owner: Owner,
   filter: RegistrationFilter,
   part: ListPart,
-): RegistrationList<readonly Buffer[]> => {
-  const list = listRegistrations(deps, owner, filter, part, ROW_END);
+): RegistrationList<SearchedRegistrations> => {
+  const list = listPages(deps, owner, filter, part, ROW_END);
   return { ...list, pages: splitPages(list.pages) };
 };

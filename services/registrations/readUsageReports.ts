@@ -24,7 +24,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import { STARTING_AFTER_UNKNOWN } from "./listRegistrations.ts";
-import type { ListPart } from "./listRegistrations.ts";
+import type { ListPart, SearchedPage } from "./listRegistrations.ts";
 
 /** The most registrations that one query reads, whatever their state. */
 const SCANNED_ROWS = 1000;
@@ -221,7 +221,7 @@ export async function* listUsageReports(
       readonly kinds: readonly Kind[];
       readonly state: UsageReportState | null;
     },
-): AsyncGenerator<readonly UsageReport[], void, void> {
+): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
   const { db, billing } = dependencies;
   // All of them may be in the state, or few.
   const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
@@ -240,9 +240,11 @@ export async function* listUsageReports(
       kind === kinds[start.kindIndex] ? start.position : null,
       firstRows,
     )) {
-      yield page
-        .map((usage) => presentUsage(billing, accountBilling, owner, usage))
-        .filter((report) => state === null || report.state === state);
+      const reports = page.map((usage) => presentUsage(billing, accountBilling, owner, usage));
+      yield {
+        rows: state === null ? reports : reports.filter((report) => report.state === state),
+        last: reports.at(-1) ?? null,
+      };
     }
   }
 }

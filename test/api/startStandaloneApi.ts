@@ -75,6 +75,7 @@ export type StandaloneApiOptions = {
   readonly copies?: CopyPool;
   readonly openLists?: OpenLists;
   readonly writeTimeoutMs?: number;
+  readonly pageSearchMs?: number;
   readonly pace?: BulkPace;
   readonly clock?: Clock;
   readonly authenticator?: Authenticate;
@@ -105,6 +106,7 @@ export const startStandaloneApi = async (
     copies,
     openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
     writeTimeoutMs = 60_000,
+    pageSearchMs = 60_000,
     pace = unhurriedPace,
     clock = systemClock,
     authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
@@ -137,7 +139,7 @@ export const startStandaloneApi = async (
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
-    streaming: { pace, openLists, writeTimeoutMs },
+    streaming: { pace, openLists, writeTimeoutMs, pageSearchMs },
     clock,
     writer,
     authenticator,

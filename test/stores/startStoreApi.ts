@@ -124,6 +124,7 @@ export const startStoreApi = async (
       pace: unhurriedPace,
       openLists: createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
       writeTimeoutMs: 60_000,
+      pageSearchMs: 60_000,
     },
     logger: pino({ level: "silent" }),
     observe: () => undefined,

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { EXPORT_FORMATS } from "../../../program/exports/formatRows.ts";
-import type { ExportFormat, ListRow } from "../../../program/exports/formatRows.ts";
+import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
 import { callerOf } from "../apiContext.ts";
 import type { ApiContext } from "../apiContext.ts";
@@ -10,7 +10,7 @@ import type { Description, Endpoint, KeyDefinition } from "../endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
 import { limitPages, LINK_HEADER, listJson, rowsJson } from "./listPages.ts";
-import type { RowLinks } from "./listPages.ts";
+import type { RowLinks, SearchedRows } from "./listPages.ts";
 import type { OpenLists } from "./openLists.ts";
 import { streamText } from "./streamText.ts";
 
@@ -21,6 +21,8 @@ export type Streaming = {
   readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
   readonly writeTimeoutMs: number;
+  /** A page of a list ends after a search of this time. */
+  readonly pageSearchMs: number;
 };
 
 const stream = async (
@@ -35,6 +37,19 @@ const stream = async (
     close();
   }
 };
+
+/** Ends a list when its client has disconnected. While a search finds nothing, nothing is written that would fail. */
+async function* whileConnected<Page>(
+  { res }: ApiContext,
+  pages: AsyncIterable<Page>,
+): AsyncGenerator<Page, void, void> {
+  for await (const page of pages) {
+    if (res.destroyed) {
+      return;
+    }
+    yield page;
+  }
+}
 
 /** Responds to HEAD without reading the list. */
 const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
@@ -55,7 +70,7 @@ const describeExported = (
 /** A list that is sent whole, or as one page if the query has a limit. */
 type PagedList = {
   /** The list from the first row of the response on. */
-  readonly rows: () => AsyncIterable<readonly ListRow[]>;
+  readonly rows: () => AsyncIterable<SearchedRows>;
   /** Returns the JSON before the rows, which opens the array that they are in. */
   readonly readHead: () => Promise<string>;
   /** Yields the JSON of the whole list, where it need not be taken apart into rows. */
@@ -89,7 +104,11 @@ export const pagedListEndpoint = <
       return inChunks(wholeJson());
     }
     const links = { idField, linkParameters, baseUrl: publicBaseUrl() };
-    const pages = limitPages(ctx, rows(), { limit, ...links });
+    const pages = limitPages(ctx, whileConnected(ctx, rows()), {
+      limit,
+      searchMs: streaming.pageSearchMs,
+      ...links,
+    });
     return format === null
       ? inChunks(listJson(readHead, pages, rowsJson))
       : exportChunks(ctx, format, exported, pages);

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ListRow } from "../../../program/exports/formatRows.ts";
 import { rowJson } from "../../../program/exports/formatRows.ts";
+import { rowsOf } from "../../../program/exports/presentPages.ts";
 import { joinPieces } from "../../../program/exports/inChunks.ts";
 import type { ApiContext } from "../apiContext.ts";
 
@@ -15,6 +16,9 @@ export const LIMIT_MUST_BE = "must be an integer of at least 1";
 
 /** A page ends early if its rows have more bytes than this, because they are held in memory. */
 const PAGE_BYTES = 768 * 1024;
+
+/** A page ends after a search of this time. Clients and proxies commonly wait 30 or 60 seconds for a response. */
+export const PAGE_SEARCH_MS = 5000;
 
 /** The most records of a page; more than the maximum is read as the maximum. */
 export const limitUpTo = (maximum: number) =>
@@ -39,12 +43,11 @@ export const pageParameters = {
     .meta({
       description:
         `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
-        `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
+        `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
     }),
-  starting_after: z
-    .string()
-    .optional()
-    .meta({ description: "The id of the last record of the previous page." }),
+  starting_after: z.string().optional().meta({
+    description: "The id of a record. The response has the records that follow it in the list.",
+  }),
 };
 
 /** The header that leads to the next page. */
@@ -52,29 +55,44 @@ export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and without `limit`.',
 };
 
-/** Reads the first rows of a list: at most `limit`, fewer if they are large, and at least one. */
+const rowFields = z.record(z.string(), z.unknown());
+type RowFields = Readonly<z.output<typeof rowFields>>;
+
+/** What one query of a list has found. */
+export type SearchedRows = {
+  readonly rows: readonly ListRow[];
+  /** The fields of the last row that it has read, found or not, which links need; null if no row may follow. */
+  readonly last: RowFields | null;
+};
+
+/**
+ * Reads the first rows of a list: at most `limit`, fewer if they are large or if the search for them takes long.
+ * @returns `last`: the row after which the next page begins; null if there is none
+ */
 const readRows = async (
-  pages: AsyncIterable<readonly ListRow[]>,
+  pages: AsyncIterable<SearchedRows>,
   limit: number,
-): Promise<{ readonly rows: readonly Buffer[]; readonly hasMore: boolean }> => {
+  searchMs: number,
+): Promise<{ readonly rows: readonly Buffer[]; readonly last: RowFields | null }> => {
+  const endsAtMs = performance.now() + searchMs;
   const rows: Buffer[] = [];
   let bytes = 0;
   for await (const page of pages) {
-    for (const row of page) {
+    for (const row of page.rows) {
       // A copy, so that a row does not keep the page in memory that it was found on.
       const own = Buffer.from(rowJson(row));
       bytes += own.length;
       if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
-        return { rows, hasMore: true };
+        return { rows, last: rowFields.parse(JSON.parse(String(rows.at(-1)))) };
       }
       rows.push(own);
     }
+    if (page.last !== null && performance.now() >= endsAtMs) {
+      return { rows, last: page.last };
+    }
   }
-  return { rows, hasMore: false };
+  return { rows, last: null };
 };
-
-const rowFields = z.record(z.string(), z.unknown());
-type RowFields = Readonly<z.output<typeof rowFields>>;
 
 /** What Node accepts in a request's query and a link must not have. */
 const UNSAFE_IN_LINK = /["<>]/gu;
@@ -102,29 +120,30 @@ export const setNextLink = (
 export type RowLinks = {
   /** The field of a row that identifies it. */
   readonly idField: string;
-  /** The parameters that the link needs besides the id of the page's last row. */
+  /** The parameters that the link needs besides the id of the last row. */
   readonly linkParameters?: ((last: RowFields) => Readonly<Record<string, string>>) | undefined;
 };
 
 type PageOptions = RowLinks & {
   /** Null for the whole list. */
   readonly limit: number | null;
+  /** A page ends after a search of this time. */
+  readonly searchMs: number;
   readonly baseUrl: string;
 };
 
 /** Yields a list, or only its first page if there is a limit, and sets the header `Link` first if another page follows. */
 export async function* limitPages(
   ctx: ApiContext,
-  pages: AsyncIterable<readonly ListRow[]>,
-  { limit, idField, linkParameters, baseUrl }: PageOptions,
+  pages: AsyncIterable<SearchedRows>,
+  { limit, searchMs, idField, linkParameters, baseUrl }: PageOptions,
 ): AsyncGenerator<readonly ListRow[], void, void> {
   if (limit === null) {
-    yield* pages;
+    yield* rowsOf(pages);
     return;
   }
-  const { rows, hasMore } = await readRows(pages, limit);
-  if (hasMore) {
-    const last = rowFields.parse(JSON.parse(String(rows.at(-1))));
+  const { rows, last } = await readRows(pages, limit, searchMs);
+  if (last !== null) {
     setNextLink(ctx, baseUrl, {
       starting_after: z.string().parse(last[idField]),
       ...linkParameters?.(last),

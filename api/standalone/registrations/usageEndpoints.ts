@@ -4,11 +4,12 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
 import { date, mustBeOneOf, oneOf } from "../../../domain/fields.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { SearchedPage } from "../../../services/registrations/listRegistrations.ts";
 import {
   listUsageReports,
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
-import { presentPages } from "../../../program/exports/presentPages.ts";
+import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { isRange, rangeOfDays } from "../../http/lists/days.ts";
@@ -135,6 +136,16 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
 
+type Searched<Row> = SearchedPage<Row, Row>;
+
+async function* presentSearched(
+  pages: AsyncIterable<Searched<UsageReport>>,
+): AsyncGenerator<Searched<z.output<typeof usage>>, void, void> {
+  for await (const { rows, last } of pages) {
+    yield { rows: rows.map(presentUsage), last: last && presentUsage(last) };
+  }
+}
+
 const listEndpoint = (dependencies: Dependencies): Endpoint =>
   pagedListEndpoint(
     {
@@ -165,7 +176,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
         const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
         return {
           rows: () =>
-            presentPages(
+            presentSearched(
               listUsageReports(
                 { ...dependencies, pace: dependencies.streaming.pace },
                 { accountId, mode },
@@ -178,7 +189,6 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
                   limit: query.limit ?? null,
                 },
               ),
-              presentUsage,
             ),
           readHead: () => Promise.resolve('{"usage":['),
         };

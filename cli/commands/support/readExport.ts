@@ -6,7 +6,7 @@ import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { presentPages } from "../../../program/exports/presentPages.ts";
+import { presentPages, rowsOf } from "../../../program/exports/presentPages.ts";
 import {
   BALANCE_COLUMNS,
   DONATION_COLUMNS,
@@ -59,10 +59,12 @@ export const readOfOrganization = (
     case "bottles":
       return {
         columns: REGISTRATION_COLUMNS,
-        pages: listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
-          startingAfter: null,
-          limit: null,
-        }).pages,
+        pages: rowsOf(
+          listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
+            startingAfter: null,
+            limit: null,
+          }).pages,
+        ),
       };
     case "donations":
       return {
@@ -73,14 +75,16 @@ export const readOfOrganization = (
       return {
         columns: USAGE_COLUMNS,
         pages: presentPages(
-          listUsageReports(deps, owner, {
-            kinds: KINDS,
-            state: null,
-            startingAfter: null,
-            limit: null,
-            from: range.from ?? null,
-            until: range.until ?? null,
-          }),
+          rowsOf(
+            listUsageReports(deps, owner, {
+              kinds: KINDS,
+              state: null,
+              startingAfter: null,
+              limit: null,
+              from: range.from ?? null,
+              until: range.until ?? null,
+            }),
+          ),
           presentUsage,
         ),
       };

@@ -2,11 +2,13 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
+import { openCopyPool } from "../../../db/copyPool.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
+import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { cancelWaiting } from "../../support/lockWaits.ts";
@@ -124,6 +126,62 @@ test("the link keeps the filters, and a page of a metadata filter is full althou
     [25, 25, 10],
   );
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
+});
+
+test("a page ends after a long search, with a link to where it ended, and the client's loop goes on", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const pace = createYieldingPace();
+  const copies = openCopyPool(databaseUrl, 60_000, { pace });
+  t.teardown(copies.end);
+  // Every search is too long after its first step, of 250 trees or 100 billing statuses.
+  const api = await startStandaloneApi(t, {
+    db,
+    copies,
+    pace,
+    pageSearchMs: 0,
+    publicBaseUrl: BASE,
+  });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 600);
+  const rare = `metadata=${encodeURIComponent('{"campaign":"rare"}')}`;
+  const whole = await api.call("GET", `/plant/trees?${rare}`, { key });
+  t.is(idsOf(whole).length, 6);
+
+  const pages = await readPages(api, key, `/plant/trees?limit=1000&${rare}`);
+  t.deepEqual(
+    pages.map((page) => idsOf(page).length),
+    [3, 2, 1],
+  );
+  t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
+  const none = `metadata=${encodeURIComponent('{"campaign":"none"}')}`;
+  const empty = await readPages(api, key, `/plant/trees?limit=1000&${none}`);
+  t.deepEqual(empty.map(idsOf), [[], [], []]);
+  const waived = await readPages(api, key, "/usage?limit=1000&kind=tree&state=waived");
+  // After 600 billing statuses, it is not known that none follows.
+  t.deepEqual(waived.map(usageOf), [[], [], [], [], [], [], []]);
+
+  for (const [accept, head] of [
+    ["text/csv", /^id,[^\n]*\r\n$/u],
+    ["application/x-ndjson", /^$/u],
+  ] as const) {
+    const file = await fetch(`${api.url}/plant/trees?limit=1000&${none}`, {
+      headers: { Authorization: key, accept },
+    });
+    t.regex(await file.text(), head);
+    t.regex(file.headers.get("link") ?? "", /starting_after=[-0-9a-f]{36}>; rel="next"$/u);
+  }
+
+  const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
+  const read: string[] = [];
+  for await (const tree of impact.listTrees({ metadata: { campaign: "rare" } })) {
+    read.push(tree.id);
+  }
+  t.deepEqual(read, idsOf(whole));
+  let statuses = 0;
+  for await (const usage of impact.listUsage({ state: "not_billed" })) {
+    statuses += usage.count;
+  }
+  t.is(statuses, 600);
 });
 
 test("a page is cut before its records are too large to hold, and none is lost", async (t) => {

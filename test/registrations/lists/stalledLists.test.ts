@@ -1,10 +1,12 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import { request } from "node:http";
-import type { ClientRequest, IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { openCopyPool } from "../../../db/copyPool.ts";
 import type { CopyPool } from "../../../db/copyPool.ts";
 import { createOpenLists } from "../../../api/http/lists/openLists.ts";
 import { maximumJsonBytes } from "../../../db/registrations/maximumJsonBytes.ts";
@@ -12,6 +14,7 @@ import { sql } from "../../../db/sql.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { LimitOverrides } from "../../../domain/accounts/limits.ts";
 import type { Metadata } from "../../../domain/registrations/registrations.ts";
+import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
@@ -57,7 +60,11 @@ const countPages = (copies: CopyPool) => {
   return { copies: counting, pageBytes };
 };
 
-const requestStarts = z.object({ socket: z.custom<Socket>() });
+const requestStarts = z.object({
+  request: z.custom<IncomingMessage>(),
+  response: z.custom<ServerResponse>(),
+  socket: z.custom<Socket>(),
+});
 
 const sum = (numbers: readonly number[]): number =>
   numbers.reduce((total, number) => total + number, 0);
@@ -185,6 +192,52 @@ test("a client that reads none of many short lists is disconnected", async (t) =
   await eventually(() => openLists.count() === 0);
   t.is(socket.bytesRead, 0);
 });
+
+for (const [accept, page] of [
+  ["application/json", "&limit=1"],
+  ["text/csv", "&limit=1"],
+  ["application/x-ndjson", ""],
+] as const) {
+  test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { id, apiKeyProd: key } = await createTestOrganization(db);
+    await fill(db, id, 1000, {});
+    const copies = openCopyPool(databaseUrl, 60_000, { pace: createYieldingPace() });
+    t.teardown(copies.end);
+    const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 10 });
+    let steps = 0;
+    const client = new AbortController();
+    const served = Promise.withResolvers<ServerResponse>();
+    const counting: CopyPool = {
+      ...copies,
+      copy: async (...parameters) => {
+        steps += 1;
+        if (steps === 2) {
+          client.abort();
+          await once(await served.promise, "close");
+        }
+        return copies.copy(...parameters);
+      },
+    };
+    const { url } = await startStandaloneApi(t, { db, openLists, copies: counting });
+    const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
+    const headers = { Authorization: key, accept };
+    const call = request(list, { agent: false, signal: client.signal, headers });
+    call.on("error", () => undefined);
+    const onRequest = (message: unknown): void => {
+      const { request: received, response } = requestStarts.parse(message);
+      if (received.url?.includes("metadata") === true && received.headers.accept === accept) {
+        served.resolve(response);
+      }
+    };
+    subscribe("http.server.request.start", onRequest);
+    t.teardown(() => unsubscribe("http.server.request.start", onRequest));
+    call.end();
+
+    await eventually(() => steps >= 2 && openLists.count() === 0);
+    t.is(steps, 2, "of four");
+  });
+}
 
 test("an account and a process read a limited number of lists at the same time", async (t) => {
   const { db } = t.context;

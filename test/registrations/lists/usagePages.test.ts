@@ -48,8 +48,8 @@ test("a page of usage in a state reads few registrations if many are in it, and 
       const deps = { db: single, billing, pace: unhurriedPace };
       const part = { kinds: ["tree"], from: null, until: null, startingAfter: null } as const;
       const owner = { accountId, mode: "live" } as const;
-      for await (const page of listUsageReports(deps, owner, { ...part, state, limit })) {
-        found += page.length;
+      for await (const { rows } of listUsageReports(deps, owner, { ...part, state, limit })) {
+        found += rows.length;
         if (limit !== null && found > limit) {
           break;
         }

@@ -1479,13 +1479,13 @@ export interface operations {
                 readonly end_at?: string;
                 /** @description Id of one registration. */
                 readonly id?: string;
-                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. Without it, the response has all records. */
+                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
                 readonly limit?: number;
                 /** @description JSON object of at most 20 pairs; each of them must match. */
                 readonly metadata?: {
                     readonly [key: string]: unknown;
                 };
-                /** @description The id of the last record of the previous page. */
+                /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
                 readonly without_attribution?: boolean;
@@ -1742,13 +1742,13 @@ export interface operations {
                 readonly end_at?: string;
                 /** @description Id of one registration. */
                 readonly id?: string;
-                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. Without it, the response has all records. */
+                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
                 readonly limit?: number;
                 /** @description JSON object of at most 20 pairs; each of them must match. */
                 readonly metadata?: {
                     readonly [key: string]: unknown;
                 };
-                /** @description The id of the last record of the previous page. */
+                /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
                 readonly without_attribution?: boolean;
@@ -1863,9 +1863,9 @@ export interface operations {
                 readonly end_at?: string;
                 /** @description Only trees, or only bottles. */
                 readonly kind?: "tree" | "bottle";
-                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. Without it, the response has all records. */
+                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
                 readonly limit?: number;
-                /** @description The id of the last record of the previous page. */
+                /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description Only usage in this state. */
                 readonly state?: "pending" | "reported" | "corrected" | "failed" | "waived" | "not_billed";
