@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
 import { sql, timestamp } from "../../sql.ts";
 import { FAILED, meterEventColumns, meterEventRow } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
@@ -37,6 +38,27 @@ export const doubtEvent = async (
     WHERE id = ${id} AND processor = 'stripe'
   `);
 };
+
+const customerRow = z.strictObject({ customerId: z.string().nullable() });
+
+/** Returns the customer of an account's latest live usage at Stripe; null if it has none. */
+export const findLatestCustomer = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<string | null> =>
+  db.maybeOneFirst(sql.type(customerRow)`
+    SELECT latest.customer_id AS "customerId"
+    FROM (VALUES ('tree'), ('bottle')) AS stream (meter)
+    CROSS JOIN LATERAL (
+      SELECT customer_id, second
+      FROM meter_event
+      WHERE account_id = ${accountId} AND mode = 'live' AND meter = stream.meter AND processor = 'stripe'
+      ORDER BY second DESC, sequence DESC
+      LIMIT 1
+    ) AS latest
+    ORDER BY latest.second DESC
+    LIMIT 1
+  `);
 
 /** Lists the blocked live events that were settled at a time. */
 export const listBlockedEventsSettledAt = (

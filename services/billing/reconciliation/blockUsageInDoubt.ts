@@ -3,6 +3,7 @@ import { findAccount } from "../../../db/accounts/accounts.ts";
 import { findUnfinishedMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {
   doubtEvent,
+  findLatestCustomer,
   listBlockedEventsSettledAt,
 } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
 import { insertMeterEvents } from "../../../db/billing/sending/insertMeterEvents.ts";
@@ -11,6 +12,7 @@ import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFac
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { sumFactsBySign } from "../../../db/billing/usageFacts.ts";
+import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -47,6 +49,22 @@ const block = async (
 };
 
 /**
+ * Returns where the lost history billed a stream's new usage at first. It may have given the organization its present
+ * customer later, so that is the customer of its latest usage. Usage that this customer lacks may be at the present one.
+ */
+const targetInDoubt = async (
+  transaction: DatabaseTransactionConnection,
+  billing: Billing,
+  { accountId, mode }: UsageStream,
+): Promise<BillingTarget> => {
+  const account = await findAccount(transaction, accountId);
+  const { processor, customerId } = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
+  return processor === "stripe"
+    ? { processor, customerId: (await findLatestCustomer(transaction, accountId)) ?? customerId }
+    : { processor, customerId };
+};
+
+/**
  * Blocks a stream's usage from before the hold: it may have been sent in the history that was lost. Usage and refunds
  * become events of their own.
  * @returns the events that were blocked
@@ -68,8 +86,7 @@ const blockStream = async (
       blocked.push(await block(transaction, unfinished, { clock, heldAt }));
     }
   }
-  const account = await findAccount(transaction, stream.accountId);
-  const current = currentTarget(billing, account?.stripeCustomerId ?? null, stream.mode);
+  const current = await targetInDoubt(transaction, billing, stream);
   const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME };
   // Each statement begins at the oldest second of the one before, which may have more units than fit into one event.
   for (let oldestSecond = firstSecond; ;) {

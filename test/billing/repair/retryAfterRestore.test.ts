@@ -16,7 +16,7 @@ import {
 import { readJson } from "../../cli/runImpact.ts";
 import { awaitBlocked, endsOrBlocks, runBehindLocks } from "../../support/lockWaits.ts";
 import { setUpRestore, whileReadingSums } from "./restoreSetup.ts";
-import { LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
+import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS, MINUTE, setUpRetried } from "./retriedSetup.ts";
 
 const idRow = z.object({ id: z.bigint() });
 
@@ -243,3 +243,59 @@ test("an event that a lost history has sent to another customer is not billed tw
   await drain(restored);
   t.deepEqual(scene.billedByMinute(), { 0: 10 });
 });
+
+for (const [sentTo, refunded] of [
+  ["the earlier customer", 0],
+  ["the earlier customer", 3],
+  ["the new customer", 0],
+  ["the new customer", 3],
+  ["no customer", 3],
+] as const) {
+  test(`pending usage of which ${refunded} units are refunded is billed once if a lost history has changed the customer and sent it to ${sentTo}`, async (t) => {
+    const scene = await setUpRestore(t);
+    const { control, impact, pass, register, drain, original } = scene;
+    const setCustomer = async (opened: typeof original, customerId: string): Promise<void> => {
+      const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
+      const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
+      t.is(run.exitCode, 0, run.stderr);
+    };
+    const { customerId: earlierCustomerId } = control.addCustomer({});
+    const sumBilled = (): number =>
+      [earlierCustomerId, scene.customerId]
+        .flatMap((customerId) => control.usage({ customerId }))
+        .reduce((sum, { value }) => sum + value, 0);
+    await setCustomer(original, earlierCustomerId);
+    await register(original, 1);
+    pass(5);
+    await drain(original);
+    const pending = await register(original, 10);
+    if (refunded > 0) {
+      await scene.refund(original, pending, refunded);
+    }
+    pass(2 * MINUTE);
+    const { continued, restored } = await scene.fork(original);
+    if (sentTo === "the earlier customer") {
+      await drain(continued);
+    }
+    await setCustomer(continued, scene.customerId);
+    if (sentTo === "the new customer") {
+      await drain(continued);
+    }
+    pass(FORGOTTEN_AFTER_SECONDS);
+    await guardUsage(restored.deps);
+    pass(LAG_SECONDS);
+    await setCustomer(restored, scene.customerId);
+
+    await impact(restored, "usage", "compare-and-release");
+
+    await drain(restored);
+    // The refund is checked 15 minutes after its usage was found.
+    for (const exitCode of [refunded > 0 && sentTo === "the earlier customer" ? 1 : 0, 0]) {
+      pass(LAG_SECONDS);
+      const retried = await impact(restored, "usage", "retry", "--all");
+      t.is(retried.exitCode, exitCode, retried.stdout);
+      await drain(restored);
+    }
+    t.is(sumBilled(), 11 - refunded);
+  });
+}
