@@ -4,7 +4,11 @@ import type { HandSettlement } from "../../domain/billing/repair/decideHandSettl
 import { SETTLEMENT_KINDS } from "../../domain/billing/repair/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { MAXIMUM_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
-import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
+import {
+  DELIVERED_LATE,
+  FAILED_STATES,
+  UNFINISHED_STATES,
+} from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
@@ -190,6 +194,8 @@ export const moveSettledEvent = async (
     >;
     /** The reason, put before the last error. */
     readonly note: string | null;
+    /** Whether it was delivered after its billing period ended. That is recorded in place of the last error. */
+    readonly isLate?: boolean;
     /** With what an operator settled it by hand. Without one, an earlier document stays. */
     readonly document?: HandSettlement;
     /** Replaces the quantity, unless it is null: the part that the processor has. */
@@ -208,7 +214,7 @@ export const moveSettledEvent = async (
       outcome_unknown = outcome_unknown OR ${settlement.state === "blocked"},
       settlement_kind = coalesce(${settlement.document?.kind ?? null}, settlement_kind),
       settlement_reference = coalesce(${settlement.document?.reference ?? null}, settlement_reference),
-      last_error = ${noteBeforeError(settlement.note)},
+      last_error = ${settlement.isLate ? sql.fragment`${DELIVERED_LATE}` : noteBeforeError(settlement.note)},
       settled_at = ${timestamp(settlement.settledAt)}
     WHERE id = ${id}
   `);

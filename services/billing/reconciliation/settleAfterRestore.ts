@@ -23,6 +23,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
+import { isLateDelivery } from "../isLateDelivery.ts";
 import { leaveBlocked } from "../leaveBlocked.ts";
 import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
@@ -79,6 +80,7 @@ const record = async (
   await moveSettledEvent(transaction, event.id, {
     state,
     note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
+    isLate: state === "delivered" && (await isLateDelivery(transaction, event, heldAt)),
     acceptedQuantity: result === "partial" ? processorQuantity : null,
     customerId: state === "delivered" ? event.customerId : null,
     // Not now: nothing was sent after the hold, so the sums lag behind nothing.

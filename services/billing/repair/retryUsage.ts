@@ -21,6 +21,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import type { CustomerCheck } from "./checkCustomers.ts";
 import { checkCustomers, listCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
+import { isLateDelivery } from "../isLateDelivery.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 type Dependencies = {
@@ -104,6 +105,7 @@ export const retryUsage = async (
         acceptedQuantity === null
           ? null
           : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
+      isLate: state === "delivered" && (await isLateDelivery(transaction, event, now)),
       settledAt: now,
     });
     // Asked only now: refunds in the event itself are not of waived usage any more.

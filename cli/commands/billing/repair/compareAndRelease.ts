@@ -8,6 +8,7 @@ import { actorOf, operatorName } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
+import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
   readonly since?: Date;
@@ -19,9 +20,10 @@ export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
 const TIMEOUT_MS = HOUR_MS;
 
 export const compareAndRelease = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { as, since, dryRun, json }: CompareAndReleaseOptions,
 ): Promise<void> => {
+  const { io, connections, clock } = context;
   const settled = await settleAfterRestore(
     {
       db: await connections.database(),
@@ -71,6 +73,10 @@ export const compareAndRelease = async (
     );
     return;
   }
+  await warnOfEndedPeriods(
+    context,
+    settled.map(({ event }) => event.id),
+  );
   say(
     io,
     `Settled ${counted(settled.length - unclear, "event")} in doubt, and ended the hold. The workers send what the processor lacks.`,

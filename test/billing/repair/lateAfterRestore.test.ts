@@ -1,0 +1,95 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { setUpRestore } from "./restoreSetup.ts";
+import { LAG_SECONDS, setUpRetried } from "./retriedSetup.ts";
+
+const DAY = 24 * 60 * 60;
+const LIST_LATE = ["usage", "list", "--state", "late", "--json"] as const;
+
+type Scene = Pick<Awaited<ReturnType<typeof setUpRestore>>, "impact" | "original">;
+
+/** Requires that exactly one event is listed as late, and that it can be settled. */
+const requireLate = async (
+  t: ExecutionContext,
+  { impact }: Scene,
+  restored: Scene["original"],
+  units: number,
+): Promise<void> => {
+  const late = readJson(await impact(restored, ...LIST_LATE));
+  t.like(late, [{ state: "delivered", quantity: units }]);
+  const [{ meter_event_id: id } = {}] = late as readonly { readonly meter_event_id?: number }[];
+  const document = ["--invoice-item", "ii_1", "--reason", "billed late"];
+  const settled = await impact(restored, "usage", "settle", String(id), ...document);
+  t.is(settled.exitCode, 0, settled.stderr);
+  t.deepEqual(readJson(await impact(restored, ...LIST_LATE)), []);
+};
+
+/** Usage that is pending at the restored time, a day before its period's end, and that the lost history sends. */
+const setUpPending = async (t: ExecutionContext, sentAfterSeconds: number) => {
+  const scene = await setUpRestore(t);
+  const { original, stream, pass } = scene;
+  await resolveBillingCycle(original.deps, stream.accountId, "live", "tree");
+  pass(30 * DAY);
+  await scene.register(original, 5);
+  const { continued, restored } = await scene.fork(original);
+  pass(sentAfterSeconds);
+  await scene.drain(continued);
+  t.is(scene.control.usage({ customerId: scene.customerId }).length, 1);
+  await guardUsage(restored.deps);
+  return {
+    ...scene,
+    restored,
+    compare: async () => {
+      pass(LAG_SECONDS);
+      const run = await scene.impact(restored, "usage", "compare-and-release");
+      t.is(run.exitCode, 0, run.stdout + run.stderr);
+      return run;
+    },
+  };
+};
+
+test("usage that a comparison finds delivered is late if its period ended before the hold", async (t) => {
+  const { compare, ...scene } = await setUpPending(t, 3 * DAY);
+
+  const compared = await compare();
+
+  t.regex(compared.stderr, /The billing period of event \d+ has ended/u);
+  await requireLate(t, scene, scene.restored, 5);
+});
+
+test("usage that a comparison finds delivered is not late if its period ended only after the hold had begun", async (t) => {
+  const { compare, impact, restored, pass } = await setUpPending(t, 5);
+  pass(3 * DAY);
+
+  await compare();
+
+  t.deepEqual(readJson(await impact(restored, ...LIST_LATE)), []);
+});
+
+test("a part that a comparison finds delivered is late as well", async (t) => {
+  const { compare, ...scene } = await setUpPending(t, 3 * DAY);
+  const { control, restored, customerId } = scene;
+  const [sent] = control.usage({ customerId });
+  await scene.reportElsewhere(-2, sent?.second ?? 0);
+
+  await compare();
+
+  t.like(readJson(await scene.impact(restored, ...LIST_LATE)), [{ quantity: 3 }]);
+  await scene.drain(restored);
+  t.like(readJson(await scene.impact(restored, ...LIST_LATE)), [{ quantity: 2 }, { quantity: 3 }]);
+});
+
+test("usage that a retry finds delivered is late if its period has ended", async (t) => {
+  const scene = await setUpRetried(t);
+  const { restored, stream, pass, usageId } = scene;
+  await resolveBillingCycle(restored.deps, stream.accountId, "live", "tree");
+  await scene.compare();
+  pass(31 * DAY);
+
+  t.like(await scene.check(usageId), [{ result: "delivered" }]);
+
+  await requireLate(t, scene, restored, 10);
+});
