@@ -1,5 +1,9 @@
 import test from "ava";
-import type { CertifiedRegistration } from "../../db/dashboard/certificates.ts";
+import type {
+  CertifiedDonation,
+  CertifiedItem,
+  CertifiedRegistration,
+} from "../../db/dashboard/certificates.ts";
 import { DEFAULT_PROFILE } from "../../domain/dashboard/profile.ts";
 import { renderCertificate } from "../../api/standalone/dashboard/views/renderCertificate.ts";
 
@@ -24,40 +28,104 @@ const REGISTRATION: CertifiedRegistration = {
   country: "Kenya",
 };
 
-const renderCertificateOf = (changes: Partial<CertifiedRegistration>): string =>
+const DONATION: CertifiedDonation = {
+  token: REGISTRATION.token,
+  kind: "donation",
+  mode: "live",
+  amountCents: 5000,
+  charityName: "American Red Cross",
+  isCharityConfirmed: true,
+  ein: "530196605",
+  createdAt: new Date("2026-05-01T10:00:00Z"),
+  isRefunded: false,
+  refundedAt: null,
+};
+const REFUNDED = { isRefunded: true, refundedAt: new Date("2026-05-03T10:00:00Z") };
+
+const renderItems = (items: readonly CertifiedItem[]): string =>
   renderCertificate(
     {
       certified: {
         token: REGISTRATION.token,
-        isOfOrder: false,
+        isOfOrder: items.length > 1,
         ownerId: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
         ownerName: "Green Shop",
         slug: "green-shop-k3v9m2qd",
-        items: [{ ...REGISTRATION, ...changes }],
+        items,
       },
       profile: DEFAULT_PROFILE,
     },
     "https://impact.example",
   );
 
-/** Returns a page with single spaces. */
+const renderCertificateOf = (changes: Partial<CertifiedRegistration>): string =>
+  renderItems([{ ...REGISTRATION, ...changes }]);
+
+const withSingleSpaces = (page: string): string => page.replaceAll(/\s+/gu, " ");
 const pageOf = (changes: Partial<CertifiedRegistration>): string =>
-  renderCertificateOf(changes).replaceAll(/\s+/gu, " ");
+  withSingleSpaces(renderCertificateOf(changes));
+const orderOf = (...items: readonly CertifiedItem[]): string =>
+  withSingleSpaces(renderItems(items));
+
+/** Returns what other sites show of a page, and its headline with the line below. */
+const summaryOf = (page: string) => ({
+  description: /property="og:description" content="([^"]*)"/u.exec(page)?.[1],
+  headline: /<h2 id="what" class="headline">(.*?)<\/section>/u
+    .exec(page)?.[1]
+    ?.replaceAll(/<[^>]*>/gu, " ")
+    .replaceAll(/\s+/gu, " ")
+    .trim(),
+});
 
 test("a certificate of one tree is in the singular", (t) => {
   t.regex(pageOf({}), />Planted, and independently verified on Jul 1, 2026\.</u);
   t.regex(pageOf({ stage: "planted" }), />Planted on Jun 1, 2026, not verified yet\.</u);
-  t.regex(pageOf({ refundedCount: 1 }), />Refunded\. This certificate no longer counts\.</u);
   t.regex(pageOf({ count: 3, refundedCount: 1 }), /> ?1 was refunded\. 2 remain\.</u);
   t.regex(pageOf({ count: 3, refundedCount: 2 }), /> ?2 were refunded\. 1 remains\.</u);
   t.regex(pageOf({ count: 3 }), />All 3 planted, and independently verified on/u);
+});
+
+test("a certificate of which a part was refunded shows what remains, and what was registered", (t) => {
+  t.deepEqual(summaryOf(pageOf({ count: 1000, refundedCount: 999 })), {
+    description: "1 tree remains. 1,000 trees registered, 999 trees refunded.",
+    headline: "1 tree remains 1,000 trees registered, 999 trees refunded.",
+  });
+  t.deepEqual(summaryOf(orderOf(REGISTRATION, { ...DONATION, ...REFUNDED })), {
+    description:
+      "1 tree remains. 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
+    headline:
+      "1 tree remains 1 tree and a donation of $50.00 to American Red Cross registered, a donation of $50.00 to American Red Cross refunded.",
+  });
+  t.is(
+    summaryOf(orderOf({ ...REGISTRATION, count: 2, refundedCount: 2 }, DONATION)).description,
+    "$50.00 donation to American Red Cross remains. 2 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
+  );
+  t.is(
+    summaryOf(orderOf({ ...REGISTRATION, count: 3, refundedCount: 2 }, DONATION)).description,
+    "1 tree and a donation of $50.00 to American Red Cross remain. 3 trees and a donation of $50.00 to American Red Cross registered, 2 trees refunded.",
+  );
+});
+
+test("a certificate no longer counts once all it certifies is refunded", (t) => {
+  const refunded = { ...REGISTRATION, refundedCount: 1 };
+  const refundedDonation = { ...DONATION, ...REFUNDED };
+  for (const page of [pageOf(refunded), orderOf(refunded, refundedDonation)]) {
+    t.is(page.match(/>This certificate no longer counts\.</gu)?.length, 1);
+  }
+  t.is(
+    summaryOf(pageOf(refunded)).description,
+    "1 tree registered and refunded. This certificate no longer counts.",
+  );
+  for (const page of [orderOf(REGISTRATION, refundedDonation), orderOf(refunded, DONATION)]) {
+    t.notRegex(page, /no longer counts/u);
+    t.regex(page, /<dt>Refunded<\/dt>/u);
+  }
 });
 
 test("other sites show what a certificate is about beside a link to it", (t) => {
   const page = pageOf({ count: 3 });
   t.true(page.includes('<meta property="og:title" content="Certificate of Green Shop" />'));
   t.true(page.includes('<meta property="og:description" content="3 trees registered." />'));
-  t.true(pageOf({ refundedCount: 1 }).includes('content="1 tree registered and refunded."'));
   t.true(pageOf({ mode: "test" }).includes('content="Test data: 1 tree registered."'));
   t.true(page.includes('<meta name="robots" content="noindex, nofollow" />'));
 });

@@ -81,8 +81,7 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
 
 const explainRefund = ({ refunded, remaining }: CertifiedCounts): string => {
   if (remaining === 0) {
-    const what = refunded === 1 ? "Refunded" : `All ${formatNumber(refunded)} were refunded`;
-    return `${what}. This certificate no longer counts.`;
+    return refunded === 1 ? "Refunded." : `All ${formatNumber(refunded)} were refunded.`;
   }
   const were = refunded === 1 ? "was" : "were";
   const remain = remaining === 1 ? "remains" : "remain";
@@ -136,10 +135,7 @@ const renderDonation = (item: CertifiedDonation): Markup =>
     ${
       item.isRefunded
         ? html`<dt>Refunded</dt>
-            <dd>
-              ${item.refundedAt === null ? "Refunded" : `On ${formatDay(item.refundedAt)}`}. This
-              certificate no longer counts.
-            </dd>`
+            <dd>${item.refundedAt === null ? "Refunded" : `On ${formatDay(item.refundedAt)}`}.</dd>`
         : null
     }
     <dt>Proven</dt>
@@ -183,26 +179,75 @@ const sumDonations = (items: readonly CertifiedItem[]): readonly Sum[] => {
   ];
 };
 
+/** Returns the part of what was registered that remains, or that was refunded. */
+const partOf = (
+  items: readonly CertifiedItem[],
+  part: "remaining" | "refunded",
+): readonly CertifiedItem[] =>
+  items.flatMap((item): readonly CertifiedItem[] => {
+    if (item.kind === "donation") {
+      return (stateOfDonation(item) === "refunded") === (part === "refunded") ? [item] : [];
+    }
+    const count = certify(item)[part];
+    return count === 0 ? [] : [{ ...item, count }];
+  });
+
 const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
-/** Returns the sum of the trees, or of what there is instead, and what was registered in all. */
-const headlineOf = (certified: Certified): { readonly number: string; readonly what: string } => {
-  const { items } = certified;
+/** Returns the sum of the trees, or of what there is instead, and the other sums. */
+const sumUp = (items: readonly CertifiedItem[]) => {
   const sums = [...sumUnits(items, "tree"), ...sumUnits(items, "bottle"), ...sumDonations(items)];
   const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
-  const refunded = stateOfAll(certified) === "refunded" ? " and refunded" : "";
   return {
     number: sums[0]?.number ?? "",
-    what: `${conjunction.format(whats)} registered${refunded}`,
+    what: conjunction.format(whats),
+    inSentence: conjunction.format(sums.map(({ inSentence }) => inSentence)),
   };
 };
+
+type Headline = {
+  readonly number: string;
+  readonly what: string;
+  /** What to say below it about refunds. */
+  readonly refunds: string | null;
+};
+
+/** Returns what counts now. After refunds of a part, that is less than what was registered. */
+const headlineOf = (certified: Certified): Headline => {
+  const { items } = certified;
+  const registered = sumUp(items);
+  const refunded = partOf(items, "refunded");
+  if (refunded.length === 0) {
+    return { ...registered, what: `${registered.what} registered`, refunds: null };
+  }
+  if (stateOfAll(certified) === "refunded") {
+    return {
+      ...registered,
+      what: `${registered.what} registered and refunded`,
+      refunds: "This certificate no longer counts.",
+    };
+  }
+  const left = partOf(items, "remaining");
+  const remaining = sumUp(left);
+  const [first] = left;
+  const isOne = left.length === 1 && (first?.kind === "donation" || first?.count === 1);
+  return {
+    ...remaining,
+    what: `${remaining.what} ${isOne ? "remains" : "remain"}`,
+    refunds: `${registered.inSentence} registered, ${sumUp(refunded).inSentence} refunded.`,
+  };
+};
+
+/** Returns what other sites show beside a link to the page. */
+const describe = (certified: Certified, { number, what, refunds }: Headline): string =>
+  [`${markOf(certified)}${number} ${what}.`, ...(refunds === null ? [] : [refunds])].join(" ");
 
 /** Renders a page that certifies a record or an order: what is registered, and apart from it what is proven. */
 export const renderCertificate = (certificate: Certificate, baseUrl: string): string => {
   const { certified, profile } = certificate;
   const root = new URL(baseUrl).pathname.replace(/\/+$/u, "");
   const name = nameOf(certificate);
-  const { number, what } = headlineOf(certified);
+  const headline = headlineOf(certified);
   const title = `Certificate of ${name}`;
   const url = urlOf(certificate, baseUrl);
   return html`<!doctype html>
@@ -214,7 +259,7 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
         <title>${title}</title>
         <meta property="og:type" content="website" />
         <meta property="og:title" content="${title}" />
-        <meta property="og:description" content="${markOf(certified)}${number} ${what}." />
+        <meta property="og:description" content="${describe(certified, headline)}" />
         <meta property="og:url" content="${url}" />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
@@ -236,8 +281,9 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
         <main>
           <section class="hero" aria-labelledby="what">
             <h2 id="what" class="headline">
-              ${renderNumber(number)} <span class="what">${what}</span>
+              ${renderNumber(headline.number)} <span class="what">${headline.what}</span>
             </h2>
+            ${headline.refunds === null ? null : html`<p>${headline.refunds}</p>`}
             ${renderNotices(certified)}
           </section>
           <section class="certified" aria-label="Details">
