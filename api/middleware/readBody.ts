@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
 import type { Middleware } from "koa";
@@ -91,6 +92,27 @@ const nextTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
+/** Beyond the longest valid body of a request that is no batch, except for white space and escapes. */
+const LONG_BODY_BYTES = 16 * 1024;
+
+/** Leaves as much time to other requests as a turn of the event loop took. */
+const restAfter = async (turn: Promise<void>): Promise<void> => {
+  await turn;
+  const beganAtMs = performance.now();
+  await nextTurn();
+  await sleep(performance.now() - beganAtMs);
+};
+
+/** Resolves when another long body may be parsed, of either interface. */
+let rested = Promise.resolve();
+
+/** Waits for a turn in which no other long body is parsed, because that can take as long as hundreds of requests. */
+const turnForLongBody = (): Promise<void> => {
+  const turn = rested.then(nextTurn);
+  rested = restAfter(turn);
+  return turn;
+};
+
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
 export const readBody = (limitKib: number): Middleware<ApiState> => {
   const parse = bodyParser({
@@ -114,12 +136,18 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
         await nextTurn();
       }
       if (ctx.req.complete) {
+        if (announced > LONG_BODY_BYTES) {
+          await turnForLongBody();
+        }
         return parse(ctx, next);
       }
     }
     const decode = hasBody ? decoderOf(coding) : null;
     const received = await receiveBody(ctx, limitKib);
     const body = decode === null ? received : await decompress(received, decode, limitKib);
+    if (body.length > LONG_BODY_BYTES) {
+      await turnForLongBody();
+    }
     return parse(withBody(ctx, body), next);
   };
 };
