@@ -1,16 +1,21 @@
 import { userInfo } from "node:os";
 import { Option } from "commander";
+import type { Command } from "commander";
 import type { Actor } from "../domain/accounts/audit.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
+import type { JsonOption } from "./output/print.ts";
 
-/** The options of every command that changes something. */
+/** The options that say who runs a command, and why. */
 export type OperatorOptions = {
   readonly as?: string | undefined;
   readonly reason?: string | undefined;
 };
 
-/** The options of a command that is refused without a reason. */
-export type ReasonedOptions = OperatorOptions & { readonly reason: string };
+/** The options of a command that changes something. */
+export type ChangeOptions = OperatorOptions & JsonOption;
+
+/** The same if the command is refused without a reason. */
+export type ReasonedOptions = ChangeOptions & { readonly reason: string };
 
 export const operatorOption = (): Option =>
   new Option(
@@ -20,6 +25,10 @@ export const operatorOption = (): Option =>
 
 export const reasonOption = (): Option =>
   new Option("--reason <text>", "reason for the audit log").argParser(parseReason);
+
+/** Adds the options of a command that changes something. */
+export const withAudit = (command: Command): Command =>
+  command.addOption(reasonOption()).addOption(operatorOption()).option("--json", "JSON output");
 
 /** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
 export const operatorName = (as: string | undefined): string => {

@@ -6,38 +6,34 @@ import { unusableDatabaseError } from "../../program/openDatabase.ts";
 import type { Context } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { actorOf, operatorOption, reasonOption } from "../operator.ts";
-import type { OperatorOptions } from "../operator.ts";
+import { actorOf, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
 export const defineMigrateCommand = (command: Command, { io, connections }: Context): void => {
-  command
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action(async ({ json, ...operator }: OperatorOptions & { readonly json?: true }) => {
-      const { ownerUrl, ...roles } = await connections.databaseRoles();
-      const { applied } = await migrate(ownerUrl, roles, {
-        migrator: actorOf(operator),
-        onWait: (message) => say(io, message),
-      }).catch((error: unknown) => {
-        const setting = ownerUrl === roles.appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
-        throw error instanceof Error && isUnreachable(error)
-          ? unusableDatabaseError(ownerUrl, setting, error)
-          : error;
-      });
-      if (json) {
-        printJson(io, { applied });
-        return;
-      }
-      for (const name of applied) {
-        printText(io, name);
-      }
-      say(
-        io,
-        applied.length === 0
-          ? "The schema is up to date."
-          : `Applied ${counted(applied.length, "migration")}.`,
-      );
+  withAudit(command).action(async ({ json, ...operator }: ChangeOptions) => {
+    const { ownerUrl, ...roles } = await connections.databaseRoles();
+    const { applied } = await migrate(ownerUrl, roles, {
+      migrator: actorOf(operator),
+      onWait: (message) => say(io, message),
+    }).catch((error: unknown) => {
+      const setting = ownerUrl === roles.appUrl ? "DATABASE_URL" : "DATABASE_OWNER_URL";
+      throw error instanceof Error && isUnreachable(error)
+        ? unusableDatabaseError(ownerUrl, setting, error)
+        : error;
     });
+    if (json) {
+      printJson(io, { applied });
+      return;
+    }
+    for (const name of applied) {
+      printText(io, name);
+    }
+    say(
+      io,
+      applied.length === 0
+        ? "The schema is up to date."
+        : `Applied ${counted(applied.length, "migration")}.`,
+    );
+  });
 };

@@ -3,6 +3,9 @@ import type { Cell } from "./formatTable.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
 import { escapeUnsafeInLines } from "./printable.ts";
 
+/** The option of commands that can print JSON. */
+export type JsonOption = { readonly json?: true };
+
 /** Prints text, whose parts may come from other parties. */
 export const printText = ({ stdout }: Io, text: string): void => {
   stdout.write(`${escapeUnsafeInLines(text)}\n`);

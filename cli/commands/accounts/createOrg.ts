@@ -4,18 +4,17 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
 
-export type CreateOptions = OperatorOptions & {
+export type CreateOptions = ChangeOptions & {
   readonly name: string;
   readonly fractional?: true;
   readonly billingDay: number;
   readonly stripeCustomer?: string;
   readonly stripeSubscription?: string;
   readonly subscriptionPolicy: SubscriptionPolicy;
-  readonly json?: true;
 };
 
 export const createOrg = async (context: Context, options: CreateOptions): Promise<void> => {

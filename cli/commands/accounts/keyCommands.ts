@@ -5,10 +5,11 @@ import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import { actorOf, withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { openAccount, withAccount } from "./accountOptions.ts";
 import type { AccountOptions } from "./accountOptions.ts";
 import { keySettingsOf, withKeySettings } from "./keyOptions.ts";
@@ -21,8 +22,6 @@ POST requests are rejected with a 403. An expired key is rejected like an unknow
 
 const LIST_HELP = `
 Times are in UTC. "Last used" names the hour only, and may appear an hour late.`;
-
-type JsonOption = { readonly json?: true };
 
 type ListOptions = JsonOption & AccountOptions;
 
@@ -37,7 +36,7 @@ const list = async (context: Context, { json, ...named }: ListOptions): Promise<
   }
 };
 
-type IssueOptions = JsonOption & OperatorOptions & AccountOptions & NewKeyOptions;
+type IssueOptions = ChangeOptions & AccountOptions & NewKeyOptions;
 
 const issue = async (context: Context, options: IssueOptions): Promise<void> => {
   const { io, clock } = context;
@@ -62,7 +61,7 @@ const issue = async (context: Context, options: IssueOptions): Promise<void> => 
 const revoke = async (
   { io, connections, clock }: Context,
   id: string,
-  { json, ...operator }: JsonOption & OperatorOptions,
+  { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { key, wasLast } = await revokeKey({ db, clock, actor: actorOf(operator) }, id);
@@ -85,18 +84,13 @@ export const addKeyCommands = (key: Command, context: Context): void => {
   const issuing = key
     .command("issue")
     .description("Issue another key to an organization or a store and print it, once");
-  withKeySettings(withAccount(issuing), "unnamed")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  withAudit(withKeySettings(withAccount(issuing), "unnamed"))
     .addHelpText("after", ISSUE_HELP)
     .action((options: IssueOptions) => issue(context, options));
-  key
-    .command("revoke")
-    .description("Revoke a key permanently")
-    .argument("<key-id>", "id of the key, from `key list`", parseId)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((id: string, options: JsonOption & OperatorOptions) => revoke(context, id, options));
+  withAudit(
+    key
+      .command("revoke")
+      .description("Revoke a key permanently")
+      .argument("<key-id>", "id of the key, from `key list`", parseId),
+  ).action((id: string, options: ChangeOptions) => revoke(context, id, options));
 };

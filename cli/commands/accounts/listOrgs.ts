@@ -4,11 +4,12 @@ import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/st
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { presentOrganization } from "./presentOrganization.ts";
 
 export const listOrgs = async (
   { io, connections }: Context,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const accounts = await listAccounts(db, "organization");

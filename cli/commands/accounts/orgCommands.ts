@@ -14,7 +14,8 @@ import {
   parseTimeZone,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
+import { withAudit } from "../../operator.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { CreateOptions } from "./createOrg.ts";
 import { createOrg } from "./createOrg.ts";
 import { addLimitOptions } from "./limitOptions.ts";
@@ -23,8 +24,6 @@ import { addProfileOptions } from "./profileOptions.ts";
 import { showOrg } from "./showOrg.ts";
 import type { UpdateOptions } from "./updateOrg.ts";
 import { updateOrg } from "./updateOrg.ts";
-
-type JsonOption = { readonly json?: true };
 
 const parseName = parserOf(nonBlank(200), "a name of 1 to 200 characters");
 
@@ -36,19 +35,26 @@ const SUBSCRIPTION_POLICY =
   "what to do if the subscription is not active: alert, suspend (reject registrations) or keep";
 
 export const addOrgCommands = (org: Command, context: Context): void => {
-  org
-    .command("create")
-    .description("Create an organization and print its two API keys, once")
-    .requiredOption("--name <name>", "name of the organization", parseName)
-    .option("--fractional", "allow a fractional count in registrations")
-    .option("--billing-day <day>", BILLING_DAY, parseBillingDay, 1)
-    .option("--stripe-customer <id>", `${STRIPE_CUSTOMER}, cus_…`, parseStripeCustomer)
-    .option("--stripe-subscription <id>", `${STRIPE_SUBSCRIPTION}, sub_…`, parseStripeSubscription)
-    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy, "alert")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((options: CreateOptions) => createOrg(context, options));
+  withAudit(
+    org
+      .command("create")
+      .description("Create an organization and print its two API keys, once")
+      .requiredOption("--name <name>", "name of the organization", parseName)
+      .option("--fractional", "allow a fractional count in registrations")
+      .option("--billing-day <day>", BILLING_DAY, parseBillingDay, 1)
+      .option("--stripe-customer <id>", `${STRIPE_CUSTOMER}, cus_…`, parseStripeCustomer)
+      .option(
+        "--stripe-subscription <id>",
+        `${STRIPE_SUBSCRIPTION}, sub_…`,
+        parseStripeSubscription,
+      )
+      .option(
+        "--subscription-policy <policy>",
+        SUBSCRIPTION_POLICY,
+        parseSubscriptionPolicy,
+        "alert",
+      ),
+  ).action((options: CreateOptions) => createOrg(context, options));
   org
     .command("list")
     .description("List all organizations")
@@ -80,9 +86,7 @@ export const addOrgCommands = (org: Command, context: Context): void => {
       "IANA time zone of the statistics, such as Europe/Berlin; none for UTC",
       orNone(parseTimeZone),
     );
-  addLimitOptions(addProfileOptions(update))
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((id: string, options: UpdateOptions) => updateOrg(context, id, options));
+  withAudit(addLimitOptions(addProfileOptions(update))).action(
+    (id: string, options: UpdateOptions) => updateOrg(context, id, options),
+  );
 };

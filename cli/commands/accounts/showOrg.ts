@@ -21,6 +21,7 @@ import {
 } from "../../output/donationSummary.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { presentProfile, profileRecord } from "./profileOptions.ts";
@@ -48,7 +49,7 @@ const readAllTotals = (
 export const showOrg = async (
   context: Context,
   id: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const { io, connections, clock } = context;
   const db = await connections.database();

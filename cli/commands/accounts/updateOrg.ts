@@ -6,7 +6,7 @@ import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
 import type { LimitOptions } from "./limitOptions.ts";
@@ -20,7 +20,7 @@ const nullIfNone = (given: string): string | null => (given === NONE ? null : gi
 
 export type UpdateOptions = LimitOptions &
   ProfileOptions &
-  OperatorOptions & {
+  ChangeOptions & {
     readonly name?: string;
     readonly fractional?: boolean;
     readonly billingDay?: number;
@@ -29,7 +29,6 @@ export type UpdateOptions = LimitOptions &
     readonly charityProvider?: CharityProviderName;
     readonly subscriptionPolicy?: SubscriptionPolicy;
     readonly timeZone?: string;
-    readonly json?: true;
   };
 
 export const updateOrg = async (

@@ -8,15 +8,13 @@ import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import { requireSuccess } from "./repair/reportResults.ts";
 
-export type AcknowledgeOptions = ReasonedOptions & { readonly json?: true };
-
 const HEADINGS = ["difference", "customer", "mode", "meter", "minute", "units"];
 
 /** Acknowledges each difference separately: an unknown one does not stop the others. */
 export const acknowledge = async (
   { io, connections, clock }: Context,
   ids: readonly bigint[],
-  { reason, as, json }: AcknowledgeOptions,
+  { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock, actor: actorOf({ as, reason }) };
   const operator = operatorName(as);

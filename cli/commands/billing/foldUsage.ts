@@ -5,17 +5,16 @@ import type { FoldedStream } from "../../../services/billing/foldUsage.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-export type FoldOptions = OperatorOptions & {
+export type FoldOptions = ChangeOptions & {
   readonly before: Date;
   readonly org?: string;
   readonly dryRun?: true;
-  readonly json?: true;
 };
 
 const count = (number: number): string => number.toLocaleString("en-US");

@@ -7,6 +7,7 @@ import { readReconciliation } from "../../../services/billing/reconciliation/rea
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import { countAttention, presentStream, printReconciliation } from "./presentReconciliation.ts";
 
@@ -16,7 +17,7 @@ const describe = ({ endedAt, error }: StoredReconciliation): string =>
 /** Shows the stored result of the last complete reconciliation. The exit code is 1 if it failed or found something. */
 export const showLastReconciliation = async (
   { io, connections }: Context,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const last = await findLastReconciliation(db);

@@ -13,6 +13,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { timeOf, presentEvent } from "./presentEvent.ts";
 import {
@@ -105,7 +106,7 @@ const advise = (
   }
 };
 
-export type ShowUsageOptions = RecordOwnerOptions & { readonly json?: true };
+export type ShowUsageOptions = RecordOwnerOptions & JsonOption;
 
 export const showUsage = async (
   { io, connections }: Context,

@@ -17,15 +17,15 @@ import {
 } from "../../arguments.ts";
 import type { RetryId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
+import { operatorOption, reasonOption, withAudit } from "../../operator.ts";
+import type { ChangeOptions, ReasonedOptions } from "../../operator.ts";
 import { sinceOption, untilOption } from "../../timeRange.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
-import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { acknowledge } from "./acknowledgeDrift.ts";
 import type { CorrectOptions } from "./repair/correctFailover.ts";
 import { correctFailover } from "./repair/correctFailover.ts";
 import { creditNoteOption, invoiceItemOption } from "./repair/readDocument.ts";
-import type { HoldOptions } from "./repair/holdUsage.ts";
 import { holdAllUsage, releaseAllUsage } from "./repair/holdUsage.ts";
 import type { FoldOptions } from "./foldUsage.ts";
 import { foldUsage } from "./foldUsage.ts";
@@ -46,7 +46,6 @@ import { settleEvent } from "./repair/settleEvent.ts";
 import { showLastReconciliation } from "./showLastReconciliation.ts";
 import type { ShowUsageOptions } from "./showUsage.ts";
 import { showUsage } from "./showUsage.ts";
-import type { WaiveOptions } from "./repair/waiveEvents.ts";
 import { waiveEvents } from "./repair/waiveEvents.ts";
 
 const RETRY_HELP = `
@@ -124,41 +123,38 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(recordOwnerOption())
     .option("--json", "JSON output")
     .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
-  usage
-    .command("retry")
-    .description("Retry failed meter events")
-    .argument(
-      "[ids...]",
-      "ids of failed meter events, or of registrations in them",
-      collect(parseRetryId),
-    )
-    .option("--org <id>", "all failed events of this organization", parseId)
-    .option("--all", "all failed events")
-    .addOption(
-      new Option("--assume <outcome>", "outcome of the attempts, if you know it").choices(
-        ASSUMED_OUTCOMES,
+  withAudit(
+    usage
+      .command("retry")
+      .description("Retry failed meter events")
+      .argument(
+        "[ids...]",
+        "ids of failed meter events, or of registrations in them",
+        collect(parseRetryId),
+      )
+      .option("--org <id>", "all failed events of this organization", parseId)
+      .option("--all", "all failed events")
+      .addOption(
+        new Option("--assume <outcome>", "outcome of the attempts, if you know it").choices(
+          ASSUMED_OUTCOMES,
+        ),
+      )
+      .option(
+        "--customer <id>",
+        "Stripe customer that has the usage, with --assume delivered",
+        parseStripeCustomer,
       ),
-    )
-    .option(
-      "--customer <id>",
-      "Stripe customer that has the usage, with --assume delivered",
-      parseStripeCustomer,
-    )
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  )
     .addHelpText("after", RETRY_HELP)
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
       retryEvents(context, ids ?? [], options),
     );
-  usage
-    .command("send-now")
-    .description("Send pending usage now, without waiting for the next attempt")
-    .option("--org <id>", "id of the organization", parseId)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((options: SendNowOptions) => sendUsageNow(context, options));
+  withAudit(
+    usage
+      .command("send-now")
+      .description("Send pending usage now, without waiting for the next attempt")
+      .option("--org <id>", "id of the organization", parseId),
+  ).action((options: SendNowOptions) => sendUsageNow(context, options));
   usage
     .command("waive")
     .description("Close failed or held meter events whose usage will never be sent")
@@ -167,7 +163,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
-    .action((ids: readonly bigint[], options: WaiveOptions) => waiveEvents(context, ids, options));
+    .action((ids: readonly bigint[], options: ReasonedOptions) =>
+      waiveEvents(context, ids, options),
+    );
   usage
     .command("settle")
     .description("Record that a meter event was settled by hand")
@@ -229,7 +227,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .command("show-reconciliation")
     .description("Show the last complete reconciliation")
     .option("--json", "JSON output")
-    .action((options: { readonly json?: true }) => showLastReconciliation(context, options));
+    .action((options: JsonOption) => showLastReconciliation(context, options));
   usage
     .command("compare-and-release")
     .description("Settle the usage that a restore has put in doubt, and end the hold")
@@ -251,7 +249,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", ACKNOWLEDGE_HELP)
-    .action((ids: readonly bigint[], options: AcknowledgeOptions) =>
+    .action((ids: readonly bigint[], options: ReasonedOptions) =>
       acknowledge(context, ids, options),
     );
   usage
@@ -271,12 +269,10 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
     .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action((options: HoldOptions) => holdAllUsage(context, options));
-  usage
-    .command("release")
-    .description("End a hold, if no data was lost: workers send usage as before")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((options: Partial<HoldOptions>) => releaseAllUsage(context, options));
+    .action((options: ReasonedOptions) => holdAllUsage(context, options));
+  withAudit(
+    usage
+      .command("release")
+      .description("End a hold, if no data was lost: workers send usage as before"),
+  ).action((options: ChangeOptions) => releaseAllUsage(context, options));
 };

@@ -4,11 +4,12 @@ import { parseEin } from "../../../domain/charities/charities.ts";
 import { date } from "../../../domain/fields.ts";
 import { parseLimit, parserOf, parseSearchText } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
+import { withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { ImportOptions } from "./importCharityFiles.ts";
 import { importCharityFiles } from "./importCharityFiles.ts";
 import type { SearchOptions } from "./searchCharities.ts";
-import type { LinksOptions } from "./importLinks.ts";
 import { importLinks } from "./importLinks.ts";
 import { searchCharities } from "./searchCharities.ts";
 import { showCharity } from "./showCharity.ts";
@@ -25,30 +26,27 @@ Each line is {"ein": "53-0196605", "website": "https://…", "icon_url": "https:
 absent URL leaves what is stored, and an empty one removes it.`;
 
 export const addCharityCommands = (charity: Command, context: Context): void => {
-  charity
-    .command("import")
-    .description("Import files of the IRS's Business Master File")
-    .argument("<file...>", "files such as eo1.csv, plain or gzipped")
-    .option(
-      "--extracted <date>",
-      "date of the extract (default: the file's modification date)",
-      parseExtractDate,
-    )
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((paths: string[], options: ImportOptions) =>
-      importCharityFiles(context, paths, options),
-    );
-  charity
-    .command("links")
-    .description("Import websites and icons of charities")
-    .argument("<file>", "file of JSON lines, plain or gzipped")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  withAudit(
+    charity
+      .command("import")
+      .description("Import files of the IRS's Business Master File")
+      .argument("<file...>", "files such as eo1.csv, plain or gzipped")
+      .option(
+        "--extracted <date>",
+        "date of the extract (default: the file's modification date)",
+        parseExtractDate,
+      ),
+  ).action((paths: string[], options: ImportOptions) =>
+    importCharityFiles(context, paths, options),
+  );
+  withAudit(
+    charity
+      .command("links")
+      .description("Import websites and icons of charities")
+      .argument("<file>", "file of JSON lines, plain or gzipped"),
+  )
     .addHelpText("after", LINKS_HELP)
-    .action((path: string, options: LinksOptions) => importLinks(context, path, options));
+    .action((path: string, options: ChangeOptions) => importLinks(context, path, options));
   charity
     .command("search")
     .description("Search the catalogue by name or EIN")
@@ -61,5 +59,5 @@ export const addCharityCommands = (charity: Command, context: Context): void => 
     .description("Show the catalogue's record of an EIN")
     .argument("<ein>", "EIN, with or without the dash", parseEinArgument)
     .option("--json", "JSON output")
-    .action((ein: string, options: { readonly json?: true }) => showCharity(context, ein, options));
+    .action((ein: string, options: JsonOption) => showCharity(context, ein, options));
 };

@@ -8,16 +8,15 @@ import { openTextFile } from "../../input/openTextFile.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
 
-export type ImportOptions = OperatorOptions & {
+export type ImportOptions = ChangeOptions & {
   readonly extracted?: string;
-  readonly json?: true;
 };
 
 const importFile = async (

@@ -6,18 +6,16 @@ import { openTextFile } from "../../input/openTextFile.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
 /** Further bad lines are only counted. */
 const BAD_LINES_SHOWN = 20;
 
-export type LinksOptions = OperatorOptions & { readonly json?: true };
-
 export const importLinks = async (
   { io, connections, clock }: Context,
   path: string,
-  { json, ...operator }: LinksOptions,
+  { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const file = await openTextFile(path).catch((error: unknown) => {

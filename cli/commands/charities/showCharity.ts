@@ -3,11 +3,12 @@ import { formatEin } from "../../../domain/charities/charities.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 
 export const showCharity = async (
   { io, connections }: Context,
   ein: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const charity = await findCharityRecord(await connections.database(), ein);
   if (!charity) {

@@ -4,10 +4,11 @@ import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
 
-export type ShowOptions = RecordOwnerOptions & { readonly json?: true };
+export type ShowOptions = RecordOwnerOptions & JsonOption;
 
 export const showDonation = async (
   { io, connections }: Context,

@@ -5,11 +5,9 @@ import { revokeCertificate } from "../../../services/dashboard/revokeCertificate
 import { parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import type { OperatorOptions } from "../../operator.ts";
-import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
+import { actorOf, withAudit } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
-
-type RevokeOptions = OperatorOptions & { readonly json?: true };
 
 /** Parses the URL of a certificate, or the last part of it. */
 const parseCertificate = parserOf(
@@ -21,25 +19,23 @@ const parseCertificate = parserOf(
 );
 
 export const addCertificateCommands = (certificate: Command, context: Context): void => {
-  certificate
-    .command("revoke")
-    .description("Revoke a certificate, so that its page no longer exists")
-    .argument("<url>", "URL of the certificate, or its last part", parseCertificate)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action(async (token: string, { json, ...options }: RevokeOptions) => {
-      const { io, connections, clock } = context;
-      const { recordId, isOfOrder } = await revokeCertificate(
-        { db: await connections.database(), clock, actor: actorOf(options) },
-        token,
-      );
-      if (json) {
-        printJson(io, { record_id: recordId, is_of_order: isOfOrder });
-      }
-      say(
-        io,
-        `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The URL ends within seconds; the next API request for the certificate returns another URL.`,
-      );
-    });
+  withAudit(
+    certificate
+      .command("revoke")
+      .description("Revoke a certificate, so that its page no longer exists")
+      .argument("<url>", "URL of the certificate, or its last part", parseCertificate),
+  ).action(async (token: string, { json, ...options }: ChangeOptions) => {
+    const { io, connections, clock } = context;
+    const { recordId, isOfOrder } = await revokeCertificate(
+      { db: await connections.database(), clock, actor: actorOf(options) },
+      token,
+    );
+    if (json) {
+      printJson(io, { record_id: recordId, is_of_order: isOfOrder });
+    }
+    say(
+      io,
+      `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The URL ends within seconds; the next API request for the certificate returns another URL.`,
+    );
+  });
 };

@@ -5,16 +5,15 @@ import { takeOverDeployment } from "../../../services/billing/takeOverDeployment
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
-export type TakeOverOptions = OperatorOptions & { readonly json?: true };
-export type SeparateOptions = TakeOverOptions & { readonly isCopy?: true };
+export type SeparateOptions = ChangeOptions & { readonly isCopy?: true };
 
 /** Declares that a restored, promoted or copied database replaces the old one. */
 export const takeOver = async (
   { io, connections, clock }: Context,
-  { json, ...operator }: TakeOverOptions,
+  { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const { name, hold, hadChanged } = await takeOverDeployment({
     db: await connections.database(),

@@ -3,13 +3,15 @@ import { Option } from "commander";
 import { PROCESSOR_EVENT_STATES } from "../../../domain/billing/processorEvents.ts";
 import { parseLimit, parseProcessorEventId, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
+import { operatorOption, withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
 import { separate, takeOver } from "./decideCopy.ts";
-import type { SeparateOptions, TakeOverOptions } from "./decideCopy.ts";
+import type { SeparateOptions } from "./decideCopy.ts";
 import { discardEvent, listEvents, retryEvent } from "./processorEvents.ts";
-import type { ListEventsOptions, ResolveOptions } from "./processorEvents.ts";
+import type { ListEventsOptions } from "./processorEvents.ts";
 import { showDeployment } from "./showDeployment.ts";
 
 const MOVE_HELP = `
@@ -45,34 +47,31 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .command("show")
     .description("Show the deployment's id, its processor and its database")
     .option("--json", "JSON output")
-    .action((options: { readonly json?: true }) => showDeployment(context, options));
-  deployment
-    .command("move-to-stripe")
-    .description("Move billing from the built-in ledger to Stripe")
-    .option("--dry-run", "show what would be moved")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+    .action((options: JsonOption) => showDeployment(context, options));
+  withAudit(
+    deployment
+      .command("move-to-stripe")
+      .description("Move billing from the built-in ledger to Stripe")
+      .option("--dry-run", "show what would be moved"),
+  )
     .addHelpText("after", MOVE_HELP)
     .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
-  deployment
-    .command("take-over")
-    .description("Declare that a restored, promoted or moved database replaces the old one")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  withAudit(
+    deployment
+      .command("take-over")
+      .description("Declare that a restored, promoted or moved database replaces the old one"),
+  )
     .addHelpText("after", TAKE_OVER_HELP)
-    .action((options: TakeOverOptions) => takeOver(context, options));
-  deployment
-    .command("separate")
-    .description("Turn a copied database into a separate deployment")
-    .option(
-      "--is-copy",
-      "the database is a copy that looks like the original, such as a copied disk",
-    )
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+    .action((options: ChangeOptions) => takeOver(context, options));
+  withAudit(
+    deployment
+      .command("separate")
+      .description("Turn a copied database into a separate deployment")
+      .option(
+        "--is-copy",
+        "the database is a copy that looks like the original, such as a copied disk",
+      ),
+  )
     .addHelpText("after", SEPARATE_HELP)
     .action((options: SeparateOptions) => separate(context, options));
   deployment
@@ -86,15 +85,14 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "JSON output")
     .action((options: ListEventsOptions) => listEvents(context, options));
-  deployment
-    .command("retry-event")
-    .description("Retry a failed Stripe event")
-    .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  withAudit(
+    deployment
+      .command("retry-event")
+      .description("Retry a failed Stripe event")
+      .argument("<id>", "id of the event, evt_…", parseProcessorEventId),
+  )
     .addHelpText("after", RETRY_EVENT_HELP)
-    .action((id: string, options: ResolveOptions) => retryEvent(context, id, options));
+    .action((id: string, options: ChangeOptions) => retryEvent(context, id, options));
   deployment
     .command("discard-event")
     .description("Close a failed Stripe event without processing it")
@@ -103,5 +101,5 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", DISCARD_EVENT_HELP)
-    .action((id: string, options: ResolveOptions) => discardEvent(context, id, options));
+    .action((id: string, options: ChangeOptions) => discardEvent(context, id, options));
 };

@@ -5,13 +5,12 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorName } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfHeld } from "../billing/sayIfHeld.ts";
 
-export type MoveOptions = OperatorOptions & {
+export type MoveOptions = ChangeOptions & {
   readonly dryRun?: true;
-  readonly json?: true;
 };
 
 export const moveDeploymentToStripe = async (

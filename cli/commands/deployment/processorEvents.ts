@@ -4,7 +4,7 @@ import { resolveProcessorEvent } from "../../../services/billing/processorEvents
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 
@@ -53,12 +53,10 @@ export const listEvents = async (
   sayIfMore(io, events.length, limit);
 };
 
-export type ResolveOptions = OperatorOptions & { readonly json?: true };
-
 export const retryEvent = async (
   { io, connections, clock }: Context,
   id: string,
-  { json, ...options }: ResolveOptions,
+  { json, ...options }: ChangeOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock, actor: actorOf(options) };
   const changed = await resolveProcessorEvent(deps, id, "retry");
@@ -76,7 +74,7 @@ export const retryEvent = async (
 export const discardEvent = async (
   { io, connections, clock }: Context,
   id: string,
-  { json, ...options }: ResolveOptions,
+  { json, ...options }: ChangeOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock, actor: actorOf(options) };
   const changed = await resolveProcessorEvent(deps, id, "discard");

@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { check, ok, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 import { checkApi } from "./checkApi.ts";
@@ -48,7 +49,7 @@ const checkSettings = ({ connections }: Context): Promise<Finding> =>
     return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
   });
 
-const diagnose = async (context: Context, { json }: { readonly json?: true }): Promise<void> => {
+const diagnose = async (context: Context, { json }: JsonOption): Promise<void> => {
   const { io } = context;
   const settings = await checkSettings(context);
   const findings = [
@@ -93,5 +94,5 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
 export const defineDoctorCommand = (command: Command, context: Context): void => {
   command
     .option("--json", "JSON output")
-    .action((options: { readonly json?: true }) => diagnose(context, options));
+    .action((options: JsonOption) => diagnose(context, options));
 };

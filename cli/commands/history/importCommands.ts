@@ -8,8 +8,8 @@ import { parseId, parsePath, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import { actorOf, operatorOption, reasonOption, withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -60,12 +60,11 @@ needs no prefix. It is never an argument, which other users of the machine could
 only its SHA-256 and its first four characters are stored.
   pass show old-server/live-key | impact import key --org ID --mode live`;
 
-type ImportOptions = OperatorOptions &
+type ImportOptions = ChangeOptions &
   HistoryOptions & {
     readonly orderPlanting?: true;
     readonly rejects?: string;
     readonly dryRun?: true;
-    readonly json?: true;
   };
 
 const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
@@ -178,20 +177,19 @@ export const addImportCommands = (group: Command, context: Context): void => {
   const importingKey = group
     .command("key")
     .description("Import an API key of another system from standard input or a file");
-  withKeySettings(withAccount(importingKey), "imported")
-    .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+  withAudit(
+    withKeySettings(withAccount(importingKey), "imported").option(
+      "--key-file <file>",
+      "file with the key, readable by its owner only (chmod 600)",
+    ),
+  )
     .addHelpText("after", KEY_HELP)
     .action((options: ImportKeyOptions) => runImportKey(context, options));
-  group
-    .command("slug")
-    .description("Redirect the slug of an old dashboard to the organization's dashboard")
-    .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
-    .requiredOption("--org <id>", "id of the organization", parseId)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((slug: string, options: ImportSlugOptions) => runImportSlug(context, slug, options));
+  withAudit(
+    group
+      .command("slug")
+      .description("Redirect the slug of an old dashboard to the organization's dashboard")
+      .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
+      .requiredOption("--org <id>", "id of the organization", parseId),
+  ).action((slug: string, options: ImportSlugOptions) => runImportSlug(context, slug, options));
 };

@@ -3,18 +3,17 @@ import type { Context } from "../../context.ts";
 import { readSecret } from "../../input/readSecret.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import type { AccountOptions } from "../accounts/accountOptions.ts";
 import { keySettingsOf } from "../accounts/keyOptions.ts";
 import type { NewKeyOptions } from "../accounts/keyOptions.ts";
 
-export type ImportKeyOptions = OperatorOptions &
+export type ImportKeyOptions = ChangeOptions &
   AccountOptions &
   NewKeyOptions & {
     readonly keyFile?: string;
-    readonly json?: true;
   };
 
 export const runImportKey = async (context: Context, options: ImportKeyOptions): Promise<void> => {

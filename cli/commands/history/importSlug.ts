@@ -2,10 +2,10 @@ import { importSlug } from "../../../services/history/importSlug.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
-export type ImportSlugOptions = OperatorOptions & { readonly org: string; readonly json?: true };
+export type ImportSlugOptions = ChangeOptions & { readonly org: string };
 
 export const runImportSlug = async (
   { io, connections, clock }: Context,

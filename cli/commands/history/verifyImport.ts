@@ -11,6 +11,7 @@ import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { printable } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import { withHistory } from "./historyOptions.ts";
 import type { HistoryOptions } from "./historyOptions.ts";
@@ -23,7 +24,7 @@ with the imported records, and ignores records that were created here. It compar
 store's ledger entry by entry, the store's balance with the sum of its entries, and the
 totals that the API returns with all records. The exit code is 1 if anything differs.`;
 
-type VerifyOptions = HistoryOptions & { readonly json?: true };
+type VerifyOptions = HistoryOptions & JsonOption;
 
 const printVerification = (io: Io, verification: Verification): void => {
   printTable(

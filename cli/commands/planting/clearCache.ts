@@ -6,16 +6,15 @@ import type { CachedResponses } from "../../../services/planting/evidence/clearC
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 
-export type ClearOptions = OperatorOptions &
+export type ClearOptions = ChangeOptions &
   RecordOwnerOptions & {
     readonly tree?: string;
     readonly summary?: true;
     readonly all?: true;
-    readonly json?: true;
   };
 
 const requireOneSelection = ({ tree, summary, all }: ClearOptions): void => {

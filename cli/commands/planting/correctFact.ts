@@ -14,7 +14,6 @@ import { wakeOrder } from "./wakeOrder.ts";
 
 type CorrectOptions = ReasonedOptions & {
   readonly dryRun?: true;
-  readonly json?: true;
 };
 export type WithdrawOptions = CorrectOptions & { readonly replacement?: string };
 export type ReinstateOptions = CorrectOptions;

@@ -3,9 +3,10 @@ import { Option } from "commander";
 import { ORDER_STAGES } from "../../../domain/planting/order.ts";
 import { parseCount, parseId, parseLimit, parseReason, parseRecordId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import { operatorOption, withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { ClearOptions } from "./clearCache.ts";
 import { clearCache } from "./clearCache.ts";
 import type { ListOptions } from "./listOrders.ts";
@@ -42,18 +43,15 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
     .description("Show a planting order and its reported facts")
     .argument("<order>", "number or public id of the order, here or in evidence")
     .option("--json", "JSON output")
-    .action((id: string, options: { readonly json?: true }) => showOrder(context, id, options));
-  evidence
-    .command("record")
-    .description("Record facts of a planting order from a JSON file")
-    .argument("<file>", "path of the file, or - for standard input")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+    .action((id: string, options: JsonOption) => showOrder(context, id, options));
+  withAudit(
+    evidence
+      .command("record")
+      .description("Record facts of a planting order from a JSON file")
+      .argument("<file>", "path of the file, or - for standard input"),
+  )
     .addHelpText("after", RECORD_HELP)
-    .action((file: string, options: OperatorOptions & { readonly json?: true }) =>
-      recordReport(context, file, options),
-    );
+    .action((file: string, options: ChangeOptions) => recordReport(context, file, options));
   evidence
     .command("withdraw")
     .description("Withdraw a reported fact that is wrong, or replace it")
@@ -74,17 +72,15 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
     .option("--dry-run", "show what would change")
     .option("--json", "JSON output")
     .action((fact: number, options: ReinstateOptions) => reinstateFact(context, fact, options));
-  evidence
-    .command("cache")
-    .description("Manage the cache of evidence responses")
-    .command("clear")
-    .description("Delete cached responses, so that the next requests render new ones")
-    .option("--tree <id>", "id of a tree registration", parseRecordId)
-    .addOption(recordOwnerOption())
-    .option("--summary", "the evidence summary")
-    .option("--all", "all cached responses")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((options: ClearOptions) => clearCache(context, options));
+  withAudit(
+    evidence
+      .command("cache")
+      .description("Manage the cache of evidence responses")
+      .command("clear")
+      .description("Delete cached responses, so that the next requests render new ones")
+      .option("--tree <id>", "id of a tree registration", parseRecordId)
+      .addOption(recordOwnerOption())
+      .option("--summary", "the evidence summary")
+      .option("--all", "all cached responses"),
+  ).action((options: ClearOptions) => clearCache(context, options));
 };

@@ -2,7 +2,7 @@ import { reportPlanting } from "../../../services/planting/orders/reportPlanting
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { readReport } from "./readReport.ts";
 import { wakeOrder } from "./wakeOrder.ts";
@@ -11,7 +11,7 @@ import { wakeOrder } from "./wakeOrder.ts";
 export const recordReport = async (
   context: Context,
   file: string,
-  { json, ...operator }: OperatorOptions & { readonly json?: true },
+  { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const { io, connections, clock } = context;
   const report = await readReport(io, file);

@@ -6,6 +6,7 @@ import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { presentOrder } from "./presentOrder.ts";
 
 const presentFact = (fact: StoredFact) => ({
@@ -51,7 +52,7 @@ const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder>
 export const showOrder = async (
   { io, connections }: Context,
   id: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const order = await getOrder(db, id);

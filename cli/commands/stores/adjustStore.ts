@@ -9,7 +9,6 @@ import { findNamedStore } from "./findNamedStore.ts";
 export type AdjustOptions = ReasonedOptions & {
   readonly amount: number;
   readonly reference?: string;
-  readonly json?: true;
 };
 
 export const adjustStore = async (

@@ -2,17 +2,16 @@ import { createStore as create } from "../../../services/stores/createStore.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
-export type CreateOptions = OperatorOptions & {
+export type CreateOptions = ChangeOptions & {
   readonly domain: string;
   readonly org?: string;
   readonly userId?: string;
   readonly treePrice: number;
   readonly bottlePrice: number;
   readonly lowBalance: number;
-  readonly json?: true;
 };
 
 export const createStore = async (

@@ -2,11 +2,12 @@ import { listStores as list } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { presentStore } from "./presentStore.ts";
 
 export const listStores = async (
   { io, connections }: Context,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const stores = await list(await connections.database());
   if (json) {

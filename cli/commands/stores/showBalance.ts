@@ -2,12 +2,13 @@ import { formatCents } from "../../../domain/money.ts";
 import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export const showBalance = async (
   { io, connections }: Context,
   idOrDomain: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const store = await findNamedStore(await connections.database(), idOrDomain);
   const isLow = isBalanceLow(store);

@@ -3,6 +3,7 @@ import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "../accounts/limitOptions.ts";
 import { findNamedStore } from "./findNamedStore.ts";
@@ -11,7 +12,7 @@ import { presentStore, printStore } from "./presentStore.ts";
 export const showStore = async (
   { io, connections }: Context,
   idOrDomain: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const store = await findNamedStore(db, idOrDomain);

@@ -16,9 +16,10 @@ import {
   parseSwitch,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import { operatorOption, withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { addLimitOptions } from "../accounts/limitOptions.ts";
+import type { JsonOption } from "../../output/print.ts";
 import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
@@ -36,8 +37,6 @@ import { topUpStore } from "./topUpStore.ts";
 import { uninstallStore } from "./uninstallStore.ts";
 import type { UpdateOptions } from "./updateStore.ts";
 import { updateStore } from "./updateStore.ts";
-
-type JsonOption = { readonly json?: true };
 
 const DEFAULT_TREE_CENTS = 50;
 const DEFAULT_BOTTLE_CENTS = 10;
@@ -77,19 +76,17 @@ const LOW_BALANCE = "low-balance threshold";
 const USER_ID = "value of the user_id header that names the store";
 
 const addSettingCommands = (store: Command, context: Context): void => {
-  store
-    .command("create")
-    .description("Create a store and print its two API keys, once")
-    .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
-    .option("--org <id>", "organization that owns the store", parseId)
-    .option("--user-id <text>", `${USER_ID}; by default the store's id`, parseUserId)
-    .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
-    .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
-    .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0))
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((options: CreateOptions) => createStore(context, options));
+  withAudit(
+    store
+      .command("create")
+      .description("Create a store and print its two API keys, once")
+      .requiredOption("--domain <domain>", "domain of the shop", parseDomain)
+      .option("--org <id>", "organization that owns the store", parseId)
+      .option("--user-id <text>", `${USER_ID}; by default the store's id`, parseUserId)
+      .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
+      .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
+      .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0)),
+  ).action((options: CreateOptions) => createStore(context, options));
   store
     .command("list")
     .description("List all stores")
@@ -118,49 +115,37 @@ const addSettingCommands = (store: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     );
-  addLimitOptions(update)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((named: string, options: UpdateOptions) => updateStore(context, named, options));
-  store
-    .command("uninstall")
-    .description("Uninstall a store: its keys are rejected within 5 seconds, its records remain")
-    .argument("<store>", STORE)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((named: string, options: JsonOption & OperatorOptions) =>
-      uninstallStore(context, named, options),
-    );
-  store
-    .command("reinstall")
-    .description("Reinstall an uninstalled store with its keys and its balance")
-    .argument("<store>", STORE)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((named: string, options: JsonOption & OperatorOptions) =>
-      reinstallStore(context, named, options),
-    );
+  withAudit(addLimitOptions(update)).action((named: string, options: UpdateOptions) =>
+    updateStore(context, named, options),
+  );
+  withAudit(
+    store
+      .command("uninstall")
+      .description("Uninstall a store: its keys are rejected within 5 seconds, its records remain")
+      .argument("<store>", STORE),
+  ).action((named: string, options: ChangeOptions) => uninstallStore(context, named, options));
+  withAudit(
+    store
+      .command("reinstall")
+      .description("Reinstall an uninstalled store with its keys and its balance")
+      .argument("<store>", STORE),
+  ).action((named: string, options: ChangeOptions) => reinstallStore(context, named, options));
 };
 
 const addBalanceCommands = (store: Command, context: Context): void => {
-  store
-    .command("topup")
-    .description("Add a payment to a store's balance")
-    .argument("<store>", STORE)
-    .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
-    .option(
-      "--reference <text>",
-      "your reference for the payment; a payment with a known reference is not added again (default: the UTC date and the amount)",
-      parseReference,
-    )
-    .option("--note <text>", "note to store with the ledger entry", parseNote)
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
-    .action((named: string, options: TopUpOptions) => topUpStore(context, named, options));
+  withAudit(
+    store
+      .command("topup")
+      .description("Add a payment to a store's balance")
+      .argument("<store>", STORE)
+      .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
+      .option(
+        "--reference <text>",
+        "your reference for the payment; a payment with a known reference is not added again (default: the UTC date and the amount)",
+        parseReference,
+      )
+      .option("--note <text>", "note to store with the ledger entry", parseNote),
+  ).action((named: string, options: TopUpOptions) => topUpStore(context, named, options));
   store
     .command("adjust")
     .description("Correct a store's balance, for example after a mistaken top-up")

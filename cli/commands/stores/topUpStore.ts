@@ -3,15 +3,14 @@ import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
-export type TopUpOptions = OperatorOptions & {
+export type TopUpOptions = ChangeOptions & {
   readonly amount: number;
   readonly reference?: string;
   readonly note?: string;
-  readonly json?: true;
 };
 
 export const topUpStore = async (

@@ -2,14 +2,14 @@ import { uninstallStore as uninstall } from "../../../services/stores/uninstallS
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
 export const uninstallStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { json, ...operator }: OperatorOptions & { readonly json?: true },
+  { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);

@@ -4,14 +4,14 @@ import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import type { LimitOptions } from "../accounts/limitOptions.ts";
 import { newLimitsOf } from "../accounts/limitOptions.ts";
 import { warnAboutCharityProvider } from "../accounts/warnAboutCharityProvider.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
-export type UpdateOptions = OperatorOptions &
+export type UpdateOptions = ChangeOptions &
   LimitOptions & {
     readonly org?: string;
     readonly userId?: string;
@@ -22,7 +22,6 @@ export type UpdateOptions = OperatorOptions &
     readonly plasticRemoval?: boolean;
     readonly donations?: boolean;
     readonly charityProvider?: CharityProviderName;
-    readonly json?: true;
   };
 
 export const updateStore = async (

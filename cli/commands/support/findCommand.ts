@@ -9,7 +9,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
@@ -20,10 +20,9 @@ email, id or part of the name, a Stripe customer, or the number or identifier of
 event. Each record is shown with its owner, billing, evidence and the next command to run.
 If records name customers of a store, the audit log records how many.`;
 
-type FindOptions = OperatorOptions & {
+type FindOptions = ChangeOptions & {
   readonly org?: string;
   readonly limit: number;
-  readonly json?: true;
 };
 
 /** A record as it is printed, with the same names in JSON. */

@@ -43,7 +43,6 @@ can be repeated.`;
 type RefundOptions = RecordOwnerOptions &
   ReasonedOptions & {
     readonly dryRun?: true;
-    readonly json?: true;
   };
 
 const openDependencies = async (

@@ -7,9 +7,10 @@ import type { RecoveryPositions } from "../../../services/webhooks/recoverWebhoo
 import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { openWebhooks } from "./manageEndpoints.ts";
-import type { ChangeOptions, JsonOption } from "./manageEndpoints.ts";
 import { DELIVERY_HEADINGS, deliveryRows, presentDelivery } from "./presentWebhook.ts";
 
 export type ListDeliveriesOptions = JsonOption & {

@@ -16,8 +16,9 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
-import type { OperatorOptions } from "../../operator.ts";
+import type { ChangeOptions, OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import type { AccountOptions } from "../accounts/accountOptions.ts";
 import {
@@ -26,9 +27,6 @@ import {
   endpointRows,
   presentEndpoint,
 } from "./presentWebhook.ts";
-
-export type JsonOption = { readonly json?: true };
-export type ChangeOptions = JsonOption & OperatorOptions;
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 

@@ -9,7 +9,9 @@ import {
   parseWebhookTypes,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { operatorOption, reasonOption } from "../../operator.ts";
+import { withAudit } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
+import type { JsonOption } from "../../output/print.ts";
 import { sinceOption } from "../../timeRange.ts";
 import { withAccount } from "../accounts/accountOptions.ts";
 import { addListenCommand } from "./listen.ts";
@@ -30,19 +32,10 @@ import {
   switchEndpoint,
   updateEndpoint,
 } from "./manageEndpoints.ts";
-import type {
-  ChangeOptions,
-  CreateOptions,
-  JsonOption,
-  ListOptions,
-  UpdateOptions,
-} from "./manageEndpoints.ts";
+import type { CreateOptions, ListOptions, UpdateOptions } from "./manageEndpoints.ts";
 
 const ENDPOINT = ["<endpoint-id>", "id of the endpoint, from `webhook list`", parseId] as const;
 const EVENT = ["<event>", "id of the event, from `webhook deliveries`", parseEventId] as const;
-
-const withAudit = (command: Command): Command =>
-  command.addOption(reasonOption()).addOption(operatorOption()).option("--json", "JSON output");
 
 const addEndpointCommands = (webhook: Command, context: Context): void => {
   withAudit(

@@ -12,7 +12,6 @@ import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
 export type TerminateOptions = ReasonedOptions & {
   readonly run?: string;
-  readonly json?: true;
 };
 
 export const terminateWorkflow = async (

@@ -13,7 +13,7 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { operatorName } from "../../../operator.ts";
-import type { OperatorOptions } from "../../../operator.ts";
+import type { ChangeOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
@@ -21,13 +21,12 @@ import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
 export type CorrectOptions = DocumentOptions &
-  OperatorOptions & {
+  ChangeOptions & {
     readonly restoredAt: Date;
     readonly org?: string;
     readonly includeLostRefunds?: true;
     readonly units?: number;
     readonly dryRun?: true;
-    readonly json?: true;
   };
 
 /** At least one call to the processor for each customer and meter. */

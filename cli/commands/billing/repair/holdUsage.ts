@@ -2,14 +2,12 @@ import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
 import { actorOf, operatorName } from "../../../operator.ts";
-import type { ReasonedOptions } from "../../../operator.ts";
+import type { ChangeOptions, ReasonedOptions } from "../../../operator.ts";
 import { printJson, printText } from "../../../output/print.ts";
-
-export type HoldOptions = ReasonedOptions & { readonly json?: true };
 
 export const holdAllUsage = async (
   { io, connections, clock }: Context,
-  { reason, as, json }: HoldOptions,
+  { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {
   const hold = await holdUsage(
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
@@ -27,7 +25,7 @@ export const holdAllUsage = async (
 
 export const releaseAllUsage = async (
   { io, connections, clock }: Context,
-  { as, reason, json }: Partial<HoldOptions>,
+  { as, reason, json }: ChangeOptions,
 ): Promise<void> => {
   const hold = await releaseUsage(
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },

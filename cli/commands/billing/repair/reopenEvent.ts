@@ -10,7 +10,6 @@ import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 export type ReopenOptions = ReasonedOptions & {
   readonly dryRun?: true;
-  readonly json?: true;
 };
 
 /** @throws DomainError if the processor's sums do not show that it lost exactly this event */

@@ -11,19 +11,18 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
-import type { OperatorOptions } from "../../../operator.ts";
+import type { ChangeOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 import type { Result } from "./reportResults.ts";
 import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
-export type RetryOptions = OperatorOptions & {
+export type RetryOptions = ChangeOptions & {
   readonly org?: string;
   readonly all?: true;
   readonly assume?: AssumedOutcome;
   readonly customer?: string;
-  readonly json?: true;
 };
 
 const requireOneSelection = (

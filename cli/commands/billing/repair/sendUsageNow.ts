@@ -4,12 +4,12 @@ import { sendUsageNow as send } from "../../../../services/billing/sending/sendU
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
-import type { OperatorOptions } from "../../../operator.ts";
+import type { ChangeOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 
-export type SendNowOptions = OperatorOptions & { readonly org?: string; readonly json?: true };
+export type SendNowOptions = ChangeOptions & { readonly org?: string };
 
 /** A longer list would hide what it says. */
 const LISTED_STREAMS = 50;

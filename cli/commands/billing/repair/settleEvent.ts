@@ -9,8 +9,7 @@ import { printJson } from "../../../output/print.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 
-export type SettleOptions = DocumentOptions &
-  ReasonedOptions & { readonly units?: number; readonly json?: true };
+export type SettleOptions = DocumentOptions & ReasonedOptions & { readonly units?: number };
 
 export const settleEvent = async (
   { io, connections, clock }: Context,

@@ -4,12 +4,10 @@ import { actorOf } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printResults, requireSuccess, runForEach } from "./reportResults.ts";
 
-export type WaiveOptions = ReasonedOptions & { readonly json?: true };
-
 export const waiveEvents = async (
   { io, connections, clock }: Context,
   ids: readonly bigint[],
-  { json, ...operator }: WaiveOptions,
+  { json, ...operator }: ReasonedOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock, actor: actorOf(operator) };
   const results = await runForEach(io, ids, "waived", async (id) => {

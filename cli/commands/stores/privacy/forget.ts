@@ -6,18 +6,17 @@ import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
-import type { OperatorOptions } from "../../../operator.ts";
+import type { ChangeOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import { findNamedStore } from "../findNamedStore.ts";
 import { customerOf } from "./customerOptions.ts";
 import type { CustomerOptions } from "./customerOptions.ts";
 
-export type ForgetOptions = OperatorOptions &
+export type ForgetOptions = ChangeOptions &
   CustomerOptions & {
     readonly allCustomers?: true;
     readonly yes?: true;
     readonly dryRun?: true;
-    readonly json?: true;
   };
 
 const forgetAll = async (

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Context } from "../../../context.ts";
-import { operatorOption, reasonOption } from "../../../operator.ts";
+import { operatorOption, reasonOption, withAudit } from "../../../operator.ts";
 import { addCustomerOptions } from "./customerOptions.ts";
 import type { ExportOptions } from "./exportCustomer.ts";
 import { exportCustomer } from "./exportCustomer.ts";
@@ -32,21 +32,20 @@ export const addPrivacyCommands = (store: Command, context: Context): void => {
     .addOption(operatorOption())
     .addHelpText("after", CUSTOMER_HELP)
     .action((named: string, options: ExportOptions) => exportCustomer(context, named, options));
-  addCustomerOptions(
-    store
-      .command("forget")
-      .description("Erase a customer's personal data from a store's records")
-      .argument("<store>", STORE),
-  )
-    .option(
-      "--all-customers",
-      "erase the personal data of all customers, even of an uninstalled store",
+  withAudit(
+    addCustomerOptions(
+      store
+        .command("forget")
+        .description("Erase a customer's personal data from a store's records")
+        .argument("<store>", STORE),
     )
-    .option("--yes", "confirm --all-customers")
-    .option("--dry-run", "count only")
-    .addOption(reasonOption())
-    .addOption(operatorOption())
-    .option("--json", "JSON output")
+      .option(
+        "--all-customers",
+        "erase the personal data of all customers, even of an uninstalled store",
+      )
+      .option("--yes", "confirm --all-customers")
+      .option("--dry-run", "count only"),
+  )
     .addHelpText("after", FORGET_HELP)
     .action((named: string, options: ForgetOptions) => forget(context, named, options));
 };
