@@ -1,3 +1,6 @@
+import type { DatabasePool } from "slonik";
+import type { Deleted } from "../db/deletedRow.ts";
+
 /** Short statements, so that neither locks nor replication wait for one of them. */
 const BATCH_SIZE = 1000;
 
@@ -47,3 +50,19 @@ export const deleteInOrder = <Place>(
     batchSize,
   );
 };
+
+/**
+ * Deletes what is before a time, the oldest first.
+ * @param deleteBatch deletes up to `limit` rows from a time on; null for the first batch
+ * @returns the number of deleted rows
+ */
+export const deleteBefore = (
+  deleteBatch: (
+    db: DatabasePool,
+    span: { readonly from: Date | null; readonly before: Date },
+    limit: number,
+  ) => Promise<Deleted>,
+  { db, before }: { readonly db: DatabasePool; readonly before: Date },
+  signal: AbortSignal,
+): Promise<number> =>
+  deleteInOrder<Date>((limit, from) => deleteBatch(db, { from, before }, limit), signal);

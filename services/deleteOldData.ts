@@ -1,26 +1,37 @@
 import type { DatabasePool } from "slonik";
+import { deleteProcessedEvents } from "../db/billing/processorEvents/processorEvents.ts";
+import { deleteOldReconciliations } from "../db/billing/reconciliation/reconciliations.ts";
+import { deleteOldTraceContexts } from "../db/billing/sending/traceContexts.ts";
+import { deleteDailyCounts } from "../db/registrations/dailyCounts.ts";
+import { deleteTestResponses, eraseOldResponseBodies } from "../db/stores/idempotentResponses.ts";
 import type { Clock } from "../domain/clock.ts";
 import { daysBefore } from "../domain/durations.ts";
 import { recordExpiredKeys } from "./accounts/recordExpiredKeys.ts";
 import { recountAllTestRecords } from "./accounts/recountAllTestRecords.ts";
-import { deleteOldBillingRecords } from "./billing/deleteOldBillingRecords.ts";
-import type { BillingRetention } from "./billing/deleteOldBillingRecords.ts";
 import { deleteOldTestDonations } from "./charities/donations/deleteOldTestDonations.ts";
+import { deleteBefore, deleteInBatches } from "./deleteInBatches.ts";
 import { deleteOldEvents } from "./events/deleteOldEvents.ts";
 import { clearExpiredResponses } from "./planting/evidence/clearCachedResponses.ts";
 import { deleteOldTestRegistrations } from "./registrations/deleteOldTestRegistrations.ts";
-import { deleteOldDailyCounts } from "./registrations/limits/deleteOldDailyCounts.ts";
-import { eraseOldResponses } from "./stores/privacy/eraseOldResponses.ts";
-import { deleteOldTestResponses } from "./stores/records/deleteOldTestResponses.ts";
 import { deleteOldDeliveries } from "./webhooks/deleteOldDeliveries.ts";
 
 export type RetentionDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
-  readonly retention: BillingRetention;
+  /** How long the records of billing are kept that nothing depends on. */
+  readonly retention: { readonly processorEventDays: number; readonly reconciliationDays: number };
   /** How long the data of test mode are kept; 0 for ever. */
   readonly testDataDays: number;
 };
+
+/** Usage that is reported later has a trace of its own. */
+const TRACE_CONTEXT_DAYS = 1;
+
+/** Longer than any client retries. What remains of a response, the hash of the request, is enough for a replay. */
+const RESPONSE_DAYS = 30;
+
+/** What is usual for an account is read from four weeks. */
+const DAILY_COUNT_DAYS = 60;
 
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
 const MAXIMUM_STEP_MS = 30 * 60 * 1000;
@@ -37,24 +48,35 @@ const testDataSteps = ({ db, clock, testDataDays }: RetentionDependencies): Step
   return {
     testRegistrations: (signal) => deleteOldTestRegistrations(db, before, signal),
     testDonations: (signal) => deleteOldTestDonations(db, before, signal),
-    testResponses: (signal) => deleteOldTestResponses(db, before, signal),
+    // Then their idempotency keys can be used again.
+    testResponses: (signal) => deleteBefore(deleteTestResponses, { db, before }, signal),
   };
 };
 
-const stepsOf = (deps: RetentionDependencies): Steps => ({
-  processorEvents: (signal) => deleteOldBillingRecords(deps, "processorEvents", signal),
-  reconciliations: (signal) => deleteOldBillingRecords(deps, "reconciliations", signal),
-  traceContexts: (signal) => deleteOldBillingRecords(deps, "traceContexts", signal),
-  events: (signal) => deleteOldEvents(deps, signal),
-  webhookDeliveries: (signal) => deleteOldDeliveries(deps, signal),
-  erasedResponses: (signal) => eraseOldResponses(deps, signal),
-  dailyCounts: () => deleteOldDailyCounts(deps.db, deps.clock.now()),
-  cachedResponses: (signal) => clearExpiredResponses(deps, signal),
-  ...testDataSteps(deps),
-  // After the deletion of test data.
-  recountedAccounts: (signal) => recountAllTestRecords(deps.db, signal),
-  expiredKeys: (signal) => recordExpiredKeys(deps, signal),
-});
+const stepsOf = (deps: RetentionDependencies): Steps => {
+  const { db, clock, retention } = deps;
+  const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
+  return {
+    processorEvents: (signal) =>
+      deleteBefore(deleteProcessedEvents, olderThan(retention.processorEventDays), signal),
+    reconciliations: (signal) => {
+      const { before } = olderThan(retention.reconciliationDays);
+      return deleteInBatches((limit) => deleteOldReconciliations(db, before, limit), signal);
+    },
+    traceContexts: (signal) =>
+      deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
+    events: (signal) => deleteOldEvents(deps, signal),
+    webhookDeliveries: (signal) => deleteOldDeliveries(deps, signal),
+    erasedResponses: (signal) =>
+      deleteBefore(eraseOldResponseBodies, olderThan(RESPONSE_DAYS), signal),
+    dailyCounts: () => deleteDailyCounts(db, olderThan(DAILY_COUNT_DAYS).before),
+    cachedResponses: (signal) => clearExpiredResponses(deps, signal),
+    ...testDataSteps(deps),
+    // After the deletion of test data.
+    recountedAccounts: (signal) => recountAllTestRecords(db, signal),
+    expiredKeys: (signal) => recordExpiredKeys(deps, signal),
+  };
+};
 
 /**
  * Deletes what is old enough in all capabilities, erases old personal data and records expired keys. A step that fails or

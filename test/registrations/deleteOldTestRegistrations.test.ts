@@ -6,7 +6,7 @@ import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
-import { deleteOldDailyCounts } from "../../services/registrations/limits/deleteOldDailyCounts.ts";
+import { deleteOldData } from "../../services/deleteOldData.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
@@ -215,7 +215,9 @@ test.serial("counts of days are deleted when nothing reads them any more", async
     days.map((day) => ({ accountId, mode: "live", day, count: 1 })),
   );
 
-  await deleteOldDailyCounts(db, new Date(Date.UTC(2026, 2, 3)));
+  const clock = { now: () => new Date(Date.UTC(2026, 2, 3)) };
+  const retention = { processorEventDays: 90, reconciliationDays: 400 };
+  await deleteOldData({ db, clock, retention, testDataDays: 0 }, NEVER);
 
   t.deepEqual(
     await db.anyFirst(sql.type(z.strictObject({ day: z.string() }))`

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
 import { sql } from "../../db/sql.ts";
-import { deleteOldTestResponses } from "../../services/stores/records/deleteOldTestResponses.ts";
+import { deleteBefore } from "../../services/deleteInBatches.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "./startStoreApi.ts";
 
@@ -21,8 +22,10 @@ test("stored responses of test mode are deleted after their time, and live ones 
   }
   const signal = new AbortController().signal;
 
-  t.is(await deleteOldTestResponses(db, new Date(Date.UTC(2026, 2, 10)), signal), 0);
-  t.is(await deleteOldTestResponses(db, new Date(Date.UTC(2026, 2, 11)), signal), 1);
+  const deleteOnDay = (day: number) =>
+    deleteBefore(deleteTestResponses, { db, before: new Date(Date.UTC(2026, 2, day)) }, signal);
+  t.is(await deleteOnDay(10), 0);
+  t.is(await deleteOnDay(11), 1);
 
   t.deepEqual(
     await db.anyFirst(sql.type(z.strictObject({ mode: z.string() }))`

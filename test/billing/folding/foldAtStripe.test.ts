@@ -2,7 +2,10 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { listSealingsOfSecond, sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import {
+  deleteProcessedEvents,
+  insertProcessorEvent,
+} from "../../../db/billing/processorEvents/processorEvents.ts";
 import { listUsedKinds } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
@@ -12,11 +15,11 @@ import {
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
 import { foldUsage } from "../../../services/billing/foldUsage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
+import { deleteBefore } from "../../../services/deleteInBatches.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -201,9 +204,8 @@ test.serial(
     await db.query(sql.typeAlias("void")`
       UPDATE processor_event SET state = 'processed', settled_at = received_at
     `);
-    const retention = { processorEventDays: 90, reconciliationDays: 400 };
-    const later = { now: () => new Date((scene.second + 91 * DAY) * 1000) };
-    await deleteOldBillingRecords({ db, clock: later, retention }, "processorEvents", signal);
+    const later = new Date((scene.second + DAY) * 1000);
+    await deleteBefore(deleteProcessedEvents, { db, before: later }, signal);
     const [folded] = await scene.fold();
     t.like(folded, { facts: 1, units: 3n, kept: 2 });
     t.deepEqual(

@@ -1,6 +1,7 @@
+import { deleteOldReconciliations } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
 import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
+import { deleteInBatches } from "../../../services/deleteInBatches.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpFolding, START } from "./foldSetup.ts";
 
@@ -35,9 +36,8 @@ test.serial(
 
     const [folded] = await scene.fold();
     t.like(folded, { facts: 2, units: 101n, kept: 23 });
-    const retention = { processorEventDays: 90, reconciliationDays: 400 };
-    const later = { now: () => new Date((scene.second() + 401 * DAY) * 1000) };
-    await deleteOldBillingRecords({ db, clock: later, retention }, "reconciliations", signal);
+    const later = new Date((scene.second() + DAY) * 1000);
+    await deleteInBatches((limit) => deleteOldReconciliations(db, later, limit), signal);
     t.like((await scene.fold())[0], { facts: 0, kept: 23 });
   },
 );

@@ -11,7 +11,7 @@ import {
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldBillingRecords } from "../../../services/billing/deleteOldBillingRecords.ts";
+import { deleteOldData } from "../../../services/deleteOldData.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
@@ -111,14 +111,13 @@ test("processed events without unnamed rejections, and reconciliations without d
     db,
     clock: { now: () => NOW },
     retention: { processorEventDays: 90, reconciliationDays: 400 },
+    testDataDays: 0,
   };
 
   const { signal } = new AbortController();
 
-  t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 1);
-  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 2501);
-  t.is(await deleteOldBillingRecords(deps, "processorEvents", signal), 0);
-  t.is(await deleteOldBillingRecords(deps, "reconciliations", signal), 0);
+  t.like(await deleteOldData(deps, signal), { processorEvents: 1, reconciliations: 2501 });
+  t.like(await deleteOldData(deps, signal), { processorEvents: 0, reconciliations: 0 });
   t.deepEqual(await idsOf(db, "processor_event"), [
     "evt_failed",
     "evt_pending",

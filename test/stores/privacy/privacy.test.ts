@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { eraseOldResponses } from "../../../services/stores/privacy/eraseOldResponses.ts";
+import { deleteOldData } from "../../../services/deleteOldData.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -357,8 +357,10 @@ test.serial(
     t.is((await readBodies()).length, 1);
     const signal = new AbortController().signal;
 
-    t.is(await eraseOldResponses({ db, clock: past }, signal), 0);
-    t.true((await eraseOldResponses({ db, clock: systemClock }, signal)) >= 1);
+    const retention = { processorEventDays: 90, reconciliationDays: 400 };
+    const deps = { db, retention, testDataDays: 0 };
+    t.like(await deleteOldData({ ...deps, clock: past }, signal), { erasedResponses: 0 });
+    await deleteOldData({ ...deps, clock: systemClock }, signal);
 
     t.deepEqual(await readBodies(), []);
     const api = await startStoreApi(t, t.context);
