@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { KINDS, MODES } from "../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../domain/accounts/accounts.ts";
@@ -205,6 +205,31 @@ export const listOwnedIds = async <Table extends RecordTable>(
     FROM ${ownedWithKeys(table, owner, "imported_id", possible)}
   `);
   return new Map(rows.map((row) => [row.given, row.id]));
+};
+
+/**
+ * Locks the owner's records, and returns them by the ids that a client gave: their own, or those of an import.
+ * @param lock locks records by their own ids
+ */
+export const lockNamed = async <Table extends RecordTable, Row extends { readonly id: string }>(
+  transaction: DatabaseTransactionConnection,
+  table: Table,
+  owner: RecordOwners[Table],
+  given: readonly string[],
+  lock: (
+    transaction: DatabaseTransactionConnection,
+    ids: readonly string[],
+  ) => Promise<readonly Row[]>,
+): Promise<ReadonlyMap<string, Row>> => {
+  const ids = await listOwnedIds(transaction, table, owner, given);
+  const rows = await lock(transaction, [...new Set(ids.values())]);
+  const locked = new Map(rows.map((row) => [row.id, row]));
+  return new Map(
+    [...ids].flatMap(([name, id]) => {
+      const row = locked.get(id);
+      return row ? [[name, row] as const] : [];
+    }),
+  );
 };
 
 const idRow = z.strictObject({ id: z.uuid() });

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listRefundsByKeys, lockRegistrations } from "../../db/registrations/refundBatches.ts";
-import { listOwnedIds } from "../../db/ownedRecords.ts";
+import { lockNamed } from "../../db/ownedRecords.ts";
 import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
@@ -117,23 +117,13 @@ const refundAll = (
   readonly newRecords: number;
 }> =>
   db.transaction(async (transaction) => {
-    const ids = await listOwnedIds(
+    const given = items.filter(isAccepted).map(({ id }) => id);
+    const registrations = await lockNamed(
       transaction,
       "registration",
       owner,
-      items.filter(isAccepted).map(({ id }) => id),
-    );
-    const locked = new Map(
-      (await lockRegistrations(transaction, [...new Set(ids.values())])).map((each) => [
-        each.id,
-        each,
-      ]),
-    );
-    const registrations = new Map(
-      [...ids].flatMap(([given, id]) => {
-        const registration = locked.get(id);
-        return registration ? [[given, registration] as const] : [];
-      }),
+      given,
+      lockRegistrations,
     );
     // Under the registrations' locks, concurrent calls with these keys for them have committed.
     const known = await listRefundsByKeys(transaction, owner, keysOf(items));

@@ -1,4 +1,4 @@
-import { listOwnedIds } from "../../../db/ownedRecords.ts";
+import { lockNamed } from "../../../db/ownedRecords.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { claimRefundKeys, lockDonations } from "../../../db/charities/donationBatches.ts";
 import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
@@ -25,29 +25,6 @@ type Decision = {
   readonly request: DonationRefundRequest;
   readonly donation: LockedDonation;
   readonly replayed: boolean;
-};
-
-/** Locks the donations that the items name. */
-const lockNamed = async (
-  transaction: DatabaseTransactionConnection,
-  owner: AccountMode,
-  requests: readonly DonationRefundRequest[],
-): Promise<ReadonlyMap<string, LockedDonation>> => {
-  const ids = await listOwnedIds(
-    transaction,
-    "donation",
-    owner,
-    requests.map(({ id }) => id),
-  );
-  const locked = new Map(
-    (await lockDonations(transaction, [...new Set(ids.values())])).map((each) => [each.id, each]),
-  );
-  return new Map(
-    [...ids].flatMap(([given, id]) => {
-      const donation = locked.get(id);
-      return donation ? [[given, donation] as const] : [];
-    }),
-  );
 };
 
 /** Assigns each key of the items to the first donation that they use it for, unless it belongs to one or is one too many. */
@@ -128,7 +105,8 @@ export const refundDonationBatch = async (
   return db.transaction(async (transaction) => {
     const now = clock.now();
     const requests = items.filter(isAccepted);
-    const donations = await lockNamed(transaction, owner, requests);
+    const given = requests.map(({ id }) => id);
+    const donations = await lockNamed(transaction, "donation", owner, given, lockDonations);
     const keys = await claimKeys(transaction, owner, requests, donations);
     const outcomes = decideAll(items, donations, keys);
     if (isAtomic) {
