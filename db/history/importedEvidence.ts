@@ -167,21 +167,6 @@ export const raiseRevision = async (
   `);
 };
 
-/** Deletes an imported order without trees, with all that was reported about it. */
-export const deleteImportedOrder = async (
-  transaction: DatabaseTransactionConnection,
-  id: number,
-): Promise<void> => {
-  for (const table of ["planting_media", "planting_fact"]) {
-    await transaction.query(sql.typeAlias("void")`
-      DELETE FROM ${sql.identifier([table])} WHERE order_id = ${id}
-    `);
-  }
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_order WHERE id = ${id}
-  `);
-};
-
 /** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
 export const assignToOrder = async (
   transaction: DatabaseTransactionConnection,

@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
+import { deletePlantingOrders } from "./orders.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
@@ -24,14 +25,6 @@ export const deleteEmptyTestOrders = async (
     LIMIT ${limit}
     FOR UPDATE SKIP LOCKED
   `);
-  const orders = sql.array(ids, "int4");
-  for (const table of ["planting_media", "planting_fact"]) {
-    await transaction.query(sql.typeAlias("void")`
-      DELETE FROM ${sql.identifier([table])} WHERE order_id = ANY(${orders})
-    `);
-  }
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM planting_order WHERE id = ANY(${orders})
-  `);
+  await deletePlantingOrders(transaction, ids);
   return ids.length;
 };

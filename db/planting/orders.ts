@@ -350,3 +350,19 @@ export const listPlantingOrders = (
     LIMIT ${filter.limit}
   `);
 };
+
+/** Deletes orders without registrations, with everything that was reported about them. */
+export const deletePlantingOrders = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly number[],
+): Promise<void> => {
+  const orders = sql.array([...ids], "int4");
+  for (const table of ["planting_media", "planting_fact"]) {
+    await transaction.query(sql.typeAlias("void")`
+      DELETE FROM ${sql.identifier([table])} WHERE order_id = ANY(${orders})
+    `);
+  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM planting_order WHERE id = ANY(${orders})
+  `);
+};

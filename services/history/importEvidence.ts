@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import {
   assignToOrder,
-  deleteImportedOrder,
   findImportedOrder,
   insertImportedOrder,
   listImportedTrees,
@@ -12,7 +11,7 @@ import {
 import type { ImportedTree } from "../../db/history/importedEvidence.ts";
 import { listIdentities } from "../../db/history/importRuns.ts";
 import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
-import { lockPlantingOrder } from "../../db/planting/orders.ts";
+import { deletePlantingOrders, lockPlantingOrder } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -110,7 +109,7 @@ const resizeOrder = async (
   };
   await addToTally(transaction, order, tallyChange(order, after));
   await (after.treeCount === 0
-    ? deleteImportedOrder(transaction, order.id)
+    ? deletePlantingOrders(transaction, [order.id])
     : updateOrderSize(transaction, after));
 };
 
