@@ -59,6 +59,7 @@ await runProgram(
       observe: createApiMetrics().observeRequest,
       limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
       keyHeaders: ["Authorization"],
+      takePermit: () => Promise.resolve(true),
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({

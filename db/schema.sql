@@ -303,7 +303,6 @@ CREATE TABLE dispatcher_lease (
   is_only boolean NOT NULL DEFAULT true,
   fencing_number bigint NOT NULL DEFAULT 0,
   holder text,
-  acquired_at timestamp with time zone,
   expires_at timestamp with time zone,
   last_pass_at timestamp with time zone NOT NULL DEFAULT now(),
   CONSTRAINT dispatcher_lease_pkey PRIMARY KEY (is_only),

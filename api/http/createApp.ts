@@ -139,7 +139,7 @@ export const createApp = ({
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   /** Limits the requests of endpoints that have `requestsPerSecond`. */
-  readonly takePermit?: TakePermit;
+  readonly takePermit: TakePermit;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];

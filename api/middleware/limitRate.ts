@@ -13,14 +13,11 @@ export const limitRate =
     endpoint,
     requestsPerSecond,
   }: {
-    readonly takePermit: TakePermit | undefined;
+    readonly takePermit: TakePermit;
     readonly endpoint: string;
     readonly requestsPerSecond: number;
   }): Middleware<ApiState> =>
   async (ctx, next) => {
-    if (takePermit === undefined) {
-      throw new TypeError(`${endpoint} has a rate limit, but the app has no limiter.`);
-    }
     const limit = { requests: requestsPerSecond, windowMs: WINDOW_MS };
     if (!(await takePermit(`${callerOf(ctx).keyId} ${endpoint}`, limit))) {
       throw new DomainError("rate_limited", "rate limit exceeded");

@@ -150,7 +150,6 @@ export type NewDonationRefund = {
   readonly reason: string | null;
   readonly idempotencyKey: string | null;
   readonly metadata: Metadata;
-  readonly createdAt: Date;
 };
 
 const refundsRow = z.strictObject({ refunds: z.int() });
@@ -162,7 +161,7 @@ const refundsRow = z.strictObject({ refunds: z.int() });
 export const insertDonationRefunds = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
-  refunds: readonly Omit<NewDonationRefund, "createdAt">[],
+  refunds: readonly NewDonationRefund[],
   createdAt: Date,
 ): Promise<number> =>
   transaction.oneFirst(sql.type(refundsRow)`

@@ -49,7 +49,6 @@ CREATE TABLE dispatcher_lease (
   fencing_number bigint NOT NULL DEFAULT 0,
   -- The process that has, or had, the lease.
   holder text,
-  acquired_at timestamptz,
   -- NULL after a release.
   expires_at timestamptz,
   -- When a leader last dispatched everything that was waiting; before the first time, that of the installation.

@@ -79,13 +79,14 @@ export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<numbe
     WHERE id = ${id}
   `);
 
-/** @returns false if an equal fact is already stored */
+/**
+ * Inserts a fact that waits.
+ * @returns false if an equal fact is already stored
+ */
 export const insertFact = async (
   transaction: DatabaseTransactionConnection,
   fact: {
     readonly orderId: number;
-    readonly state: StoredFact["state"];
-    readonly reason: string | null;
     readonly source: FactSource;
     readonly content: PlantingFact;
     readonly digest: string;
@@ -93,9 +94,9 @@ export const insertFact = async (
   },
 ): Promise<boolean> => {
   const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    INSERT INTO planting_fact (order_id, stage, state, reason, source, occurred_at, content, digest, received_at)
+    INSERT INTO planting_fact (order_id, stage, state, source, occurred_at, content, digest, received_at)
     VALUES (
-      ${fact.orderId}, ${fact.content.stage}, ${fact.state}, ${fact.reason}, ${fact.source},
+      ${fact.orderId}, ${fact.content.stage}, 'waiting', ${fact.source},
       ${timestamp(fact.content.occurred_at)}, ${JSON.stringify(fact.content)}::jsonb, decode(${fact.digest}, 'hex'),
       ${timestamp(fact.receivedAt)}
     )

@@ -27,7 +27,6 @@ export const acquireDispatcherLease = (
     SET
       fencing_number = fencing_number + 1,
       holder = ${holder},
-      acquired_at = clock_timestamp(),
       expires_at = ${inMs(durationMs)}
     WHERE expires_at IS NULL OR expires_at <= clock_timestamp() OR expires_at > ${inMs(2 * durationMs)}
     RETURNING holder, fencing_number AS "fencingNumber"

@@ -21,7 +21,7 @@ export type RefundedDonation = {
   readonly replayed: boolean;
 };
 
-export type DonationRefundRequest = Omit<NewDonationRefund, "donationId" | "createdAt"> & {
+export type DonationRefundRequest = Omit<NewDonationRefund, "donationId"> & {
   readonly id: string;
 };
 
@@ -57,7 +57,7 @@ export const recordDonationRefunds = async (
   owner: AccountMode,
   refunds: readonly {
     readonly donation: Pick<Donation, "id" | "amountCents" | "createdAt">;
-    readonly request: Omit<NewDonationRefund, "donationId" | "createdAt">;
+    readonly request: Omit<NewDonationRefund, "donationId">;
   }[],
   refundedAt: Date,
 ): Promise<void> => {

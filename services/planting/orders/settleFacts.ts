@@ -129,8 +129,6 @@ const recordFact = async (
   const digest = digestOf(fact);
   const isNew = await insertFact(transaction, {
     orderId: order.id,
-    state: "waiting",
-    reason: null,
     source,
     content: fact,
     digest,
