@@ -21,7 +21,6 @@ import type { TakePermit } from "../../db/rateLimits.ts";
 import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
 import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
-import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { errorBody, presentError } from "./errorBody.ts";
@@ -103,7 +102,6 @@ export const createStandaloneApp = ({
     ...deliveryEndpoints(dependencies, WEBHOOKS),
     statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
-    certificateEndpoint(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []
       : [callbackEndpoint({ ...dependencies, secrets: plantingCallbackSecrets })]),

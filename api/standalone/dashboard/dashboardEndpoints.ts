@@ -2,6 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
+import { CERTIFICATE_URL } from "../../dashboard/certificateSchemas.ts";
+import { certificateUrlEndpoint } from "../../dashboard/certificateUrlEndpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -15,11 +17,7 @@ const dashboardUrlResponse = z
   })
   .meta({ id: "DashboardUrl" });
 
-export const dashboardEndpoints = ({
-  db,
-  clock,
-  publicBaseUrl,
-}: {
+export const dashboardEndpoints = (deps: {
   readonly db: CommonQueryMethods;
   readonly clock: Clock;
   readonly publicBaseUrl: () => string;
@@ -49,8 +47,22 @@ export const dashboardEndpoints = ({
       },
     },
     handle: async ({ caller }) => ({
-      dashboard_url: `${publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, caller.accountId)}`,
+      dashboard_url: `${deps.publicBaseUrl()}/dashboard/${await getDashboardSlug(deps, caller.accountId)}`,
       org_id: caller.accountId,
     }),
+  }),
+  certificateUrlEndpoint(deps, {
+    path: "/certificate_url",
+    tag: "dashboard",
+    details: CERTIFICATE_URL.details,
+    accountType: "organization",
+    errors: [
+      {
+        code: "request_invalid",
+        when: "A query parameter is missing, unknown, repeated or malformed; the message names it.",
+        example: "id: required",
+      },
+      KEY_ERROR,
+    ],
   }),
 ];

@@ -2,15 +2,9 @@ import type { DatabasePool } from "slonik";
 import type { Clock } from "../../../domain/clock.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "../../../domain/dashboard/certificate.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
-import {
-  getCertificateToken,
-  getOrderCertificateToken,
-} from "../../../services/dashboard/getCertificateToken.ts";
-import {
-  CERTIFICATE_URL,
-  certificateQuery,
-  presentCertificateUrl,
-} from "../../dashboard/certificateSchemas.ts";
+import { getOrderCertificateToken } from "../../../services/dashboard/getCertificateToken.ts";
+import { CERTIFICATE_URL, presentCertificateUrl } from "../../dashboard/certificateSchemas.ts";
+import { certificateUrlEndpoint } from "../../dashboard/certificateUrlEndpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
@@ -18,40 +12,17 @@ import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 
 const BRAND = "It has the brand of the organization that owns the store.";
 
-export const certificateEndpoints = ({
-  db,
-  clock,
-  publicBaseUrl,
-}: {
+export const certificateEndpoints = (deps: {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly publicBaseUrl: () => string;
 }): readonly Endpoint[] => [
-  keyEndpoint({
-    method: "get",
+  certificateUrlEndpoint(deps, {
     path: "/app/api/certificate_url",
-    description: {
-      operationId: "readCertificateUrl",
-      tag: "impact",
-      summary: "Read the URL of a record's public certificate",
-      details: `${CERTIFICATE_URL.details} ${BRAND}`,
-      errors: [
-        QUERY_ERROR,
-        KEY_ERROR,
-        {
-          code: "record_not_found",
-          when: "The store has no such record in the key's mode.",
-          example: "failed to find registration or donation",
-        },
-      ],
-    },
-    schemas: { query: certificateQuery, response: CERTIFICATE_URL.response },
-    examples: { response: CERTIFICATE_URL.example },
-    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
-      presentCertificateUrl(
-        publicBaseUrl(),
-        await getCertificateToken({ db, clock }, { accountId, mode }, id, kind ?? null),
-      ),
+    tag: "impact",
+    details: `${CERTIFICATE_URL.details} ${BRAND}`,
+    accountType: "store",
+    errors: [QUERY_ERROR, KEY_ERROR],
   }),
   keyEndpoint({
     method: "get",
@@ -88,8 +59,8 @@ export const certificateEndpoints = ({
     examples: { response: CERTIFICATE_URL.example },
     handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
       presentCertificateUrl(
-        publicBaseUrl(),
-        await getOrderCertificateToken({ db, clock }, { accountId, mode }, order),
+        deps.publicBaseUrl(),
+        await getOrderCertificateToken(deps, { accountId, mode }, order),
       ),
   }),
 ];
