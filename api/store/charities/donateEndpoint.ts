@@ -122,20 +122,15 @@ export const donateEndpoint = (
       amount: centsToDollars(cents),
       mode: KEY_MODES[mode],
     }),
-    write: (write, given, caller) => {
-      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
-      return deps.guard.write(caller, {
+    write: (write, given, caller) =>
+      deps.guard.write(caller, {
         idempotencyKey: write.idempotency?.key ?? null,
         write: () =>
           donateFromStore(deps, write, {
+            ...customerDetailsOf(given),
             charityId: given.charity_id,
             amountCents: given.cents,
-            customerName,
-            customerEmail,
-            customerId,
-            orderId,
           }),
         findOriginal: () => findEarlierResponse(deps.db, write),
-      });
-    },
+      }),
   });
