@@ -1,4 +1,5 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac } from "node:crypto";
+import { equalSignatures } from "../../http/equalSignatures.ts";
 
 /** The tolerated difference between the clocks. Older messages may be replayed ones. */
 const TOLERANCE_SECONDS = 300;
@@ -6,9 +7,6 @@ const TOLERANCE_SECONDS = 300;
 /** Returns the hexadecimal HMAC-SHA256 of `<unix seconds>.<body>`. */
 export const signCallback = (secret: string, body: string, unixSeconds: number): string =>
   createHmac("sha256", secret).update(`${unixSeconds}.${body}`).digest("hex");
-
-const isEqual = (left: string, right: string): boolean =>
-  left.length === right.length && timingSafeEqual(Buffer.from(left), Buffer.from(right));
 
 /**
  * Verifies a header of the form `t=<unix seconds>,v1=<signature>`. There may be several `v1`, and several
@@ -38,7 +36,7 @@ export const findSignatureProblem = (
     return "malformed Planting-Signature header";
   }
   const expected = secrets.map((secret) => signCallback(secret, body, Number(time)));
-  if (!expected.some((one) => signatures.some((signature) => isEqual(signature, one)))) {
+  if (!expected.some((one) => signatures.some((signature) => equalSignatures(signature, one)))) {
     return "invalid signature";
   }
   return Math.abs(now.getTime() / 1000 - Number(time)) > TOLERANCE_SECONDS

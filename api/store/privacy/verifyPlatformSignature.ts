@@ -1,13 +1,9 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac } from "node:crypto";
+import { equalSignatures } from "../../http/equalSignatures.ts";
 
 /** Returns the signature of a body: the HMAC-SHA256 in base64. */
 export const signPlatformRequest = (secret: string, body: string): string =>
   createHmac("sha256", secret).update(body).digest("base64");
-
-const isEqual = (left: string, right: string): boolean => {
-  const [one, two] = [Buffer.from(left), Buffer.from(right)];
-  return one.length === two.length && timingSafeEqual(one, two);
-};
 
 /** Returns whether one of the secrets has signed the body. There are two while a secret is replaced. */
 export const isSignedByPlatform = (
@@ -15,4 +11,5 @@ export const isSignedByPlatform = (
   { secrets, body }: { readonly secrets: readonly string[]; readonly body: string },
 ): boolean =>
   // Every secret is tried, so that the time does not say which one is right.
-  secrets.filter((secret) => isEqual(signature, signPlatformRequest(secret, body))).length > 0;
+  secrets.filter((secret) => equalSignatures(signature, signPlatformRequest(secret, body))).length >
+  0;
