@@ -5,7 +5,7 @@ import { text } from "../../domain/fields.ts";
 import type { SearchDependencies } from "../../services/charities/searchCharities.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import { keyEndpoint } from "../http/endpoint.ts";
+import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { queryError } from "../http/queryError.ts";
@@ -137,7 +137,7 @@ export const charitySearchEndpoint = (
           code: "queue_full",
           when: "Too many searches of the account are waiting.",
           example: "too many requests of this account are waiting, try again",
-          headers: { "Retry-After": "Seconds to wait." },
+          headers: RETRY_AFTER,
         },
       ],
     },

@@ -24,6 +24,9 @@ export type ErrorResponse = {
   readonly headers?: Readonly<Record<string, string>>;
 };
 
+/** The headers of errors after which a client tries again. */
+export const RETRY_AFTER = { "Retry-After": "Seconds to wait." };
+
 /** What the API description says about an endpoint in addition to its schemas. */
 export type Description = {
   readonly operationId: string;

@@ -1,3 +1,4 @@
+import { RETRY_AFTER } from "./endpoint.ts";
 import type { ErrorResponse } from "./endpoint.ts";
 
 /** Of endpoints whose queries may be slow. */
@@ -8,5 +9,5 @@ export const READ_ERROR: ErrorResponse = {
     "Nothing was changed.",
   example:
     "the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };

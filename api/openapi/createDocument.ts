@@ -4,6 +4,7 @@ import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
+import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./createSchemaCollector.ts";
 import type { Collect, Json } from "./createSchemaCollector.ts";
@@ -117,7 +118,7 @@ const TOO_MANY_REQUESTS: ErrorResponse = {
   code: "rate_limited",
   when: "The key or its account sent too many requests a second, or has too many at the same time.",
   example: "too many requests: this key may send 500 a second",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
 
 /** The error of an endpoint that limits the requests of a key. */
@@ -125,7 +126,7 @@ const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
   code: "rate_limited",
   when: `The key sent more than ${counted(requestsPerSecond, "request")} to this endpoint within a second.`,
   example: "rate limit exceeded",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 });
 
 const READ_ONLY_KEY: ErrorResponse = {
@@ -146,7 +147,7 @@ const SERVICE_UNAVAILABLE: ErrorResponse = {
     "The database cannot be reached, or too many requests of this account are waiting for it; nothing was done. " +
     "Try again.",
   example: "the service is temporarily unavailable, try again",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
 
 const REQUEST_MALFORMED: ErrorResponse = {

@@ -1,3 +1,4 @@
+import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 
 export const KEY_ERROR: ErrorResponse = {
@@ -16,21 +17,21 @@ export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
   when: "Too many registrations are waiting; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
 
 export const LISTS_ERROR: ErrorResponse = {
   code: "rate_limited",
   when: "The organization is reading too many lists at the same time.",
   example: "too many lists are being read: at most 16 at the same time",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
 
 export const BUSY_ERROR: ErrorResponse = {
   code: "queue_full",
   when: "Too many requests are reading records, or this one takes too long. Try again, or select fewer records.",
   example: "too many lists are being read, try again",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
 
 /** For calls that may read an organization's billing period at the processor. */
@@ -38,5 +39,5 @@ export const PROCESSOR_ERROR: ErrorResponse = {
   code: "service_unavailable",
   when: "The database or the payment processor cannot be reached, or too many requests of this account are waiting for it; nothing was done. Try again.",
   example: "the payment processor is temporarily unavailable, try again",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
+import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
 import { queryError } from "../http/queryError.ts";
@@ -90,5 +91,5 @@ export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
   when: "Too many writes are waiting; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
-  headers: { "Retry-After": "Seconds to wait." },
+  headers: RETRY_AFTER,
 };
