@@ -1,4 +1,4 @@
-import { DAY_MS, HOUR_MS } from "../durations.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../durations.ts";
 import type { LiveProcessor } from "./deployment.ts";
 import type { StoredState } from "./meterEvents.ts";
 
@@ -68,6 +68,19 @@ export type RejectionReport = {
 /** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */
 export const identifierOf = (identifierOrKey: string): string =>
   identifierOrKey.split("#", 1)[0] ?? "";
+
+/** Stripe accepts timestamps that far ahead of its clock, so the clocks may differ by it. */
+const CLOCK_DIFFERENCE_MS = 5 * MINUTE_MS;
+
+/**
+ * Returns whether a report can be about an event. After a restore, an event may have the identifier of one that the
+ * processor refused in the lost history, and that was sent before the first attempt of this one.
+ */
+export const isInReport = (
+  { firstAttemptAt }: { readonly firstAttemptAt: Date | null },
+  { windowEnd }: Pick<RejectionReport, "windowEnd">,
+): boolean =>
+  firstAttemptAt === null || firstAttemptAt.getTime() <= windowEnd.getTime() + CLOCK_DIFFERENCE_MS;
 
 /**
  * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null

@@ -14,7 +14,11 @@ import {
   saveUsageRejection,
 } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { findHold } from "../../../domain/billing/deployment.ts";
-import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
+import {
+  decideLateRejection,
+  identifierOf,
+  isInReport,
+} from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -113,7 +117,8 @@ export const applyRejectionReport = async (
     const reasons = new Map(
       samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
     );
-    const events = await listMeterEventsByIdentifier(deps.db, "stripe", [...reasons.keys()]);
+    const identified = await listMeterEventsByIdentifier(deps.db, "stripe", [...reasons.keys()]);
+    const events = identified.filter((event) => isInReport(event, report));
     const left = await findLeftEventIds(deps.db, processorEventId, code);
     const leftEventIds: bigint[] = [];
     let named = 0;

@@ -22,17 +22,18 @@ const identifiersIn = ({ db }: Opened): Promise<readonly string[]> =>
 const statesIn = ({ db }: Opened): Promise<readonly string[]> =>
   db.anyFirst(sql.type(z.object({ state: z.string() }))`SELECT state FROM meter_event ORDER BY id`);
 
-/** Applies the report of all events, as a worker does repeatedly. */
-const applyReport = async (opened: Opened): Promise<void> => {
+/** Applies the report of all events, which ended some seconds ago, as a worker does repeatedly. */
+const applyReport = async (opened: Opened, endedBeforeSeconds = 0): Promise<void> => {
   const { deps } = opened;
   const now = deps.clock.now();
+  const endedAt = new Date(now.getTime() - endedBeforeSeconds * 1000);
   const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
   await insertProcessorEvent(deps.db, { ...event, createdAt: now }, now);
   const identifiers = await identifiersIn(opened);
   const samples = identifiers.map((identifier) => ({ identifier, message: "refused" }));
   await applyRejectionReport({ ...deps, observeRejection: () => undefined }, event.id, {
-    windowStart: now,
-    windowEnd: now,
+    windowStart: endedAt,
+    windowEnd: endedAt,
     rejections: [{ code: "archived_meter", errors: samples.length, samples }],
   });
 };
@@ -146,3 +147,20 @@ test("late usage that was settled by hand stays settled when Stripe refuses it a
   t.like(readJson(await impact(...settle, "--json")), { replayed: true });
   t.is((await impact("usage", "reconcile")).exitCode, 0);
 });
+
+for (const isSending of [false, true]) {
+  test(`a report from before an event was first sent is not about it, also ${isSending ? "while it is being sent" : "after it was delivered"}`, async (t) => {
+    const { original, register, pass, drain, control } = await setUpRestore(t);
+    await register(original, 4);
+    pass(5);
+    if (isSending) {
+      control.addFault({ kind: "drop" });
+    }
+    await drain(original);
+    pass(60);
+
+    await applyReport(original, DAY);
+
+    t.deepEqual(await statesIn(original), [isSending ? "sending" : "delivered"]);
+  });
+}
