@@ -284,7 +284,7 @@ for (const state of ["expired", "blocked", "waived", "held"] as const) {
     const args = ["usage", "settle", String(event), document, "doc_7", ...REASON];
 
     t.is((await scene.impact(...args)).exitCode, 0);
-    t.regex((await scene.impact(...args)).stderr, /was settled with doc_7 before/u);
+    t.regex((await scene.impact(...args)).stderr, /was already settled with doc_7/u);
 
     await setCustomer(scene);
     const retry = await scene.impactLater("usage", "retry", String(event));

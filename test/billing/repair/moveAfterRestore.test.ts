@@ -126,7 +126,7 @@ test("a comparison during which usage is moved to Stripe must be repeated", asyn
     compareWhile(async () => {
       await move();
     }),
-    { message: /meanwhile/u },
+    { message: /in the meantime/u },
   );
 
   await compare();
