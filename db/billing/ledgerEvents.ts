@@ -109,16 +109,39 @@ export const revokeLedgerEvents = (
       ) AS recorded
       ON CONFLICT (identifier) DO NOTHING
     ),
+    sealed AS MATERIALIZED (
+      SELECT superseded.id AS event_id, fact.id
+      FROM superseded
+      CROSS JOIN LATERAL (
+        SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = superseded.id OFFSET 0
+      ) AS fact
+    ),
+    -- The parts of usage whose other units were sealed again. They are not in the ledger any more.
+    part AS MATERIALIZED (
+      SELECT DISTINCT second
+      FROM superseded
+      WHERE id NOT IN (SELECT event_id FROM sealed)
+    ),
+    rest AS (
+      SELECT fact.id
+      FROM part
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM usage_fact
+        WHERE account_id = ${events.accountId}
+          AND mode = 'live'
+          AND meter = ${events.meter}
+          AND meter_event_id IS NULL
+          AND second = part.second
+        OFFSET 0
+      ) AS fact
+    ),
     released AS (
       UPDATE usage_fact
-      SET meter_event_id = NULL
-      WHERE id = ANY(ARRAY(
-        SELECT fact.id
-        FROM superseded
-        CROSS JOIN LATERAL (
-          SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = superseded.id OFFSET 0
-        ) AS fact
-      ))
+      SET
+        meter_event_id = NULL,
+        already_reported = CASE WHEN second NOT IN (SELECT second FROM part) THEN already_reported END
+      WHERE id = ANY(ARRAY(SELECT id FROM sealed UNION ALL SELECT id FROM rest))
     )
     SELECT
       count(*)::integer AS events,

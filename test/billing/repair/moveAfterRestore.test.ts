@@ -4,6 +4,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sql } from "../../../db/sql.ts";
+import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { settleAfterRestore } from "../../../services/billing/reconciliation/settleAfterRestore.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -230,3 +231,40 @@ test("usage is not moved to Stripe any more once a hold has ended meanwhile", as
   await drain();
   t.is(sumBilled(), 10);
 });
+
+for (const rest of ["not sealed", "delivered"] as const) {
+  test(`all units of usage of which a comparison has found a part in the ledger are moved to Stripe if the rest is ${rest}`, async (t) => {
+    const scene = await setUpMoved(t, { state: "delivered" });
+    const { restored, impact, pass, stream, move, compare, drain, sumBilled } = scene;
+    const { accountId } = stream;
+    await restored.db.transaction(async (transaction) => {
+      const part = await transaction.oneFirst(sql.type(z.object({ id: z.bigint() }))`
+        UPDATE meter_event SET quantity = 6 WHERE account_id = ${accountId} RETURNING id
+      `);
+      await releaseFacts(transaction, part, 6);
+    });
+    if (rest === "delivered") {
+      await restored.db.query(sql.typeAlias("void")`
+        WITH event AS (
+          INSERT INTO meter_event
+            (
+              account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, state,
+              sealed_at
+            )
+          VALUES (${accountId}, 'live', 'tree', ${NOON}, 2, 4, 6, 'event-2', 'ledger', 'delivered', now())
+          RETURNING *
+        )
+        UPDATE usage_fact SET meter_event_id = event.id FROM event WHERE usage_fact.account_id = event.account_id
+      `);
+    }
+
+    await move();
+
+    await compare();
+    await drain();
+    t.is(sumBilled(), 10);
+    pass(LAG_SECONDS);
+    const reconciled = await impact(restored, "usage", "reconcile", "--org", accountId);
+    t.is(reconciled.exitCode, 0, reconciled.stdout);
+  });
+}
