@@ -275,7 +275,7 @@ const minuteSumsRow = z.strictObject({
 /**
  * The units in a stream's meter events of one minute, by state. `minute` is the unix second at which it starts.
  * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`. `sendingAdded` and `sendingRefunded` are
- * parts of `unfinished` that the processor may have: their attempts are in progress, or ended recently without a result.
+ * parts of `unfinished` that the processor may have: their attempts are in progress, or ended without a result.
  */
 export type MinuteSums = Readonly<z.output<typeof minuteSumsRow>>;
 
@@ -302,7 +302,7 @@ export const sumMeterEventsByMinute = (
         quantity,
         state,
         state = 'delivered' AND settled_at > ${timestamp(recentAfter)} AS recent,
-        state = 'sending' AND leased_until > ${timestamp(recentAfter)} AS sending
+        state = 'sending' AND (leased_until > ${timestamp(recentAfter)} OR outcome_unknown) AS sending
       FROM meter_event
       WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
       UNION ALL

@@ -76,3 +76,19 @@ test("usage that is sent while the processor's sums are read is no drift", async
   t.like(streams[0], { delivered: 8, processorQuantity: 9, drift: 1 });
   t.deepEqual(listStreamsNeedingAttention(streams), []);
 });
+
+test("usage whose attempt may have been accepted is no drift, however long ago that was", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, stream, register, drainOnce, pass, double } = setup;
+  const span = minuteNow(setup);
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  t.like(await drainOnce(), { kind: "delayed" });
+  pass(3600);
+
+  const { streams } = await reconcileUsage(deps, { ...stream, span }, signal);
+
+  t.like(streams[0], { delivered: 0, processorQuantity: 7, drift: 7 });
+  t.deepEqual(listStreamsNeedingAttention(streams), []);
+});
