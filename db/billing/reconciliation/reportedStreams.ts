@@ -52,6 +52,22 @@ const accountSumsRow = z.strictObject({
 /** The units of an account's meter events in a span, for each customer that it had. */
 export type AccountSums = Readonly<z.output<typeof accountSumsRow>>;
 
+/** Whose usage is summed: that of all accounts (null), of an account, or of other accounts that have had customers. */
+export type SummedUsage =
+  | { readonly accountId: string }
+  | { readonly customerIds: readonly string[]; readonly exceptAccountId: string }
+  | null;
+
+const isSummed = (of: SummedUsage, table: "meter_event" | "folded_usage"): FragmentSqlToken => {
+  const row = sql.identifier([table]);
+  if (of === null) {
+    return sql.fragment`true`;
+  }
+  return "accountId" in of
+    ? sql.fragment`${row}.account_id = ${of.accountId}`
+    : sql.fragment`${row}.customer_id = ANY(${sql.array([...of.customerIds], "text")}) AND ${row}.account_id <> ${of.exceptAccountId}`;
+};
+
 /**
  * Sums the meter events in a span that were sent or are still to be sent, by account. Folded ones were delivered.
  * @param atStripe the span of the streams at Stripe
@@ -59,15 +75,10 @@ export type AccountSums = Readonly<z.output<typeof accountSumsRow>>;
 export const sumReportedAccounts = (
   db: CommonQueryMethods,
   span: Span,
-  { atStripe, accountId }: { readonly atStripe: Span; readonly accountId: string | null },
+  { atStripe, of }: { readonly atStripe: Span; readonly of: SummedUsage },
 ): Promise<readonly AccountSums[]> => {
   const folded = (processor: FragmentSqlToken, within: Span): FragmentSqlToken =>
-    foldedHours(
-      accountId === null
-        ? processor
-        : sql.fragment`${processor} AND folded_usage.account_id = ${accountId}`,
-      within,
-    );
+    foldedHours(sql.fragment`${processor} AND ${isSummed(of, "folded_usage")}`, within);
   return db.any(sql.type(accountSumsRow)`
     WITH account_stream AS (
       SELECT
@@ -84,7 +95,7 @@ export const sumReportedAccounts = (
         AND second < ${span.end}
         AND (processor <> 'stripe' OR second >= ${atStripe.start})
         AND state NOT IN ('void', 'held', 'superseded', 'waived')
-        AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
+        AND ${isSummed(of, "meter_event")}
       GROUP BY processor, mode, meter, customer_id, account_id
       UNION ALL
       SELECT processor, mode, meter, customer_id, account_id, sum(registered - refunded), 0, 0

@@ -292,8 +292,7 @@ export const reconcileUsage = async (
   const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
     stream,
     span: ownSpanOf(stream, span, separatedAt),
-    // Those of one account lack what the customer used in other accounts.
-    totals: accountId === null ? (totals?.[index] ?? null) : null,
+    totals: totals?.[index] ?? null,
     unsealed: stream.accountIds.reduce(
       (sum, id) => sum + (unsealed.get(streamKey({ ...stream, accountId: id })) ?? 0),
       0,

@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type {
   AccountSums,
   StreamTotals,
+  SummedUsage,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
   sumReportedAccounts,
@@ -38,22 +39,39 @@ export const sumUnsealed = async (
   return groups.flat();
 };
 
+const keyOf = ({ processor, mode, meter, customerId }: AccountSums): string =>
+  [processor, mode, meter, customerId].join("/");
+
 /**
  * Sums the streams in parts of the span, of which each is as of its own time. The sums of streams that differ are read
  * again before they are reported.
+ * @param options.accountId null for all; otherwise the streams of the account, with what other accounts used of them
  */
 export const sumStreams = async (
   db: DatabasePool,
   pace: BulkPace,
   span: Span,
-  options: { readonly atStripe: Span; readonly accountId: string | null },
+  { atStripe, accountId }: { readonly atStripe: Span; readonly accountId: string | null },
 ): Promise<readonly StreamTotals[]> => {
-  const sums: (readonly AccountSums[])[] = [];
-  const sizes = { firstPartSeconds: HOUR, maximumPartSeconds: DAY };
-  for await (const part of inParts(span, { pace, ...sizes }, (each) =>
-    sumReportedAccounts(db, each, options),
-  )) {
-    sums.push(part);
+  const sum = async (of: SummedUsage): Promise<readonly AccountSums[]> => {
+    const sums: (readonly AccountSums[])[] = [];
+    const sizes = { firstPartSeconds: HOUR, maximumPartSeconds: DAY };
+    for await (const part of inParts(span, { pace, ...sizes }, (each) =>
+      sumReportedAccounts(db, each, { atStripe, of }),
+    )) {
+      sums.push(part);
+    }
+    return sums.flat();
+  };
+  if (accountId === null) {
+    return sumReportedStreams(db, await sum(null));
   }
-  return sumReportedStreams(db, sums.flat());
+  const own = await sum({ accountId });
+  const customerIds = [...new Set(own.map(({ customerId }) => customerId))].filter(
+    (customerId) => customerId !== null,
+  );
+  const others =
+    customerIds.length === 0 ? [] : await sum({ customerIds, exceptAccountId: accountId });
+  const keys = new Set(own.map(keyOf));
+  return sumReportedStreams(db, [...own, ...others.filter((each) => keys.has(keyOf(each)))]);
 };

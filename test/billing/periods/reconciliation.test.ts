@@ -324,6 +324,11 @@ test("a customer that moves to another account is no drift", async (t) => {
   const own = streams.filter((compared) => compared.customerId === customerId);
   t.is(own.length, 1);
   t.like(own[0], { delivered: 10, processorQuantity: 10, drift: 0, error: null });
+  for (const accountId of [stream.accountId, successor]) {
+    const selected = await reconcileUsage(deps, { accountId }, signal);
+    t.is(selected.streams.length, 1);
+    t.like(selected.streams[0], { accountIds: own[0]?.accountIds, drift: 0, pending: 0 });
+  }
 });
 
 test("a reconciliation that yields reads sums in parts, and reports the same", async (t) => {
