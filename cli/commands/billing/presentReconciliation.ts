@@ -140,10 +140,10 @@ const printDifferences = (
   }
 };
 
-/** Returns the delivered events any one of which explains what the processor lacks in a minute. */
+/** Returns the events that can be sent again and any one of which explains what the processor lacks in a minute. */
 const findLostEvents = ({ ours, processor, events }: Difference): readonly string[] =>
   events
-    .filter(({ state, quantity }) => state === "delivered" && ours - processor === quantity)
+    .filter(({ isReopenable, quantity }) => isReopenable && ours - processor === quantity)
     .map(({ id }) => String(id));
 
 const printNextCommands = (

@@ -332,6 +332,8 @@ const minuteEventRow = z.strictObject({
   quantity: safeInteger,
   /** Whether it counted as delivered when drift of its minute was acknowledged. */
   failedSinceAcknowledged: z.boolean(),
+  /** Whether it can be sent again: its facts are in no later event, and no document bills it. */
+  isReopenable: z.boolean(),
   registrationIds: z.array(z.uuid()),
 });
 
@@ -356,6 +358,9 @@ export const listMinuteEvents = (
       meter_event.second,
       meter_event.quantity,
       ${failedSinceAcknowledged(stream, span)} AS "failedSinceAcknowledged",
+      meter_event.state = 'delivered'
+        AND settlement_reference IS NULL
+        AND EXISTS (SELECT FROM usage_fact WHERE meter_event_id = meter_event.id) AS "isReopenable",
       ARRAY(
         SELECT id
         FROM (${registrationsOfEvent}) AS counted

@@ -37,7 +37,7 @@ export const reopenUsage = async (
   requireNoHandSettlement(event);
   if (!(await hasFacts(db, meterEventId))) {
     throw invalidRequest(
-      `meter event ${meterEventId}: its facts were sealed again in a later event`,
+      `meter event ${meterEventId}: its facts were sealed again in a later event; bill what the processor lacks by hand, and acknowledge the difference`,
     );
   }
   const { decisive, decisiveCustomerId, checks } = await checkCustomers(deps, event);

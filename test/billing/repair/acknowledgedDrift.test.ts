@@ -239,3 +239,34 @@ test("a refusal that leaves settled usage delivered is in the event's last error
   // A later time would count as a delivery that the sums may lack.
   t.deepEqual(after.settled_at, before.settled_at);
 });
+
+test("reconciliation does not advise to reopen a part of an event, because its facts are in a later one", async (t) => {
+  const scene = await setUpMinute(t, [10], { lost: [0] });
+  await scene.block(0);
+  await scene.reportElsewhere(4, NOON);
+  t.like(await scene.retry(0), [{ result: "waiting" }]);
+  await scene.drain(scene.original);
+  t.deepEqual(scene.billed(), { 0: 10 });
+  await scene.reportElsewhere(-4, NOON);
+  scene.pass(LAG_SECONDS);
+
+  const reconciled = await scene.run("reconcile");
+
+  t.is(reconciled.exitCode, 1);
+  t.notRegex(reconciled.stderr, /usage reopen/u);
+  t.regex(reconciled.stderr, /acknowledge-drift/u);
+});
+
+test("reconciliation does not advise to reopen usage that was settled by hand", async (t) => {
+  const scene = await setUpMinute(t, [5], { lost: [0] });
+  await scene.original.db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET last_error = ${DELIVERED_LATE}
+  `);
+  t.is((await scene.settle(0)).exitCode, 0);
+  scene.pass(LAG_SECONDS);
+
+  const reconciled = await scene.run("reconcile");
+
+  t.is(reconciled.exitCode, 1);
+  t.notRegex(reconciled.stderr, /usage reopen/u);
+});
