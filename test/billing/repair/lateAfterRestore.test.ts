@@ -1,5 +1,6 @@
 import test from "ava";
 import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import { resolveBillingCycle } from "../../../services/billing/resolveBillingCycle.ts";
 import { readJson } from "../../cli/runImpact.ts";
@@ -8,6 +9,8 @@ import { LAG_SECONDS, setUpRetried } from "./retriedSetup.ts";
 
 const DAY = 24 * 60 * 60;
 const LIST_LATE = ["usage", "list", "--state", "late", "--json"] as const;
+
+const listed = z.array(z.looseObject({ meter_event_id: z.int() }));
 
 type Scene = Pick<Awaited<ReturnType<typeof setUpRestore>>, "impact" | "original">;
 
@@ -18,11 +21,16 @@ const requireLate = async (
   restored: Scene["original"],
   units: number,
 ): Promise<void> => {
-  const late = readJson(await impact(restored, ...LIST_LATE));
+  const late = listed.parse(readJson(await impact(restored, ...LIST_LATE)));
   t.like(late, [{ state: "delivered", quantity: units }]);
-  const [{ meter_event_id: id } = {}] = late as readonly { readonly meter_event_id?: number }[];
   const document = ["--invoice-item", "ii_1", "--reason", "billed late"];
-  const settled = await impact(restored, "usage", "settle", String(id), ...document);
+  const settled = await impact(
+    restored,
+    "usage",
+    "settle",
+    String(late[0]?.meter_event_id),
+    ...document,
+  );
   t.is(settled.exitCode, 0, settled.stderr);
   t.deepEqual(readJson(await impact(restored, ...LIST_LATE)), []);
 };
