@@ -6,7 +6,7 @@ import { openPool } from "../../db/pool.ts";
 import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
 import { watchHealth } from "../../program/server/watchHealth.ts";
 import type { HealthWatch } from "../../program/server/watchHealth.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
@@ -50,8 +50,7 @@ const pollReadiness = async (
 
 test("a process is alive without its database and Temporal", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openPool(relay.url);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, relay.url);
   relay.cut();
   const health = await watch(t, { db, temporal: await unreachableTemporal() });
   const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
@@ -84,8 +83,7 @@ test("the service is ready without Temporal and reports it as unreachable; a wor
 
 test("the service stops being ready when its database is gone", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openPool(relay.url, 1);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, relay.url, 1);
   const health = await watch(t, { db });
   const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
   await pollReadiness(call, 200, READY);

@@ -1,9 +1,8 @@
-import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { openTestCopies, testWithDatabase } from "../support/database.ts";
+import { openTestCopies, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestGuard, createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
@@ -15,8 +14,7 @@ const test = testWithDatabase();
 test("without a connection to the database, requests are a 503, and the log has fewer lines than requests", async (t) => {
   const { db, databaseUrl } = t.context;
   const relay = await startRelay(t, databaseUrl);
-  const interrupted = await openPool(relay.url);
-  t.teardown(() => interrupted.end());
+  const interrupted = await openTestPool(t, relay.url);
   const { call, logged } = await startStandaloneApi(t, {
     db,
     writer: createRegistrationWriter({ db: interrupted, clock: systemClock }),
@@ -41,8 +39,7 @@ test("without a connection to the database, requests are a 503, and the log has 
 
 test("a key that cannot be looked up is a 503, not an invalid key", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const interrupted = await openPool(relay.url);
-  t.teardown(() => interrupted.end());
+  const interrupted = await openTestPool(t, relay.url);
   const { call } = await startStandaloneApi(t, {
     db: interrupted,
     copies: await openTestCopies(t, t.context.db),
@@ -60,8 +57,7 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
 test("a batch that is recorded is no 503, although its results cannot be read", async (t) => {
   const { db, databaseUrl } = t.context;
   const relay = await startRelay(t, databaseUrl);
-  const interrupted = await openPool(relay.url);
-  t.teardown(() => interrupted.end());
+  const interrupted = await openTestPool(t, relay.url);
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await writer.register({

@@ -6,7 +6,6 @@ import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../config/config.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
@@ -19,7 +18,12 @@ import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
-import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import {
+  copyDatabase,
+  createEmptyDatabase,
+  openTestPool,
+  testWithDatabase,
+} from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -80,7 +84,7 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
 /** Returns the settings of a copy of a database that a program has been started with. */
 const copyStarted = async (t: ExecutionContext) => {
   const original = await copyDatabase(t);
-  const db = await openPool(original, 1);
+  const db = await openTestPool(t, original, 1);
   await guardUsage({ db, clock: systemClock });
   await db.end();
   return { DATABASE_URL: await copyDatabase(t, original) };

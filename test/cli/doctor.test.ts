@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -15,7 +14,7 @@ import { updateOrganization } from "../../services/accounts/updateOrganization.t
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
@@ -50,8 +49,7 @@ const diagnose = async (impact: (...args: readonly string[]) => Promise<Run>) =>
 /** Gives the test a database of its own, because doctor checks all records of a database. */
 const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<DatabaseContext> => {
   const databaseUrl = await copyDatabase(t);
-  const db = await openPool(databaseUrl, undefined, undefined, { connectTimeoutMs: 120_000 });
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl);
   t.context = { ...t.context, db, databaseUrl };
   return t.context;
 };

@@ -1,11 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -87,7 +86,7 @@ test.serial("doctor says which permission a restricted key lacks to read custome
 
 test("doctor of a separated copy rejects the original's live key, and does not ask for one", async (t) => {
   const databaseUrl = await copyDatabase(t);
-  const db = await openPool(databaseUrl, 1);
+  const db = await openTestPool(t, databaseUrl, 1);
   const double = await startStripeDouble({ secretKey: "sk_live_double" });
   t.teardown(double.close);
   const stripe = { secretKey: double.secretKey, apiBase: double.url };

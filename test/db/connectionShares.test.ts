@@ -8,10 +8,9 @@ import {
   sharesOfOneKind,
 } from "../../db/connections/connectionShares.ts";
 import type { Claim } from "../../db/connections/connectionShares.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -86,8 +85,7 @@ test("work beyond the account's queue, and work that waited too long, is rejecte
 });
 
 test("the pool has a connection for the service while accounts wait for theirs", async (t) => {
-  const db = await openPool(t.context.databaseUrl, 3);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, t.context.databaseUrl, 3);
   const gate = Promise.withResolvers<null>();
   const held = Array.from({ length: 10 }, (_, index) =>
     runForAccount(claimOf(`account-${index}`, `kind-${index}`), () =>

@@ -3,14 +3,13 @@ import { z } from "zod";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { safeInteger } from "../../db/columns.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteInBatches, deleteInOrder } from "../../services/deleteInBatches.ts";
 import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 
 // Serial, because each test counts the pages of its tables.
 const test = testWithDatabase();
@@ -137,9 +136,7 @@ const insertDeliveriesOfOne = async (filler: DatabasePool): Promise<void> => {
 test.serial(
   "a deletion in batches reads each row a few times, however many it has deleted",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const db = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { filler, db } = await openSinglePools(t);
     await stopAutovacuum(filler, TABLES);
     await insertRows(filler);
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
@@ -202,8 +199,7 @@ test.serial(
 
 test.serial("a batch that ends within an endpoint deletes its oldest deliveries", async (t) => {
   const { db, ownerUrl } = t.context;
-  const filler = await openPool(ownerUrl, 1);
-  t.teardown(() => filler.end());
+  const filler = await openTestPool(t, ownerUrl, 1);
   await filler.query(sql.typeAlias("void")`TRUNCATE webhook_delivery, webhook_endpoint CASCADE`);
   await filler.query(sql.typeAlias("void")`
     WITH owner AS (
@@ -242,9 +238,7 @@ test.serial("a batch that ends within an endpoint deletes its oldest deliveries"
 });
 
 test.serial("events that stay are read once, however many batches are deleted", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   await stopAutovacuum(filler, TABLES);
   await insertEvents(filler);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) event`);

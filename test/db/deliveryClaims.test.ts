@@ -1,10 +1,9 @@
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries } from "../../db/webhooks/attempts.ts";
 import { newId } from "../../services/newId.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 
 const test = testWithDatabase();
 
@@ -15,9 +14,7 @@ const DELIVERIES = 5000;
 const MAXIMUM_PAGES = 40;
 
 test("a claim does not read all deliveries that became due at the same time", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   await stopAutovacuum(filler, TABLES);
   const { id: accountId } = await createTestOrganization(t.context.db);
   const endpointId = newId();

@@ -2,11 +2,10 @@ import type { ExecutionContext } from "ava";
 import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { nothing, sql } from "../../db/sql.ts";
 import { requireAll } from "../../domain/batches.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -16,8 +15,7 @@ const REFUSAL = invalidRequest("count: is more than what remains");
 
 /** Opens a pool of one connection, and returns it with the process that serves that connection. */
 const openSmallPool = async (t: ExecutionContext<DatabaseContext>) => {
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, t.context.databaseUrl, 1);
   const readPid = (): Promise<number> =>
     db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
   return { db, readPid };

@@ -3,7 +3,6 @@ import { z } from "zod";
 import { listKnownDonationKeys } from "../../db/charities/donationBatches.ts";
 import { findDonationByKey, findOwnDonation } from "../../db/charities/donations.ts";
 import { listOwnedIds } from "../../db/ownedRecords.ts";
-import { openPool } from "../../db/pool.ts";
 import {
   findByIdempotencyKey,
   findOwnRegistration,
@@ -12,7 +11,7 @@ import {
 import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
 import { listRefundsByKeys } from "../../db/registrations/refundBatches.ts";
 import { sql } from "../../db/sql.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -45,9 +44,7 @@ const insertRecords = async (filler: DatabasePool, accountId: string): Promise<v
 };
 
 test.serial("records are found by their keys in tables without statistics", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   await stopAutovacuum(filler, ["registration", "donation"]);
   let accountId = "";
   for (let account = 0; account < ACCOUNTS; account += 1) {
@@ -90,9 +87,7 @@ const MAXIMUM_USAGE_PAGES = 80;
 test.serial(
   "the usage of a refunded registration is found by its refunds where statistics know of none",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const db = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { filler, db } = await openSinglePools(t);
     const { id: accountId } = await createTestOrganization(db);
     const tables = ["registration", "usage_fact", "refund"];
     await stopAutovacuum(filler, tables);
@@ -135,9 +130,7 @@ test.serial(
 const MAXIMUM_REFUND_PAGES = 40;
 
 test.serial("a thousand keys of refunds, of which one is known, read one refund", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestOrganization(db);
   await stopAutovacuum(filler, ["refund", "refund_key"]);
   await filler.transaction(async (transaction) => {

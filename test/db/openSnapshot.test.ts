@@ -7,7 +7,6 @@ import { listOldestUnsealedFacts } from "../../db/billing/sending/unsealedFacts.
 import { deleteDonations, lockOldTestDonations } from "../../db/charities/oldTestDonations.ts";
 import { deleteExpiredResponses } from "../../db/planting/cachedResponses.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import {
   deleteTestResponses,
@@ -16,7 +15,7 @@ import {
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteInOrder } from "../../services/deleteInBatches.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -29,68 +28,63 @@ const SECONDS = 100;
 test.serial(
   "sealing reads no facts that were sealed before while a snapshot is open, unless it looks for earlier seconds",
   async (t) => {
-    const { databaseUrl, ownerUrl, owner } = t.context;
-    const filler = await openPool(ownerUrl, 1);
-    const reader = await openPool(databaseUrl, 1);
+    const { databaseUrl, owner } = t.context;
+    const { filler, db: reader } = await openSinglePools(t);
     const snapshot = new Client({ connectionString: databaseUrl });
     await snapshot.connect();
-    try {
-      await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
-      const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    t.teardown(() => snapshot.end());
+    await stopAutovacuum(owner, ["usage_fact", "meter_event"]);
+    const accountIds = await filler.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
       INSERT INTO account (id, type, name, created_at)
       SELECT gen_random_uuid(), 'organization', number::text, now()
       FROM generate_series(1, ${ACCOUNTS}::integer) AS number
       RETURNING id
     `);
-      await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
-      await snapshot.query("SELECT FROM account");
+    await snapshot.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    await snapshot.query("SELECT FROM account");
 
-      await filler.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, second
       FROM generate_series(1, ${SECONDS}::integer) AS second
       CROSS JOIN account
     `);
-      await filler.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`
       INSERT INTO meter_event
         (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
       SELECT account_id, mode, meter, second, 1, quantity, id, 'ledger', 'delivered', now(), now()
       FROM usage_fact
     `);
-      await filler.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`
       UPDATE usage_fact
       SET meter_event_id = meter_event.id
       FROM meter_event
       WHERE meter_event.identifier = usage_fact.id::text
     `);
-      await filler.query(sql.typeAlias("void")`
+    await filler.query(sql.typeAlias("void")`
       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, ${SECONDS + 1}::integer
       FROM account
     `);
-      const [accountId = ""] = accountIds;
-      const count = await createPageCounter(filler, reader, ["usage_fact"]);
-      const seal = (firstSecond: number) =>
-        count((db) =>
-          db.transaction(async (transaction) => {
-            const stream = { accountId, mode: "live", meter: "tree", firstSecond } as const;
-            const [parts] = await listOldestUnsealedFacts(
-              transaction,
-              [{ ...stream, current: { processor: "ledger", customerId: null } }],
-              { lastSecond: SECONDS + 1, facts: 1 },
-            );
-            t.is(parts?.length, 1);
-          }),
-        );
-      // Planning reads some pages the first time.
-      await seal(SECONDS + 1);
-      const pages = await seal(SECONDS + 1);
-      t.true(pages < 20, `${pages} pages`);
-      t.true((await seal(0)) > SECONDS);
-    } finally {
-      await snapshot.end();
-      await Promise.all([filler.end(), reader.end()]);
-    }
+    const [accountId = ""] = accountIds;
+    const count = await createPageCounter(filler, reader, ["usage_fact"]);
+    const seal = (firstSecond: number) =>
+      count((db) =>
+        db.transaction(async (transaction) => {
+          const stream = { accountId, mode: "live", meter: "tree", firstSecond } as const;
+          const [parts] = await listOldestUnsealedFacts(
+            transaction,
+            [{ ...stream, current: { processor: "ledger", customerId: null } }],
+            { lastSecond: SECONDS + 1, facts: 1 },
+          );
+          t.is(parts?.length, 1);
+        }),
+      );
+    // Planning reads some pages the first time.
+    await seal(SECONDS + 1);
+    const pages = await seal(SECONDS + 1);
+    t.true(pages < 20, `${pages} pages`);
+    t.true((await seal(0)) > SECONDS);
   },
 );
 
@@ -161,14 +155,10 @@ const BATCH_TABLES = [
 test.serial(
   "while a snapshot is open, a batch reads nothing of what earlier ones have done",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const db = await openPool(t.context.databaseUrl, 1);
+    const { filler, db } = await openSinglePools(t);
     const snapshot = new Client({ connectionString: t.context.databaseUrl });
     await snapshot.connect();
-    t.teardown(async () => {
-      await snapshot.end();
-      await Promise.all([filler.end(), db.end()]);
-    });
+    t.teardown(() => snapshot.end());
     await stopAutovacuum(filler, BATCH_TABLES);
     const { id: accountId } = await createTestOrganization(filler);
     await insertOldRows(filler, accountId);

@@ -9,7 +9,7 @@ import { openCopyPool } from "../../db/copyPool.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { readPgBouncerVersion, startPgBouncer } from "../support/startPgBouncer.ts";
 
 /* Behind PgBouncer each transaction, and each single statement, may run on another connection of the server. */
@@ -53,8 +53,7 @@ test("many sessions share few connections, with named statements and transaction
     ...(canPrepare ? { max_prepared_statements: 0 } : {}),
   });
   t.like(await readPooler(url), { keepsPreparedStatements: false });
-  const db = await openPool(url, 8);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url, 8);
   await Promise.all(
     Array.from({ length: 40 }, async (_, index) => {
       t.deepEqual(await db.one(NAMED), { number: 1 });
@@ -80,8 +79,7 @@ test("named statements are used if the pooler keeps them", async (t) => {
     canPrepare ? { max_prepared_statements: 50 } : {},
   );
   t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
-  const db = await openPool(url, 4);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url, 4);
   await Promise.all(Array.from({ length: 40 }, () => db.one(NAMED)));
   t.pass();
 });
@@ -91,7 +89,7 @@ test("named statements are used although other sessions keep the pooler's connec
     default_pool_size: 6,
     ...(canPrepare ? { max_prepared_statements: 50 } : {}),
   });
-  const others = await openPool(url, 5);
+  const others = await openTestPool(t, url, 5);
   const idle = new AbortController();
   const traffic = Promise.all(
     Array.from({ length: 5 }, async () => {
@@ -103,7 +101,6 @@ test("named statements are used although other sessions keep the pooler's connec
   t.teardown(async () => {
     idle.abort();
     await traffic;
-    await others.end();
   });
   for (let count = 0; count < 20; count += 1) {
     t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
@@ -147,8 +144,8 @@ test("a named statement is executed after a migration changed the type of its re
 
 test.serial("each pool has its own timeouts, which no other session inherits", async (t) => {
   const { url } = await startPgBouncer(t, t.context.databaseUrl, { default_pool_size: 1 });
-  const [impatient, patient] = [await openPool(url, 1, 200), await openPool(url, 1, 30_000)];
-  t.teardown(() => Promise.all([impatient.end(), patient.end()]));
+  const impatient = await openTestPool(t, url, 1, { statementTimeoutMs: 200 });
+  const patient = await openTestPool(t, url, 1, { statementTimeoutMs: 30_000 });
 
   await t.throwsAsync(sleepOneSecond(impatient), { instanceOf: StatementTimeoutError });
   await t.throwsAsync(
@@ -172,8 +169,7 @@ test.serial("timeouts of the role or the database are used", async (t) => {
     ALTER DATABASE ${database} SET idle_in_transaction_session_timeout = '50s'
   `);
   const { url } = await startPgBouncer(t, databaseUrl);
-  const db = await openPool(url, 2, 30_000);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url, 2, { statementTimeoutMs: 30_000 });
   t.like(await readPooler(url), {
     statementTimeoutMs: 20_000,
     idleInTransactionTimeoutMs: 50_000,
@@ -213,8 +209,7 @@ test("a refused start-up parameter is named", async (t) => {
 test("session mode works like transaction mode", async (t) => {
   const { url } = await startPgBouncer(t, t.context.databaseUrl, { pool_mode: "session" });
   t.like(await readPooler(url), { keepsPreparedStatements: false });
-  const db = await openPool(url, 4);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url, 4);
   t.deepEqual(await db.transaction((transaction) => transaction.one(NAMED)), { number: 1 });
 });
 

@@ -3,8 +3,7 @@ import type { ExecutionContext } from "ava";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import { openPool } from "../../db/pool.ts";
-import { createEmptyDatabase } from "../support/database.ts";
+import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { openReleases, previousTag, runImpactOf } from "./releases.ts";
 import type { Release } from "./releases.ts";
@@ -69,8 +68,7 @@ test("the previous release's programs run on this release's schema, beside its p
   const { id: accountId, api_key_prod: key } = created.parse(
     JSON.parse(await runImpactOf(previous, ["org", "create", "--name", "Old", "--json"], settings)),
   );
-  const db = await openPool(databaseUrl, 2);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl, 2);
   const isBilled = (units: number) =>
     eventually(
       async () =>

@@ -1,10 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { listBalanceEntries } from "../../db/stores/balances.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -39,9 +38,7 @@ const insertRows = async (
 };
 
 test("the newest rows of an account are found beside any number of newer ones of other accounts", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const [quiet, ...others] = [
     await createTestOrganization(db),
     await createTestOrganization(db),

@@ -14,7 +14,6 @@ import {
 } from "../../db/billing/sending/attempts.ts";
 import { releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { listWithWaitingRefund } from "../../db/registrations/oldTestRegistrations.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
 import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
@@ -23,7 +22,7 @@ import type { ClaimedDelivery } from "../../db/webhooks/attempts.ts";
 import { listEndpointBacklogs } from "../../db/webhooks/endpointHealth.ts";
 import { disableEndpoint } from "../../db/webhooks/endpoints.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -188,9 +187,7 @@ const countChanged = (filler: DatabasePool): Promise<z.output<typeof changedRow>
   `);
 
 test("rows in a rare state are found by their ids, and endpoints by their pending deliveries", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   await stopAutovacuum(filler, TABLES);
   await insertSettledRows(filler);
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);

@@ -1,11 +1,10 @@
-import { openPool } from "../../db/pool.ts";
 import {
   insertReconciliation,
   listReconciliationDifferences,
   listReconciliationStreams,
   replaceReconciliationStreams,
 } from "../../db/billing/reconciliation/reconciliations.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
 
@@ -38,7 +37,7 @@ const streamOf = (index: number): NewStream => ({
 
 test("a few statements store the streams of a reconciliation, in their order and with their differences", async (t) => {
   const queries: string[] = [];
-  const db = await openPool(t.context.databaseUrl, 1, undefined, {
+  const db = await openTestPool(t, t.context.databaseUrl, 1, {
     interceptors: [
       {
         name: "note-queries",
@@ -49,7 +48,6 @@ test("a few statements store the streams of a reconciliation, in their order and
       },
     ],
   });
-  t.teardown(() => db.end());
   const id = crypto.randomUUID();
   const span = { start: 0, end: 60 };
   await insertReconciliation(db, { id, isComplete: true, span, startedAt: new Date() });

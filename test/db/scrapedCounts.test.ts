@@ -1,10 +1,9 @@
 import { countLateMeterEvents, listMeterEvents } from "../../db/billing/meterEventReports.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { readWebhookState } from "../../db/webhooks/state.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import { newId } from "../../services/newId.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -20,9 +19,7 @@ const DELIVERIES = 5000;
 const MAXIMUM_STATE_PAGES = 30;
 
 test.serial("late deliveries are counted without the events that were sent again", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   const tables = ["meter_event"];
   await stopAutovacuum(filler, tables);
   const { id: accountId } = await createTestOrganization(t.context.db);
@@ -53,9 +50,7 @@ test.serial("late deliveries are counted without the events that were sent again
 });
 
 test.serial("the wait of webhooks is read from the deliveries that are due first", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   const tables = ["webhook_delivery"];
   await stopAutovacuum(filler, tables);
   const { id: accountId } = await createTestOrganization(t.context.db);

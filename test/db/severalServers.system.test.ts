@@ -7,6 +7,7 @@ import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
+import { openTestPool } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { startCluster } from "../support/startCluster.ts";
 
@@ -29,9 +30,9 @@ test("every connection is to the server that accepts writes, also after a failov
 
   await migrate(url);
   await requireCurrentSchema(url);
-  const db = await openPool(url, 2);
+  const db = await openTestPool(t, url, 2);
   const copies = openCopyPool(url, 10_000);
-  t.teardown(() => Promise.all([db.end(), copies.end()]));
+  t.teardown(copies.end);
   const readPorts = async (): Promise<readonly string[]> => [
     await db.oneFirst(sql.type(portRow)`${readPort}`),
     Buffer.concat(await copies.copy("owner", readPort)).toString(),

@@ -2,7 +2,6 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readFeedPage } from "../../db/events/feed.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
-import { openPool } from "../../db/pool.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
 import {
   findByIdempotencyKey,
@@ -15,7 +14,7 @@ import { readShortPage } from "../../db/registrations/shortPages.ts";
 import { insertReversals } from "../../db/registrations/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -61,9 +60,7 @@ const findNewestEvent = (db: DatabasePool) =>
 const nameRow = z.strictObject({ name: z.string() });
 
 test("a plan that was made for few registrations is not kept when there are many", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestOrganization(db);
   // The plans are not made again because of new statistics.
   await stopAutovacuum(filler, ["registration"]);

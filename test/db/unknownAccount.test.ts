@@ -23,7 +23,6 @@ import { listOrderRecords } from "../../db/dashboard/certificates.ts";
 import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
-import { openPool } from "../../db/pool.ts";
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
 import { findListPosition } from "../../db/registrations/registrationPages.ts";
 import { readShortPage } from "../../db/registrations/shortPages.ts";
@@ -60,7 +59,7 @@ import {
 } from "../../db/stores/personalRecords.ts";
 import { listStoreDonations, sumStoreDonations } from "../../db/stores/storeDonations.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { insertRecords } from "./insertRecords.ts";
@@ -84,9 +83,7 @@ const MAXIMUM_PAGES_OF_WRITE = 300;
 const positionRow = z.strictObject({ transactionId: z.string().transform(BigInt), id: z.uuid() });
 
 test("a look-up reads a few pages of an account that the statistics do not know", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const [known, unknown] = [await createTestOrganization(db), await createTestOrganization(db)];
   await stopAutovacuum(filler, TABLES);
   await insertRecords(filler, known.id);

@@ -5,9 +5,8 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/migrate.ts";
-import { createEmptyDatabase } from "../support/database.ts";
+import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { openPool } from "../../db/pool.ts";
 import { startProgram } from "../support/programs.ts";
 
 /* Migrations of this release, and upgrades with migrations that the tests write. */
@@ -331,7 +330,7 @@ test("this release's programs serve on the schema of a later one that says so, a
   const url = await createEmptyDatabase(t);
   await migrate(url);
   const client = await openClient(t, url);
-  const db = await openPool(url, 1);
+  const db = await openTestPool(t, url, 1);
   const { apiKeyTest } = await createTestOrganization(db);
   await db.end();
   await client.query(`

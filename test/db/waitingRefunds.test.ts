@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { listWaitingRefunds } from "../../db/registrations/refunds.ts";
 import { sql } from "../../db/sql.ts";
 import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
@@ -9,7 +8,7 @@ import { createBilling } from "../../providers/billing/createBilling.ts";
 import { checkRefund } from "../../services/registrations/checkRefund.ts";
 import type { RefundState } from "../../services/registrations/checkRefund.ts";
 import { readUsageReport } from "../../services/registrations/readUsageReports.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -127,9 +126,7 @@ const insertRefundedTogether = async (
 
 /** Opens the connection that fills the tables, and the one whose pages are counted. */
 const openConnections = async (t: ExecutionContext<DatabaseContext>) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   await stopAutovacuum(filler, TABLES);
   return { filler, single };
 };

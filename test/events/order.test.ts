@@ -2,7 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import { findFeedBlocker, readFeedHorizon } from "../../db/events/feed.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -11,7 +10,7 @@ import { recordEvent } from "../../services/events/recordEvent.ts";
 import { readFeed } from "../../services/events/readFeed.ts";
 import type { Feed } from "../../services/events/readFeed.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { refunded } from "./readEvents.ts";
 
@@ -65,8 +64,7 @@ test("a reader beside writers whose transactions last differently long sees ever
   const { db, databaseUrl } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   const owner = { accountId, mode: "live" } as const;
-  const pool = await openPool(databaseUrl, 24);
-  t.teardown(() => pool.end());
+  const pool = await openTestPool(t, databaseUrl, 24);
   const oneProcess = createRegistrationWriter({ db: pool, clock: systemClock });
   const anotherProcess = createRegistrationWriter({ db: pool, clock: systemClock });
   const committed = new Set<string>();

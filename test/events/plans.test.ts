@@ -1,12 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_TYPES, eventIdOf } from "../../domain/events/events.ts";
 import { readFeed } from "../../services/events/readFeed.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { refunded } from "./readEvents.ts";
 
@@ -39,7 +38,7 @@ const plansRow = z.strictObject({ planned: z.int(), kept: z.int() });
 test("a page is one statement, and not planned each time, whatever is asked for and whatever the statistics say", async (t) => {
   const { owner: filler, databaseUrl } = t.context;
   let statements = 0;
-  const db = await openPool(databaseUrl, 1, undefined, {
+  const db = await openTestPool(t, databaseUrl, 1, {
     interceptors: [
       {
         name: "count-statements",
@@ -50,7 +49,6 @@ test("a page is one statement, and not planned each time, whatever is asked for 
       },
     ],
   });
-  t.teardown(() => db.end());
   const known: string[] = [];
   for (let index = 0; index < KNOWN_ACCOUNTS; index += 1) {
     known.push((await createTestOrganization(db)).id);

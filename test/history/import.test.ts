@@ -1,7 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
@@ -12,7 +11,7 @@ import type { ImportLine } from "../../services/history/importLine.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
@@ -293,8 +292,7 @@ async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLi
 test("several imports can use the same connections, even after a failed one", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
-  const pool = await openPool(databaseUrl, 2);
-  t.teardown(() => pool.end());
+  const pool = await openTestPool(t, databaseUrl, 2);
   const silent = { onRejected: () => undefined, onProgress: () => undefined };
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
     importHistory(

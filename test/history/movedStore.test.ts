@@ -1,10 +1,9 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import type { StoreApi, TestStore } from "../stores/startStoreApi.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import type { Fields } from "./importLine.ts";
 import { linesOf, writeTestFile } from "./importScene.ts";
@@ -36,8 +35,7 @@ const openDeployment = async (
   t: ExecutionContext<DatabaseContext>,
   databaseUrl: string,
 ): Promise<Deployment> => {
-  const db = await openPool(databaseUrl, 4, undefined, { connectTimeoutMs: 120_000 });
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl, 4);
   return {
     api: await startStoreApi(t, { db }),
     run: async (...args) => {

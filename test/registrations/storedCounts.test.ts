@@ -1,11 +1,10 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import { openPool } from "../../db/pool.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { AccountLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestGuard, createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -147,8 +146,7 @@ test("a request that reads a count while the day ends is compared with the next 
 
 test("accounts that wait for their counts share a statement, and those without a limit do not wait", async (t) => {
   const statements: string[] = [];
-  const db = await openPool(t.context.databaseUrl, 4, undefined, {
-    connectTimeoutMs: 120_000,
+  const db = await openTestPool(t, t.context.databaseUrl, 4, {
     interceptors: [
       {
         name: "note-statements",
@@ -159,7 +157,6 @@ test("accounts that wait for their counts share a statement, and those without a
       },
     ],
   });
-  t.teardown(() => db.end());
   const limited = await setUp(t, { countPerDay: 10 }, { db });
   const unlimited = await setUp(t, {}, { db });
   let begun = 0;

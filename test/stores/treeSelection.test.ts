@@ -1,9 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { findMatchingTreeId } from "../../db/registrations/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore } from "./startStoreApi.ts";
 
@@ -123,9 +122,7 @@ const TREES = 40_000;
 const MAXIMUM_PAGES = 100;
 
 test.serial("a tree is selected without reading those in other orders, or in none", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestStore(t.context.db);
   const owner = { accountId, mode: "live" } as const;
   await stopAutovacuum(filler, TABLES);
@@ -149,9 +146,7 @@ test.serial("a tree is selected without reading those in other orders, or in non
 test.serial(
   "a recent tree is selected without reading all of many orders that match",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const db = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { filler, db } = await openSinglePools(t);
     const { id: accountId } = await createTestStore(t.context.db);
     await stopAutovacuum(filler, TABLES);
     await filler.query(sql.typeAlias("void")`

@@ -1,6 +1,20 @@
+import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
+import type { DatabaseContext } from "./database.ts";
+import { openTestPool } from "./database.ts";
+
+/**
+ * Opens two pools of one connection each on the test's database until the test ends: the owner's, which fills tables, and that
+ * of the role of the programs, whose reads are counted.
+ */
+export const openSinglePools = async (
+  t: ExecutionContext<DatabaseContext>,
+): Promise<{ readonly filler: DatabasePool; readonly db: DatabasePool }> => ({
+  filler: await openTestPool(t, t.context.ownerUrl, 1),
+  db: await openTestPool(t, t.context.databaseUrl, 1),
+});
 
 /** Makes a pool of one connection report what it has read. Otherwise it may do so later, while other work is counted. */
 const reportPages = async (db: DatabasePool): Promise<void> => {

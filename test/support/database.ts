@@ -84,9 +84,27 @@ export type DatabaseContext = {
   readonly ownerUrl: string;
 };
 
+type TestPoolOptions = Parameters<typeof openPool>[3] & { readonly statementTimeoutMs?: number };
+
 /** Opens a pool that also gets its connections while the machine does much else. */
-const openTestPool = (url: string, maximumConnections?: number): Promise<DatabasePool> =>
-  openPool(url, maximumConnections, undefined, { connectTimeoutMs: 120_000 });
+const openPatientPool = (
+  url: string,
+  maximumConnections?: number,
+  { statementTimeoutMs, ...options }: TestPoolOptions = {},
+): Promise<DatabasePool> =>
+  openPool(url, maximumConnections, statementTimeoutMs, { connectTimeoutMs: 120_000, ...options });
+
+/** Opens such a pool until the test ends. */
+export const openTestPool = async (
+  t: ExecutionContext,
+  url: string,
+  maximumConnections?: number,
+  options?: TestPoolOptions,
+): Promise<DatabasePool> => {
+  const db = await openPatientPool(url, maximumConnections, options);
+  t.teardown(() => db.end());
+  return db;
+};
 
 /** Creates a database for a test file from the template and drops it after the file's tests. */
 export const testWithDatabase = (): TestFn<DatabaseContext> => {
@@ -101,9 +119,9 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
     await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template} ${STRATEGY}`);
     const [databaseUrl, ownerUrl] = [appUrlOf(database), ownerUrlOf(database)];
     t.context = {
-      db: await openTestPool(databaseUrl),
+      db: await openPatientPool(databaseUrl),
       databaseUrl,
-      owner: await openTestPool(ownerUrl, 2),
+      owner: await openPatientPool(ownerUrl, 2),
       ownerUrl,
     };
   });

@@ -3,8 +3,8 @@ import type { ExecutionContext } from "ava";
 import type { Client } from "pg";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
+import { openTestPool } from "./database.ts";
 import { eventually } from "./programs.ts";
 
 /** Lists the server processes that wait for a lock of this transaction, or behind one another for it. */
@@ -106,8 +106,7 @@ export const openDeadlockPool = async (
   databaseUrl: string,
 ): Promise<{ readonly db: DatabasePool; readonly deadlocks: readonly string[] }> => {
   const deadlocks: string[] = [];
-  const db = await openPool(databaseUrl, undefined, undefined, {
-    connectTimeoutMs: 120_000,
+  const db = await openTestPool(t, databaseUrl, undefined, {
     interceptors: [
       {
         name: "note-deadlocks",
@@ -120,7 +119,6 @@ export const openDeadlockPool = async (
       },
     ],
   });
-  t.teardown(() => db.end());
   return { db, deadlocks };
 };
 

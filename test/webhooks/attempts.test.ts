@@ -1,15 +1,12 @@
-import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { newId } from "../../services/newId.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
 // Serial, because a test counts the pages of its tables.
@@ -42,17 +39,11 @@ const insertDeliveries = async (
   `);
 };
 
-const openPools = async ({ context }: ExecutionContext<DatabaseContext>) => ({
-  filler: await openPool(context.ownerUrl, 1),
-  single: await openPool(context.databaseUrl, 1),
-});
-
 test.serial(
   "of a delivery that is retried without end, the last 100 attempts are kept",
   async (t) => {
     const { endpoint, clock } = await setUpWebhooks(t);
-    const { filler, single } = await openPools(t);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    const { filler, db: single } = await openSinglePools(t);
     await stopAutovacuum(filler, TABLES);
     await insertDeliveries(filler, endpoint.id, { count: 100, attempts: 1 });
     await filler.query(sql.typeAlias("void")`ANALYZE webhook_delivery, webhook_attempt`);

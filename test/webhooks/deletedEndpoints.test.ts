@@ -1,13 +1,12 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import { newId } from "../../services/newId.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -20,10 +19,7 @@ const endpointRow = z.strictObject({ name: z.string() });
 
 /** Inserts endpoints that were deleted a number of hours ago, in a database of its own. */
 const setUp = async (t: ExecutionContext<DatabaseContext>, hours: readonly number[]) => {
-  const db = await openPool(await copyDatabase(t), undefined, undefined, {
-    connectTimeoutMs: 120_000,
-  });
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, await copyDatabase(t));
   const { id: accountId } = await createTestOrganization(db);
   const ids = hours.map(() => newId());
   await db.query(sql.typeAlias("void")`

@@ -1,12 +1,11 @@
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { listDeliveries } from "../../db/webhooks/deliveryLists.ts";
 import type { DeliveryState } from "../../domain/webhooks/decideDelivery.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
 const test = testWithDatabase();
@@ -19,9 +18,7 @@ const MAXIMUM_PAGES = 20;
 test.serial(
   "a list of failed or pending deliveries does not read those that were delivered later",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const single = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    const { filler, db: single } = await openSinglePools(t);
     await stopAutovacuum(filler, TABLES);
     const { endpoint } = await setUpWebhooks(t);
     const insert = (state: DeliveryState, count: number, fromMinute: number) =>
@@ -65,7 +62,7 @@ test.serial(
 
 test.serial("deliveries are read on the connections for slow reads", async (t) => {
   let statements = 0;
-  const reads = await openPool(t.context.databaseUrl, 1, undefined, {
+  const reads = await openTestPool(t, t.context.databaseUrl, 1, {
     interceptors: [
       {
         name: "count-statements",
@@ -76,7 +73,6 @@ test.serial("deliveries are read on the connections for slow reads", async (t) =
       },
     ],
   });
-  t.teardown(() => reads.end());
   const { deps, accountId, endpoint, record } = await setUpWebhooks(t);
   await record("first");
   const { call } = await startStandaloneApi(t, { db: deps.db, reads, clock: deps.clock });

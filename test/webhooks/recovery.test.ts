@@ -1,13 +1,12 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { newId } from "../../services/newId.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createPageCounter, stopAutovacuum } from "../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
@@ -25,9 +24,7 @@ const setUp = async (
   t: ExecutionContext<DatabaseContext>,
   options: { readonly types?: string[] } = {},
 ) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   await stopAutovacuum(filler, TABLES);
   const scene = await setUpWebhooks(t, options);
   const { accountId, clock } = scene;

@@ -1,6 +1,5 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { recordEndpointResults } from "../../db/webhooks/endpoints.ts";
 import { makeFutureDeliveriesDue } from "../../db/webhooks/recovery.ts";
@@ -12,7 +11,7 @@ import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelive
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { refunded } from "../events/readEvents.ts";
@@ -87,8 +86,7 @@ const donated = (name: string) => ({
 /** Opens a pool that counts the bytes of the rows that it reads. */
 const openCountingPool = async (t: ExecutionContext<DatabaseContext>) => {
   let bytes = 0;
-  const db = await openPool(t.context.databaseUrl, 2, undefined, {
-    connectTimeoutMs: 120_000,
+  const db = await openTestPool(t, t.context.databaseUrl, 2, {
     interceptors: [
       {
         name: "count-bytes",
@@ -99,7 +97,6 @@ const openCountingPool = async (t: ExecutionContext<DatabaseContext>) => {
       },
     ],
   });
-  t.teardown(() => db.end());
   return { db, bytesRead: () => bytes };
 };
 
@@ -319,10 +316,7 @@ test("deliveries whose time was recorded before the clock was set back become du
 
 test("deliveries are deleted after 30 days, and those of a deleted endpoint with it", async (t) => {
   // A database of its own, because it deletes the deliveries of all endpoints.
-  const db = await openPool(await copyDatabase(t), undefined, undefined, {
-    connectTimeoutMs: 120_000,
-  });
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, await copyDatabase(t));
   t.context = { ...t.context, db };
   const { deps, endpoint, record, deliver, deliveries, pass } = await setUpWebhooks(t);
   const clean = () => deleteOldDeliveries(deps, new AbortController().signal);

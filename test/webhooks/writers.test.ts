@@ -1,6 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
@@ -9,7 +8,7 @@ import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEven
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { refunded } from "../events/readEvents.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
@@ -36,8 +35,7 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
   const account = { id: accountId, type: "organization" } as const;
   const { key } = await issueKey(deps, account, "live");
   const owner = { accountId, mode: "live" } as const;
-  const pool = await openPool(databaseUrl, CONNECTIONS);
-  t.teardown(() => pool.end());
+  const pool = await openTestPool(t, databaseUrl, CONNECTIONS);
   const since = clock.now();
   const committed: string[] = [];
   const wasDisabled = Promise.withResolvers<void>();

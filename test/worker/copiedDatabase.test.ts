@@ -4,7 +4,6 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
-import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { disableEndpoint, findEndpoint } from "../../db/webhooks/endpoints.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
@@ -21,7 +20,7 @@ import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
-import { copyDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
@@ -41,8 +40,7 @@ const open = async (
   url: string,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<Database> => {
-  const db = await openPool(url, 2);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url, 2);
   return {
     url,
     db,
@@ -58,7 +56,7 @@ const fork = async (
   fill: (db: DatabasePool) => Promise<void> = () => Promise.resolve(),
 ): Promise<{ readonly name: string; readonly original: Database; readonly copy: Database }> => {
   const url = await copyDatabase(t);
-  const db = await openPool(url, 1);
+  const db = await openTestPool(t, url, 1);
   const name = await getDeploymentName({ db, clock: systemClock });
   await db.transaction(async (transaction) => {
     await lockDeployment(transaction);

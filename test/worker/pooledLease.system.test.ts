@@ -1,5 +1,4 @@
-import { openPool } from "../../db/pool.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startPgBouncer } from "../support/startPgBouncer.ts";
 import { startRelay } from "../support/relay.ts";
@@ -12,8 +11,7 @@ test("behind a pooler, the lease of a leader that was killed expires", async (t)
   const { client: temporal } = await openNamespace(t);
   const pooler = await startPgBouncer(t, databaseUrl);
   const relay = await startRelay(t, pooler.url);
-  const pooled = await openPool(relay.url, 2);
-  t.teardown(() => pooled.end());
+  const pooled = await openTestPool(t, relay.url, 2);
   const leader = await startDispatcher(t, { db: pooled, temporal });
   const first = await refundOneTree(db);
   await eventually(() => isStarted(temporal, first.refund));

@@ -4,10 +4,9 @@ import { z } from "zod";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { openPool } from "../../db/pool.ts";
 import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
-import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 
@@ -22,8 +21,7 @@ const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) 
 const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: string) => {
   const provider = await startProviderDouble();
   t.teardown(provider.close);
-  const db = await openPool(databaseUrl, 4);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl, 4);
   const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   await updateAccount(db, accountId, { charityProvider: "everyorg" });
   const settings = {

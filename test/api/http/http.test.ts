@@ -1,10 +1,9 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { isJsonInUtf8 } from "../../../api/http/contentType.ts";
-import { openPool } from "../../../db/pool.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { createEmptyDatabase, testWithDatabase } from "../../support/database.ts";
+import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { idIn } from "../contract.ts";
@@ -285,8 +284,7 @@ test("the request id is the client's if it is well-formed, otherwise a new one",
 
 test("an unexpected error is a 500 without details, logged once with the request's id", async (t) => {
   const { db } = t.context;
-  const withoutTables = await openPool(await createEmptyDatabase(t));
-  t.teardown(() => withoutTables.end());
+  const withoutTables = await openTestPool(t, await createEmptyDatabase(t));
   const { call, logged } = await startStandaloneApi(t, {
     db,
     writer: createRegistrationWriter({ db: withoutTables, clock: systemClock }),

@@ -41,7 +41,7 @@ test("after a failover to an asynchronous standby that lost two minutes, every m
   await cluster.disconnectStandby();
   const restoredAt = new Date(control.now() * 1000).toISOString();
   await work(120);
-  await original.close();
+  await original.db.end();
   await cluster.failOver();
   const promoted = await scene.open(cluster.standbyUrl);
 

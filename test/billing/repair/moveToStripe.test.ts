@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { systemClock } from "../../../domain/clock.ts";
@@ -7,7 +6,7 @@ import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { testWithDatabase } from "../../support/database.ts";
+import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
 const test = testWithDatabase();
@@ -29,7 +28,7 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   let queries = 0;
-  const db = await openPool(t.context.databaseUrl, 1, undefined, {
+  const db = await openTestPool(t, t.context.databaseUrl, 1, {
     interceptors: [
       {
         name: "count-queries",
@@ -40,7 +39,6 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
       },
     ],
   });
-  t.teardown(() => db.end());
   const billing = createBilling({
     db,
     stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),

@@ -1,6 +1,5 @@
 import test from "ava";
 import { z } from "zod";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
@@ -10,7 +9,7 @@ import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { copyDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { listAllWaitingRefunds } from "../../support/listAllWaitingRefunds.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
@@ -352,12 +351,11 @@ test("after a restore of a deployment that the built-in ledger bills, usage is s
   let nowMs = NOON * 1000;
   const clock = { now: () => new Date(nowMs) };
   const open = async (url: string) => {
-    const db = await openPool(url);
-    t.teardown(() => db.end());
+    const db = await openTestPool(t, url);
     return { db, clock, billing: createBilling({ db, stripe: null }) };
   };
   const url = await copyDatabase(t);
-  const original = await openPool(url);
+  const original = await openTestPool(t, url);
   const { id: accountId } = await createTestOrganization(original, { clock });
   await guardUsage({ db: original, clock });
   await createBilling({ db: original, stripe: null }).prepare();

@@ -3,7 +3,6 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
@@ -18,7 +17,7 @@ import {
 } from "../../../services/billing/sending/sendMeterEvent.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
-import { copyDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
@@ -156,8 +155,7 @@ const setUpLedger = async (t: ExecutionContext) => {
   let nowMs = NOON * 1000;
   const clock = { now: () => new Date(nowMs) };
   const url = await copyDatabase(t);
-  const db = await openPool(url);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url);
   const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
   const { id: accountId } = await createTestOrganization(db, { clock });
   const stream = { accountId, mode: "live", meter: "tree" } as const;
@@ -232,7 +230,7 @@ test("a dry run of a comparison locks one stream at a time", async (t) => {
   await watcher.connect();
   t.teardown(() => watcher.end());
   const locks: number[] = [];
-  const db = await openPool(url, 1, undefined, {
+  const db = await openTestPool(t, url, 1, {
     interceptors: [
       {
         name: "count-locks",
@@ -249,7 +247,6 @@ test("a dry run of a comparison locks one stream at a time", async (t) => {
       },
     ],
   });
-  t.teardown(() => db.end());
 
   const settled = await settleAfterRestore(
     { ...deps, db },

@@ -1,6 +1,4 @@
 import type { ExecutionContext } from "ava";
-import type { DatabasePool } from "slonik";
-import { openPool } from "../../../db/pool.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -13,7 +11,7 @@ import { refundRegistration } from "../../../services/registrations/refundRegist
 import { runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { copyDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 
 /** When the double's clock stands at first. */
@@ -55,15 +53,8 @@ export const setUpRestore = async (
   const stripe = { secretKey: double.secretKey, apiBase: double.url };
 
   const open = async (url: string) => {
-    const db: DatabasePool = await openPool(url);
-    let isOpen = true;
-    const close = async (): Promise<void> => {
-      if (isOpen) {
-        isOpen = false;
-        await db.end();
-      }
-    };
-    t.teardown(close);
+    // Many of these tests run at the same time.
+    const db = await openTestPool(t, url, 4);
     const deps = {
       db,
       clock,
@@ -71,7 +62,7 @@ export const setUpRestore = async (
       actor: SERVICE,
     };
     await deps.billing.prepare();
-    return { url, db, deps, close };
+    return { url, db, deps };
   };
   type Opened = Awaited<ReturnType<typeof open>>;
 
@@ -92,7 +83,7 @@ export const setUpRestore = async (
     open,
     /** Copies the database, and returns both sides opened. */
     fork: async (from: Opened) => {
-      await from.close();
+      await from.db.end();
       const copy = await copyDatabase(t, from.url);
       return { continued: await open(from.url), restored: await open(copy) };
     },

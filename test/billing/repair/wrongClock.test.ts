@@ -3,12 +3,11 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { readServerStatus } from "../../../db/connections/serverStatus.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { copyDatabase, testWithDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
@@ -182,8 +181,7 @@ test.serial(
   "move-to-stripe moves the usage of the current cycle on a machine whose clock is fast",
   async (t) => {
     const url = await copyDatabase(t);
-    const db = await openPool(url);
-    t.teardown(() => db.end());
+    const db = await openTestPool(t, url);
     const double = await startStripeDouble();
     t.teardown(double.close);
     const { customerId } = double.control.addCustomer({});

@@ -1,13 +1,12 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
-import { createPageCounter, stopAutovacuum } from "../../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";
@@ -80,9 +79,7 @@ const countStatements = (
 test.serial(
   "seconds whose units were refunded are sealed by few statements, which read a number of pages in proportion",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const single = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), single.end()]));
+    const { filler, db: single } = await openSinglePools(t);
     await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
     const createStream = async (count: number): Promise<UsageStream> => {
       const { id: accountId } = await createTestOrganization(filler);

@@ -1,10 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { listDonations } from "../../../db/charities/donations.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import type { DonationFilter } from "../../../domain/charities/donations.ts";
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
-import { createPageCounter, stopAutovacuum } from "../../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { insertDonationTotals } from "./insertDonationTotals.ts";
@@ -83,9 +82,7 @@ const MAXIMUM_PAGES = 200;
 test.serial(
   "the last page of a long list is read without the donations of later months",
   async (t) => {
-    const filler = await openPool(t.context.ownerUrl, 1);
-    const db = await openPool(t.context.databaseUrl, 1);
-    t.teardown(() => Promise.all([filler.end(), db.end()]));
+    const { filler, db } = await openSinglePools(t);
     const { id: accountId } = await createTestOrganization(db);
     const owner = { accountId, mode: "live" } as const;
     await stopAutovacuum(filler, TABLES);

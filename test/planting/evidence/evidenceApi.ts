@@ -1,10 +1,9 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
-import { openPool } from "../../../db/pool.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { copyDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
@@ -12,8 +11,7 @@ import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 /** Creates a database for a test whose sums over all accounts must be its own. */
 export const openOwnDatabase = async (t: ExecutionContext): Promise<DatabasePool> => {
   const url = await copyDatabase(t);
-  const db = await openPool(url, undefined, undefined, { connectTimeoutMs: 120_000 });
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, url);
   return db;
 };
 

@@ -4,10 +4,10 @@ import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSumm
 import { createReadShares, runForAccount } from "../../../db/connections/connectionShares.ts";
 import { lockSummary } from "../../../db/planting/cachedResponses.ts";
 import { readSummary } from "../../../db/planting/summary.ts";
-import { openPool, openTurnPool } from "../../../db/pool.ts";
+import { openTurnPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
-import { createPageCounter, stopAutovacuum } from "../../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
@@ -53,9 +53,7 @@ const insertTotals = async (filler: DatabasePool): Promise<void> => {
 };
 
 test.serial("the summary reads one total of each account, and the tallies once", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const single = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), single.end()]));
+  const { filler, db: single } = await openSinglePools(t);
   const tables = ["impact_total", "planting_tally"];
   await stopAutovacuum(filler, tables);
   await insertTotals(filler);

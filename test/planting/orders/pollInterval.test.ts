@@ -1,7 +1,7 @@
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { findPlantingOrdersToStart } from "../../../services/planting/orders/findPlantingOrdersToStart.ts";
 import { readPollIntervalMs } from "../../../services/planting/orders/pollInterval.ts";
+import { openSinglePools } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
@@ -11,10 +11,7 @@ const MINUTE_MS = 60 * 1000;
 const plantingPollMs = 10 * MINUTE_MS;
 
 test("very many open orders are polled less often, and count as lost later", async (t) => {
-  const { databaseUrl, ownerUrl } = t.context;
-  const db = await openPool(databaseUrl, 1);
-  const owner = await openPool(ownerUrl, 1);
-  t.teardown(() => Promise.all([db.end(), owner.end()]));
+  const { filler: owner, db } = await openSinglePools(t);
   const { clock, organization } = await setUpPlanting(db);
   const lost = async (minutes: number): Promise<boolean> => {
     clock.set(new Date(Date.parse("2026-05-01T10:00:00.000Z") + minutes * MINUTE_MS).toISOString());

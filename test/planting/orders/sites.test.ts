@@ -6,7 +6,6 @@ import {
   renderEvidenceSummary,
 } from "../../../api/planting/presentEvidenceSummary.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql, timestamp } from "../../../db/sql.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
@@ -22,7 +21,7 @@ import {
   withdrawPlantingFact,
 } from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import { countReads } from "../../support/countReads.ts";
-import { copyDatabase, testWithDatabase } from "../../support/database.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { openOwnDatabase } from "../evidence/evidenceApi.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
@@ -286,8 +285,7 @@ const withdrawBehindOthers = async (
   t: ExecutionContext<DatabaseContext>,
   { earlier, others }: { readonly earlier: string | null; readonly others: number },
 ) => {
-  const db = await openPool(await copyDatabase(t), 1);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, await copyDatabase(t), 1);
   const { setup, orders, report, withdraw, name } = await nameSite(t, "site", db);
   const [first, last] = orders;
   if (!first || !last) {
@@ -319,8 +317,7 @@ test.serial("withdrawing the only fact of a site reads some 100,000 facts of oth
 });
 
 test.serial("restoring a site that the latest fact names reads few facts", async (t) => {
-  const db = await openPool(await copyDatabase(t), 1);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, await copyDatabase(t), 1);
   const { setup, orders, report, withdraw, name } = await nameSite(t, "shared", db);
   const [first, last] = orders;
   if (!first || !last) {

@@ -3,12 +3,11 @@ import type { ExecutionContext } from "ava";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { lockClaims } from "../../../db/planting/claims.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { countReads } from "../../support/countReads.ts";
 import { stopAutovacuum } from "../../support/countPages.ts";
-import { asOwner, copyDatabase, testWithDatabase } from "../../support/database.ts";
+import { asOwner, copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -106,8 +105,7 @@ test.serial("a poll that changes no claims waits for no other", async (t) => {
 });
 
 test.serial("polls that wait for each other hold one connection", async (t) => {
-  const db = await openPool(t.context.databaseUrl, 2);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, t.context.databaseUrl, 2);
   const { state, setup, order, pollNow } = await startTreeMapperPlanting(t, { db });
   const ids = [await order(10), await order(10), await order(10)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
@@ -215,11 +213,9 @@ const CLAIM_TABLES = ["planting_claim", "planting_record"];
 /** Counts what polls of an order that lacks trees read, when some other orders have trees of the same record. */
 const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number) => {
   const databaseUrl = await copyDatabase(t);
-  const owner = await openPool(asOwner(databaseUrl), 1);
+  const owner = await openTestPool(t, asOwner(databaseUrl), 1);
   await stopAutovacuum(owner, CLAIM_TABLES);
-  await owner.end();
-  const db = await openPool(databaseUrl, 1);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl, 1);
 
   const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
   await Promise.all(Array.from({ length: others }, () => setup.register(1)));

@@ -1,11 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
-import { openPool } from "../../../db/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import type { UsageReportState } from "../../../domain/billing/billingStatus.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
-import { createPageCounter, stopAutovacuum } from "../../support/countPages.ts";
+import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 
@@ -17,9 +16,7 @@ const NOT_BILLED = 5;
 const LIMIT = 20;
 
 test("a page of usage in a state reads few registrations if many are in it, and hardly more than the list if few are", async (t) => {
-  const filler = await openPool(t.context.ownerUrl, 1);
-  const db = await openPool(t.context.databaseUrl, 1);
-  t.teardown(() => Promise.all([filler.end(), db.end()]));
+  const { filler, db } = await openSinglePools(t);
   const { id: accountId } = await createTestOrganization(db);
   await stopAutovacuum(filler, TABLES);
   await filler.query(sql.typeAlias("void")`

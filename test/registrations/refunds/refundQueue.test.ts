@@ -1,11 +1,10 @@
 import { Client } from "pg";
-import { openPool } from "../../../db/pool.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { idIn } from "../../api/contract.ts";
 import { setUpBilling } from "../../billing/billingSetup.ts";
-import { testWithDatabase } from "../../support/database.ts";
+import { openTestPool, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 
@@ -13,8 +12,7 @@ const test = testWithDatabase();
 
 test("refunds of one account wait for each other without a connection, and other accounts do not wait", async (t) => {
   const { databaseUrl } = t.context;
-  const db = await openPool(databaseUrl, 4);
-  t.teardown(() => db.end());
+  const db = await openTestPool(t, databaseUrl, 4);
   const { call } = await startStandaloneApi(t, { db });
   const { apiKeyProd: key } = await createTestOrganization(db);
   const { apiKeyProd: otherKey } = await createTestOrganization(db);
