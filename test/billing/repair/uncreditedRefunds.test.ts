@@ -162,7 +162,7 @@ test.serial("usage settle says how many units it settles, and checks --units", a
   t.regex(settled.stderr, /Settled -3 units of event \d+ with cn_1/u);
   const replayed = await settle("--json");
   t.like(readJson(replayed), { quantity: -3, replayed: true });
-  t.regex(replayed.stderr, /\(-3 units\) was settled with cn_1 before/u);
+  t.regex(replayed.stderr, /\(-3 units\) was already settled with cn_1/u);
 
   const afterFailover = ["usage", "correct", "--restored-at", "2026-05-15T12:00:00Z"];
   const failover = await impact(...afterFailover, "--units", "-3");

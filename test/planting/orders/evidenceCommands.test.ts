@@ -110,7 +110,7 @@ test.serial(
 
     const again = await stage.run(["withdraw", fact, ...options]);
     t.is(again.exitCode, 0);
-    t.regex(again.stderr, /was withdrawn before/u);
+    t.regex(again.stderr, /was already withdrawn/u);
     // The partner reports it again.
     const [repeated] = await recordPlantingFacts(
       stage.setup.deps,
