@@ -10,9 +10,15 @@ import {
 import type { Deployment } from "../../db/billing/deployment.ts";
 import { redateBlockedEvents } from "../../db/billing/reconciliation/eventsInDoubt.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
-import { findHold, isHoldMissing, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
+import {
+  describeHold,
+  findHold,
+  isHoldMissing,
+  RESTORE_HOLD,
+} from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
@@ -21,7 +27,9 @@ type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
 
 /**
  * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
- * @returns the hold; an earlier one if usage was held already
+ * @returns the hold; the earlier one if the operator repeats it
+ * @throws {DomainError} request_invalid if usage is held by another operator or for another reason: any release would also
+ *   end this hold, unnoticed
  */
 export const holdUsage = (
   { db, clock, actor }: OperatorDependencies,
@@ -30,7 +38,12 @@ export const holdUsage = (
   db.transaction(async (transaction) => {
     const { hold } = await lockDeployment(transaction);
     if (hold) {
-      return hold;
+      if (hold.by === by && hold.reason === reason) {
+        return hold;
+      }
+      throw invalidRequest(
+        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage release\` or \`impact usage compare-and-release\`, so no other hold was recorded. Let ${hold.by} know, or release usage and hold it again.`,
+      );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };
     await recordHold(transaction, recorded);

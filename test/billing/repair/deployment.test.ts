@@ -271,6 +271,29 @@ test.serial(
   },
 );
 
+test.serial(
+  "usage that is held cannot be held for another reason or by another operator",
+  async (t) => {
+    const run = (...args: readonly string[]) => impactWith(t, null, ...args);
+    const hold = (reason: string, as: string) =>
+      run("usage", "hold", "--reason", reason, "--as", as, "--json");
+    await run("usage", "release");
+    const first = await hold("maintenance", "ada");
+    t.is(first.exitCode, 0, first.stderr);
+    for (const other of [await hold("restore", "bob"), await hold("restore", "ada")]) {
+      t.is(other.exitCode, 1);
+      t.is(other.stdout, "");
+      t.regex(other.stderr, /usage is held by ada: maintenance\. It began at \d{4}-/u);
+    }
+    const again = await hold("maintenance", "ada");
+    t.is(again.exitCode, 0, again.stderr);
+    t.deepEqual(readJson(again), readJson(first));
+    const entries = readJson(await run("audit", "list", "--action", "usage.hold", "--json"));
+    t.is(z.array(z.object({ reason: z.literal("maintenance") })).parse(entries).length, 1);
+    t.regex((await run("usage", "release", "--as", "ada")).stdout, /Released the hold of ada/u);
+  },
+);
+
 test.serial("a failed event is retried, and discarded, and then counts no more", async (t) => {
   const { deps } = await setUpBilling(t);
   const run = (...args: readonly string[]) =>
