@@ -271,6 +271,25 @@ test("an error has the status, the message and the id of the request, and is not
   await t.throwsAsync(impact.readTreeEvidence(".."), { instanceOf: ImpactError });
 });
 
+test("unknown options and conflicting keys are refused, and nothing is sent", async (t) => {
+  const { impact, url, apiKey } = await startWithClient(t);
+  const body = { count: 1, idempotency_key: "order-1" };
+  const refuses = (call: () => unknown, message: RegExp) =>
+    t.throwsAsync(async () => call(), { instanceOf: ImpactError, message });
+  const misspelt: object = { idempotencykey: "order-1" };
+  const keyed = { idempotencyKey: "order-1" };
+
+  await refuses(() => impact.registerTrees({ count: 1 }, misspelt), /^idempotencykey: unknown/u);
+  await refuses(() => impact.registerTrees(body, { idempotencyKey: "order-2" }), /must equal/u);
+  await refuses(() => collect(impact.listTrees({}, misspelt)), /^idempotencykey: unknown/u);
+  await refuses(() => impact.call("subscribeToDonations", {}, keyed), /has no idempotency key/u);
+  await refuses(
+    () => createImpactClient(Object.assign({ timeout: 5 }, { baseUrl: url, apiKey })),
+    /^timeout: unknown/u,
+  );
+  t.is((await impact.registerTrees(body, keyed)).total_planted_trees, 1);
+});
+
 test("the request id of an error is the one in the service's log", async (t) => {
   const { url, logged } = await startStandaloneApi(t, t.context);
   const impact = createImpactClient({ baseUrl: url, apiKey: "unknown" });

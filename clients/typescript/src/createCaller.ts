@@ -7,8 +7,8 @@ import { checkKey } from "./parseOptions.ts";
 export type WriteOptions = CallOptions & {
   /**
    * Identifies the write, for ever: sent again with the same key, it is recorded once. By default each call has a key of its
-   * own, which protects its retries, but not a repetition by your program after a crash. The field `idempotency_key` of the
-   * body takes precedence. In a batch, an item without that field gets this key, `#item-` and its index.
+   * own, which protects its retries, but not a repetition by your program after a crash. If the body has `idempotency_key`,
+   * they must be equal. In a batch, an item without that field gets this key, `#item-` and its index.
    */
   readonly idempotencyKey?: string;
 };
@@ -89,9 +89,15 @@ const keyedBody = (
   given: string | undefined,
 ): Pick<TransportRequest, "body" | "idempotencyKey" | "isKeyInBody"> => {
   if (key === null) {
+    if (given !== undefined) {
+      throw new ImpactError("idempotencyKey: this call has no idempotency key");
+    }
     return { body };
   }
   const inBody = key === "request" ? keyIn(body) : null;
+  if (inBody !== null && given !== undefined && inBody !== given) {
+    throw new ImpactError(`idempotencyKey: must equal the body's ${KEY_FIELD} if both are given`);
+  }
   const idempotencyKey = inBody ?? given ?? crypto.randomUUID();
   return key === "items"
     ? { body: withItemKeys(body, idempotencyKey), idempotencyKey, isKeyInBody: true }

@@ -121,7 +121,10 @@ const continueWith =
     return hasMore ? { ...query, [parameter]: cursor } : null;
   };
 
-const storeHeader = ({ shopName, userId }: StoreClientOptions): Record<string, string> => {
+const storeHeader = (
+  shopName: string | undefined,
+  userId: string | undefined,
+): Record<string, string> => {
   if (userId !== undefined) {
     return { "user-id": checkHeaderValue("userId", userId) };
   }
@@ -132,11 +135,16 @@ const storeHeader = ({ shopName, userId }: StoreClientOptions): Record<string, s
 };
 
 /** Creates a client of the store-platform interface, for one store. */
-export const createStoreClient = (options: StoreClientOptions): StoreClient => {
+export const createStoreClient = ({
+  apiKey,
+  shopName,
+  userId,
+  ...options
+}: StoreClientOptions): StoreClient => {
   // Names with a dash pass every proxy; some drop names with an underscore.
   const transport = createTransport(options, {
-    "api-key": checkHeaderValue("apiKey", options.apiKey),
-    ...storeHeader(options),
+    "api-key": checkHeaderValue("apiKey", apiKey),
+    ...storeHeader(shopName, userId),
   });
   const { call, list } = createCaller<operations>(
     transport,

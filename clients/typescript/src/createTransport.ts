@@ -11,6 +11,7 @@ import {
   keyHeader,
   parseBaseUrl,
   queryString,
+  refuseUnknown,
 } from "./parseOptions.ts";
 import {
   backoffMs,
@@ -84,6 +85,10 @@ type Opened = {
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_RETRIES = 3;
 
+const CLIENT_OPTIONS =
+  "baseUrl, apiKey, timeoutMs, maxRetries, fetch and, of stores, shopName and userId";
+const CALL_OPTIONS = "signal, timeoutMs, maxRetries, onResponse and, of writes, idempotencyKey";
+
 const parseJson = (text: string): unknown => {
   try {
     return JSON.parse(text) as unknown;
@@ -139,10 +144,12 @@ export const createTransport = (
     timeoutMs: ownTimeoutMs = DEFAULT_TIMEOUT_MS,
     maxRetries: ownRetries = DEFAULT_RETRIES,
     fetch: ownFetch,
+    ...unknownOptions
   }: TransportOptions,
   authentication: Readonly<Record<string, string>> | null,
 ): Transport => {
   const baseUrl = parseBaseUrl(givenUrl);
+  refuseUnknown(unknownOptions, CLIENT_OPTIONS);
   checkDuration("timeoutMs", ownTimeoutMs);
   checkRetries(ownRetries);
   const fetchNow: typeof fetch = (input, init) => (ownFetch ?? globalThis.fetch)(input, init);
@@ -184,9 +191,16 @@ export const createTransport = (
   /** Returns what `read` makes of the first successful response. If `read` fails, the request is repeated, too. */
   const run = async <Result>(
     request: TransportRequest,
-    { signal, timeoutMs = ownTimeoutMs, maxRetries = ownRetries, onResponse }: CallOptions,
+    {
+      signal,
+      timeoutMs = ownTimeoutMs,
+      maxRetries = ownRetries,
+      onResponse,
+      ...unknown
+    }: CallOptions,
     read: (opened: Opened) => Promise<Result>,
   ): Promise<Result> => {
+    refuseUnknown(unknown, CALL_OPTIONS);
     checkDuration("timeoutMs", timeoutMs);
     checkRetries(maxRetries);
     const requestId = crypto.randomUUID();

@@ -27,6 +27,18 @@ export const checkHeaderValue = (name: string, value: string): string => {
   return value;
 };
 
+/**
+ * Refuses what is left of the options after the known ones were taken, because a program in JavaScript may misspell one.
+ * @param known names the known ones, for the message
+ * @throws ImpactError
+ */
+export const refuseUnknown = (rest: object, known: string): void => {
+  const [name] = Object.keys(rest);
+  if (name !== undefined) {
+    throw new ImpactError(`${name}: unknown option; the options are ${known}`);
+  }
+};
+
 /** The longest time of a timer: a longer one, also `Infinity`, would end at once. */
 const LONGEST_TIMER_MS = 2_147_483_647;
 
