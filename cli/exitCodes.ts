@@ -48,6 +48,7 @@ const EXIT_CODE_OF = {
   rate_limited: EXIT.failed,
   balance_insufficient: EXIT.failed,
   feature_disabled: EXIT.failed,
+  daily_limit_reached: EXIT.failed,
   test_quota_reached: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 

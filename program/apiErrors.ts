@@ -39,6 +39,7 @@ export const ERROR_STATUS = {
   outside_billing_cycle: 403,
   subscription_inactive: 403,
   feature_disabled: 403,
+  daily_limit_reached: 403,
   test_quota_reached: 403,
   record_not_found: 404,
   path_not_found: 404,

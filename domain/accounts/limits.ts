@@ -68,11 +68,16 @@ export const refill = (bucket: TokenBucket, perSecond: number, nowMs: number): n
   return Math.floor(bucket.tokens);
 };
 
+/** Returns the error message for a registration beyond what is left of the day. */
+export const dailyLimitMessage = (countPerDay: number, countToday: number): string =>
+  `daily limit reached: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today. ` +
+  "Try again tomorrow, or ask the service's operator to raise the limit";
+
 /**
  * Checks the units of a registration against the limits.
  * @param field the field that the client used
  * @param countToday the units that the account has registered on this day
- * @throws DomainError request_invalid
+ * @throws DomainError request_invalid if no day has room for them, daily_limit_reached if this one has not
  */
 export const requireAffordableCount = (
   { countPerRequest, countPerDay }: Pick<AccountLimits, "countPerRequest" | "countPerDay">,
@@ -83,10 +88,13 @@ export const requireAffordableCount = (
       `${field}: must be at most ${countPerRequest}, this account's limit for one request`,
     );
   }
-  if (countPerDay !== null && countToday + count > countPerDay) {
+  if (countPerDay !== null && count > countPerDay) {
     throw invalidRequest(
-      `${field}: this account may register ${counted(countPerDay, "unit")} on one day (UTC), and ${counted(Math.max(countPerDay - countToday, 0), "is", "are")} left today`,
+      `${field}: must be at most ${countPerDay}, this account's limit for one day`,
     );
+  }
+  if (countPerDay !== null && countToday + count > countPerDay) {
+    throw new DomainError("daily_limit_reached", dailyLimitMessage(countPerDay, countToday));
   }
 };
 

@@ -13,7 +13,7 @@ import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestGuard, createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -70,8 +70,9 @@ const runExample = async (...given: Parameters<typeof startExample>): Promise<st
 
 const startService = async (
   t: ExecutionContext<Parameters<typeof startStandaloneApi>[1]>,
+  guard = createTestGuard(t, t.context),
 ): Promise<{ readonly url: string; readonly environment: Readonly<Record<string, string>> }> => {
-  const { url } = await startStandaloneApi(t, t.context);
+  const { url } = await startStandaloneApi(t, { ...t.context, guard });
   const { apiKeyTest } = await createTestOrganization(t.context.db);
   return { url, environment: { IMPACT_URL: url, IMPACT_API_KEY: apiKeyTest } };
 };
@@ -154,6 +155,17 @@ test("the checkout keeps an order for later if its key is not valid", async (t) 
   const output = await runExample("checkout.ts", { ...environment, IMPACT_API_KEY: "unknown" });
 
   t.is(output, "Order 1001: not known to be planted: invalid API key\n");
+});
+
+test("the checkout keeps an order for later if the limit of the day is reached", async (t) => {
+  const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 4 } });
+  const { url, environment } = await startService(t, guard);
+  const impact = createImpactClient({ baseUrl: url, apiKey: environment["IMPACT_API_KEY"] ?? "" });
+  await impact.registerTrees({ count: 2 });
+
+  const output = await runExample("checkout.ts", environment);
+
+  t.regex(output, /^Order 1001: not known to be planted: daily limit reached: /u);
 });
 
 test("the nightly export writes a day's trees", async (t) => {

@@ -264,11 +264,11 @@ test("a registration with another key or without one is rejected while the last 
   );
   const first = await sendHeld(request);
 
-  t.is((await plant({ idempotency_key: "order-2" })).status, 400);
-  t.is((await plant({})).status, 400);
+  t.is((await plant({ idempotency_key: "order-2" })).status, 403);
+  t.is((await plant({})).status, 403);
   write();
   t.is((await first.response).status, 200);
-  t.is((await plant({ idempotency_key: "order-2" })).status, 400);
+  t.is((await plant({ idempotency_key: "order-2" })).status, 403);
   t.is((await readSums()).total, 5n);
 });
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { parseConfig } from "../../config/config.ts";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
-import { isUnusualDay } from "../../domain/accounts/limits.ts";
+import { dailyLimitMessage, isUnusualDay } from "../../domain/accounts/limits.ts";
 import { readAccountLimits } from "../../program/settings/readAccountLimits.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import type { UnusualDay } from "../../services/registrations/limits/createDailyCounts.ts";
@@ -53,17 +53,18 @@ test("a day's limit counts trees and bottles together, until the next day in UTC
   t.is((await plant(6)).status, 200);
   t.is((await call("POST", "/rescue/plastic_bottles", { key, body: { count: 2 } })).status, 200);
   const refused = await plant(3);
-  t.is(refused.status, 400);
-  t.deepEqual(refused.body, {
-    error: "count: this account may register 10 units on one day (UTC), and 2 are left today",
-  });
+  t.is(refused.status, 403);
+  t.deepEqual(refused.body, { error: dailyLimitMessage(10, 8) });
+  const impossible = await plant(11);
+  t.is(impossible.status, 400, "on every day");
+  t.regex(String(impossible.body["error"]), /^count: must be at most 10, .* for one day$/u);
   t.is((await plant(2)).status, 200);
   const body = { count: 10 };
   t.is((await call("POST", "/plant/trees", { key: apiKeyTest, body })).status, 200);
 
   clock.set("2025-06-02T00:00:00Z");
   t.is((await plant(10)).status, 200);
-  t.is((await plant(1)).status, 400);
+  t.is((await plant(1)).status, 403);
 });
 
 test("concurrent requests do not pass a day's limit together, and rejected ones use nothing", async (t) => {
@@ -83,7 +84,7 @@ test("a repeated request gets its original record although the limit is reached"
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const body = { count: 5, idempotency_key: "order-1" };
   t.is((await call("POST", "/plant/trees", { key, body })).status, 200);
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 400);
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 403);
 
   const repeated = await call("POST", "/plant/trees", { key, body });
   t.is(repeated.status, 200);
@@ -95,9 +96,8 @@ test("a repeated request gets its original record although the limit is reached"
   const first = await post("/app/api/plant", headers, { trees: 5 });
   t.is(first.status, 200);
   const refused = await post("/app/api/plant", store.live, { trees: 1 });
-  t.is(refused.status, 400);
-  t.is(refused.body["code"], "INVALID_PARAMETER");
-  t.regex(String(refused.body["error"]), /^trees: this account may register 5 units/u);
+  t.is(refused.status, 403);
+  t.deepEqual(refused.body, { error: dailyLimitMessage(5, 5), code: "DAILY_LIMIT_REACHED" });
   t.is((await post("/app/api/plant", headers, { trees: 5 })).text, first.text);
 });
 
@@ -115,7 +115,7 @@ test("processes learn each other's counts when they store their own", async (t) 
   await one.store();
   t.is(await plant(second, 1), 200);
   await other.store();
-  t.is(await plant(second, 2), 400);
+  t.is(await plant(second, 2), 403);
   t.is(await plant(second, 1), 200);
 });
 
@@ -286,18 +286,18 @@ test("items beyond the limit of a day are rejected by their index, except repeat
     },
     {
       index: 2,
-      status: 400,
-      error: "count: this account may register 100 units on one day (UTC), and 10 are left today",
+      status: 403,
+      error: dailyLimitMessage(100, 90),
     },
     {
       index: 5,
-      status: 400,
-      error: "count: this account may register 100 units on one day (UTC), and 0 are left today",
+      status: 403,
+      error: dailyLimitMessage(100, 100),
     },
   ]);
   t.deepEqual(
     parts.results.map(({ status }) => status),
-    [400, 200, 400, 200, 200, 400],
+    [400, 200, 403, 200, 200, 403],
   );
   t.is((await readAccountSums(db, accountId)).total, 100n);
 });

@@ -24,7 +24,7 @@ import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
-import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
+import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import {
   CHARITY_REQUIRED,

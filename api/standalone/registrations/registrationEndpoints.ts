@@ -30,7 +30,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
-import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
+import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { isBlankId } from "../isBlankId.ts";
 import {
   BUSY_ERROR,
@@ -79,11 +79,12 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
           code: "request_invalid",
           when:
             "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
-            "one request or for the day.",
+            "one request, or for a whole day.",
           example: "count: must be an integer from 1 to 9007199254740991",
         },
         KEY_ERROR,
         SUSPENDED_ERROR,
+        DAILY_LIMIT_ERROR,
         TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],

@@ -7,7 +7,7 @@ import { donateFromStore } from "../../../services/stores/records/donateFromStor
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
+import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";

@@ -15,7 +15,7 @@ import type { StoreWriteDependencies } from "../../../services/stores/records/ru
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
+import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";

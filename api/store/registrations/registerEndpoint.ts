@@ -7,7 +7,7 @@ import type { SpendingGuard } from "../../../services/registrations/limits/creat
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
+import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -63,11 +63,12 @@ export const registerEndpoint = (
           code: "request_invalid",
           when:
             "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
-            "one request or for the day.",
+            "one request, or for a whole day.",
           example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
         },
         KEY_ERROR,
         BUDGET_ERROR,
+        DAILY_LIMIT_ERROR,
         TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],

@@ -26,7 +26,8 @@ const plantForOrder = async ({ id, campaign, trees }: Order): Promise<boolean> =
     console.log(`Order ${id}: planted as ${details[0]?.id}`);
     return true;
   } catch (error) {
-    // Only a 400 is about the order. Others, such as a 403 for an old key, are over when their cause is, and the order is not.
+    // Only a 400 is about the order. Others, such as a 403 for an old key or for a reached limit of the day, are over when
+    // their cause is, and the order is not.
     if (error instanceof ImpactApiError && error.status === 400) {
       console.error(`Order ${id}: refused: ${error.message} (request ${error.requestId})`);
       return true;

@@ -26,7 +26,7 @@ export type SpendingGuard = {
   /**
    * Runs a registration if the account's limits allow its units. Otherwise only a repeated request gets its original
    * response, which bills nothing.
-   * @throws DomainError request_invalid or test_quota_reached beyond a limit, and what `write` throws
+   * @throws DomainError request_invalid, daily_limit_reached or test_quota_reached beyond a limit, and what `write` throws
    */
   readonly register: <Result extends { readonly replayed: boolean }>(
     caller: LimitedCaller,
