@@ -100,7 +100,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         "Idempotency-Key": {
           description:
             "Any text of at most 255 characters. The write is done once; a repeat gets the first response, byte for " +
-            "byte, at any later time. Another body under the same key is a 400.",
+            "byte, with a production key at any later time. Another body under the same key is a 400.",
           maxLength: 255,
         },
       },

@@ -6,9 +6,9 @@ import { checkKey } from "./parseOptions.ts";
 
 export type WriteOptions = CallOptions & {
   /**
-   * Identifies the write, for ever: sent again with the same key, it is recorded once. By default each call has a key of its
-   * own, which protects its retries, but not a repetition by your program after a crash. If the body has `idempotency_key`,
-   * they must be equal. In a batch, an item without that field gets this key, `#item-` and its index.
+   * Identifies the write, in live mode permanently: sent again with the same key, it is recorded once. By default each call
+   * has its own key, which protects its retries, but not a repetition by your program after a crash. If the body has
+   * `idempotency_key`, they must be equal. In a batch, an item without that field gets this key, `#item-` and its index.
    */
   readonly idempotencyKey?: string;
 };
