@@ -1,8 +1,11 @@
 import { userInfo } from "node:os";
 import { Option } from "commander";
 import type { Command } from "commander";
+import type { DatabasePool } from "slonik";
 import type { Actor } from "../domain/accounts/audit.ts";
+import type { Clock } from "../domain/clock.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
+import type { Context } from "./context.ts";
 import type { JsonOption } from "./output/print.ts";
 
 /** The options that say who runs a command, and why. */
@@ -49,3 +52,13 @@ export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind:
   name: operatorName(as),
   reason: reason ?? null,
 });
+
+/** Opens what a change needs: the database, the clock, and who makes the change and why. */
+export const openChange = async (
+  { connections, clock }: Context,
+  options: OperatorOptions,
+): Promise<{
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly actor: ReturnType<typeof actorOf>;
+}> => ({ db: await connections.database(), clock, actor: actorOf(options) });

@@ -3,7 +3,7 @@ import { createOrganization } from "../../../services/accounts/createOrganizatio
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
@@ -18,13 +18,13 @@ export type CreateOptions = ChangeOptions & {
 };
 
 export const createOrg = async (context: Context, options: CreateOptions): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const { stripeCustomer = null, stripeSubscription = null } = options;
   if (stripeSubscription !== null && stripeCustomer === null) {
     throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
   }
   const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
-    { db: await connections.database(), clock, actor: actorOf(options) },
+    await openChange(context, options),
     {
       name: options.name,
       fractionalCounting: options.fractional ?? false,

@@ -5,7 +5,7 @@ import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf, withAudit } from "../../operator.ts";
+import { actorOf, openChange, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
@@ -59,12 +59,13 @@ const issue = async (context: Context, options: IssueOptions): Promise<void> => 
 };
 
 const revoke = async (
-  { io, connections, clock }: Context,
+  context: Context,
   id: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  const { key, wasLast } = await revokeKey({ db, clock, actor: actorOf(operator) }, id);
+  const { io } = context;
+  const deps = await openChange(context, operator);
+  const { key, wasLast } = await revokeKey(deps, id);
   if (json) {
     printJson(io, presentKey(key));
   } else {

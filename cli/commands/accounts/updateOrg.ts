@@ -5,7 +5,7 @@ import { updateOrganization } from "../../../services/accounts/updateOrganizatio
 import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
@@ -64,16 +64,10 @@ export const updateOrg = async (
   if (Object.keys(changes).length === 0 && limits === null && profile === null) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
-  const account = await updateOrganization(
-    {
-      db: await context.connections.database(),
-      clock: context.clock,
-      actor: actorOf(options),
-    },
-    id,
-    changes,
-    { limits, profile },
-  );
+  const account = await updateOrganization(await openChange(context, options), id, changes, {
+    limits,
+    profile,
+  });
   if (json) {
     printJson(context.io, presentOrganization(account));
   } else {

@@ -2,7 +2,7 @@ import { acknowledgeDrift } from "../../../services/billing/reconciliation/ackno
 import type { Context } from "../../context.ts";
 import { describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorName } from "../../operator.ts";
+import { openChange, operatorName } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
@@ -12,11 +12,12 @@ const HEADINGS = ["difference", "customer", "mode", "meter", "minute", "units"];
 
 /** Acknowledges each difference separately: an unknown one does not stop the others. */
 export const acknowledge = async (
-  { io, connections, clock }: Context,
+  context: Context,
   ids: readonly bigint[],
   { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock, actor: actorOf({ as, reason }) };
+  const { io } = context;
+  const deps = await openChange(context, { as, reason });
   const operator = operatorName(as);
   const acknowledged: object[] = [];
   const rows: (readonly (string | number | Date)[])[] = [];

@@ -7,7 +7,7 @@ import type { Context } from "../../context.ts";
 import { openTextFile } from "../../input/openTextFile.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -20,11 +20,12 @@ export type ImportOptions = ChangeOptions & {
 };
 
 const importFile = async (
-  { io, connections, clock }: Context,
+  context: Context,
   path: string,
   { extracted, ...operator }: ImportOptions,
 ): Promise<CharityImport & { readonly file: string }> => {
-  const db = await connections.database();
+  const { io } = context;
+  const deps = await openChange(context, operator);
   const name = basename(path);
   const bar = createProgressBar(io);
   try {
@@ -35,7 +36,7 @@ const importFile = async (
     let bytesRead = 0;
     let bad = 0;
     const result = await importCharities(
-      { db, clock, actor: actorOf(operator) },
+      deps,
       {
         sha256: await file.sha256(),
         extractedOn: extracted ?? file.modifiedAt.toISOString().slice(0, 10),

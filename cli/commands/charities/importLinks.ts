@@ -5,7 +5,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openTextFile } from "../../input/openTextFile.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
@@ -13,17 +13,18 @@ import { printJson } from "../../output/print.ts";
 const BAD_LINES_SHOWN = 20;
 
 export const importLinks = async (
-  { io, connections, clock }: Context,
+  context: Context,
   path: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
-  const db = await connections.database();
+  const { io } = context;
+  const deps = await openChange(context, operator);
   const file = await openTextFile(path).catch((error: unknown) => {
     throw unreadableFileError(path, error);
   });
   let shown = 0;
   const counts = await importCharityLinks(
-    { db, clock, actor: actorOf(operator) },
+    deps,
     file.lines(() => undefined),
     (line, problem) => {
       shown += 1;

@@ -6,7 +6,7 @@ import { parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { actorOf, withAudit } from "../../operator.ts";
+import { openChange, withAudit } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
 /** Parses the URL of a certificate, or the last part of it. */
@@ -25,9 +25,9 @@ export const addCertificateCommands = (certificate: Command, context: Context): 
       .description("Revoke a certificate, so that its page no longer exists")
       .argument("<url>", "URL of the certificate, or its last part", parseCertificate),
   ).action(async (token: string, { json, ...options }: ChangeOptions) => {
-    const { io, connections, clock } = context;
+    const { io } = context;
     const { recordId, isOfOrder } = await revokeCertificate(
-      { db: await connections.database(), clock, actor: actorOf(options) },
+      await openChange(context, options),
       token,
     );
     if (json) {

@@ -4,7 +4,7 @@ import { separateDeployment } from "../../../services/billing/separateDeployment
 import { takeOverDeployment } from "../../../services/billing/takeOverDeployment.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorName } from "../../operator.ts";
+import { openChange, operatorName } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
@@ -12,14 +12,11 @@ export type SeparateOptions = ChangeOptions & { readonly isCopy?: true };
 
 /** Declares that a restored, promoted or copied database replaces the old one. */
 export const takeOver = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
-  const { name, hold, hadChanged } = await takeOverDeployment({
-    db: await connections.database(),
-    clock,
-    actor: actorOf(operator),
-  });
+  const { io } = context;
+  const { name, hold, hadChanged } = await takeOverDeployment(await openChange(context, operator));
   if (json) {
     printJson(io, { temporal_name: name, taken_over: hadChanged, usage_held: hold });
     return;
@@ -38,11 +35,12 @@ export const takeOver = async (
 
 /** Makes a copied database a deployment of its own. */
 export const separate = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { json, isCopy, ...operator }: SeparateOptions,
 ): Promise<void> => {
+  const { io } = context;
   const { name, originalName, hold, disabledEndpoints } = await separateDeployment(
-    { db: await connections.database(), clock, actor: actorOf(operator) },
+    await openChange(context, operator),
     { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
   );
   if (json) {

@@ -4,7 +4,7 @@ import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorName } from "../../operator.ts";
+import { openChange, operatorName } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfHeld } from "../billing/sayIfHeld.ts";
@@ -14,9 +14,10 @@ export type MoveOptions = ChangeOptions & {
 };
 
 export const moveDeploymentToStripe = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { dryRun, as, reason, json }: MoveOptions,
 ): Promise<void> => {
+  const { io, connections } = context;
   const isDryRun = dryRun === true;
   if ((await connections.stripe()) === null) {
     throw new CommandError(
@@ -26,10 +27,8 @@ export const moveDeploymentToStripe = async (
   }
   const { account, isRepeated, usage } = await moveToStripe(
     {
-      db: await connections.database(),
-      clock,
+      ...(await openChange(context, { as, reason })),
       billing: await connections.billing(),
-      actor: actorOf({ as, reason }),
     },
     { isDryRun, operator: operatorName(as) },
   );

@@ -3,7 +3,7 @@ import type { ProcessorEventState } from "../../../domain/billing/processorEvent
 import { resolveProcessorEvent } from "../../../services/billing/processorEvents/resolveProcessorEvent.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
@@ -54,11 +54,12 @@ export const listEvents = async (
 };
 
 export const retryEvent = async (
-  { io, connections, clock }: Context,
+  context: Context,
   id: string,
   { json, ...options }: ChangeOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const { io } = context;
+  const deps = await openChange(context, options);
   const changed = await resolveProcessorEvent(deps, id, "retry");
   if (json) {
     printJson(io, { event_id: id, state: "pending", changed });
@@ -72,11 +73,12 @@ export const retryEvent = async (
 };
 
 export const discardEvent = async (
-  { io, connections, clock }: Context,
+  context: Context,
   id: string,
   { json, ...options }: ChangeOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const { io } = context;
+  const deps = await openChange(context, options);
   const changed = await resolveProcessorEvent(deps, id, "discard");
   if (json) {
     printJson(io, { event_id: id, state: "discarded", changed });

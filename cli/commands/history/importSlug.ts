@@ -1,23 +1,20 @@
 import { importSlug } from "../../../services/history/importSlug.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
 export type ImportSlugOptions = ChangeOptions & { readonly org: string };
 
 export const runImportSlug = async (
-  { io, connections, clock }: Context,
+  context: Context,
   slug: string,
   options: ImportSlugOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  const { dashboardSlug, isNew } = await importSlug(
-    { db, clock, actor: actorOf(options) },
-    options.org,
-    slug,
-  );
+  const { io } = context;
+  const deps = await openChange(context, options);
+  const { dashboardSlug, isNew } = await importSlug(deps, options.org, slug);
   if (options.json) {
     printJson(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
   }

@@ -5,7 +5,7 @@ import { clearCachedResponses } from "../../../services/planting/evidence/clearC
 import type { CachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
@@ -32,16 +32,11 @@ const selectResponses = async (
     : { kind: "tree", registrationId: await getRecordId(db, "registration", tree, org ?? null) };
 };
 
-export const clearCache = async (
-  { io, connections, clock }: Context,
-  options: ClearOptions,
-): Promise<void> => {
+export const clearCache = async (context: Context, options: ClearOptions): Promise<void> => {
+  const { io } = context;
   requireOneSelection(options);
-  const db = await connections.database();
-  const dropped = await clearCachedResponses(
-    { db, clock, actor: actorOf(options) },
-    await selectResponses(db, options),
-  );
+  const deps = await openChange(context, options);
+  const dropped = await clearCachedResponses(deps, await selectResponses(deps.db, options));
   if (options.json) {
     printJson(io, { dropped });
   } else {

@@ -1,7 +1,7 @@
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { readReport } from "./readReport.ts";
@@ -13,13 +13,11 @@ export const recordReport = async (
   file: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const report = await readReport(io, file);
   const recorded = await reportPlanting(
     {
-      db: await connections.database(),
-      clock,
-      actor: actorOf(operator),
+      ...(await openChange(context, operator)),
       wakeOrder: (orderId) => wakeOrder(context, orderId),
     },
     report,

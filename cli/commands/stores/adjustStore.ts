@@ -1,7 +1,7 @@
 import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
@@ -12,22 +12,20 @@ export type AdjustOptions = ReasonedOptions & {
 };
 
 export const adjustStore = async (
-  { io, connections, clock }: Context,
+  context: Context,
   idOrDomain: string,
   { amount, reference, reason, as, json }: AdjustOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, replayed } = await changeBalance(
-    { db, clock, actor: actorOf({ as, reason }) },
-    {
-      kind: "adjustment",
-      storeId: id,
-      amountCents: amount,
-      reference: reference ?? null,
-      note: reason,
-    },
-  );
+  const { io } = context;
+  const deps = await openChange(context, { as, reason });
+  const { id, domain } = await findNamedStore(deps.db, idOrDomain);
+  const { balanceCents, replayed } = await changeBalance(deps, {
+    kind: "adjustment",
+    storeId: id,
+    amountCents: amount,
+    reference: reference ?? null,
+    note: reason,
+  });
   if (json) {
     printJson(io, {
       id,

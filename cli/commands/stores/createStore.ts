@@ -1,7 +1,7 @@
 import { createStore as create } from "../../../services/stores/createStore.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
@@ -14,21 +14,16 @@ export type CreateOptions = ChangeOptions & {
   readonly lowBalance: number;
 };
 
-export const createStore = async (
-  { io, connections, clock }: Context,
-  options: CreateOptions,
-): Promise<void> => {
-  const { id, domain, apiKeyProd, apiKeyTest } = await create(
-    { db: await connections.database(), clock, actor: actorOf(options) },
-    {
-      domain: options.domain,
-      userId: options.userId ?? null,
-      organizationId: options.org ?? null,
-      treePriceCents: options.treePrice,
-      bottlePriceCents: options.bottlePrice,
-      lowBalanceCents: options.lowBalance,
-    },
-  );
+export const createStore = async (context: Context, options: CreateOptions): Promise<void> => {
+  const { io } = context;
+  const { id, domain, apiKeyProd, apiKeyTest } = await create(await openChange(context, options), {
+    domain: options.domain,
+    userId: options.userId ?? null,
+    organizationId: options.org ?? null,
+    treePriceCents: options.treePrice,
+    bottlePriceCents: options.bottlePrice,
+    lowBalanceCents: options.lowBalance,
+  });
   const created = { id, domain, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
   if (options.json) {
     printJson(io, created);

@@ -2,7 +2,7 @@ import { changeBalance } from "../../../services/stores/balance/changeBalance.ts
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
@@ -14,16 +14,20 @@ export type TopUpOptions = ChangeOptions & {
 };
 
 export const topUpStore = async (
-  { io, connections, clock }: Context,
+  context: Context,
   idOrDomain: string,
   { amount, reference: given, note = "", json, ...operator }: TopUpOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, reference, replayed } = await changeBalance(
-    { db, clock, actor: actorOf(operator) },
-    { kind: "topup", storeId: id, amountCents: amount, reference: given ?? null, note },
-  );
+  const { io } = context;
+  const deps = await openChange(context, operator);
+  const { id, domain } = await findNamedStore(deps.db, idOrDomain);
+  const { balanceCents, reference, replayed } = await changeBalance(deps, {
+    kind: "topup",
+    storeId: id,
+    amountCents: amount,
+    reference: given ?? null,
+    note,
+  });
   if (json) {
     printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
   } else {

@@ -3,7 +3,7 @@ import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { actorOf } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { LimitOptions } from "../accounts/limitOptions.ts";
 import { newLimitsOf } from "../accounts/limitOptions.ts";
@@ -29,7 +29,7 @@ export const updateStore = async (
   idOrDomain: string,
   options: UpdateOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const { json, org, userId, treePrice, bottlePrice, lowBalance, charityProvider } = options;
   const changes = {
     treePlanting: options.treePlanting,
@@ -46,9 +46,9 @@ export const updateStore = async (
   if (Object.values(changes).every((value) => value === undefined)) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
-  const db = await connections.database();
-  const { id } = await findNamedStore(db, idOrDomain);
-  printStore(io, await update({ db, clock, actor: actorOf(options) }, id, changes), {
+  const deps = await openChange(context, options);
+  const { id } = await findNamedStore(deps.db, idOrDomain);
+  printStore(io, await update(deps, id, changes), {
     json,
   });
   if (charityProvider !== undefined) {

@@ -8,7 +8,7 @@ import { parseFindLimit, parseId, parseSearchText } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import { openChange, operatorOption, reasonOption } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printRecord } from "../../output/print.ts";
@@ -187,15 +187,13 @@ const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
   );
 
 const find = async (
-  { io, connections, clock }: Context,
+  context: Context,
   text: string,
   { org, limit, json, ...operator }: FindOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  const found = await findRecords(
-    { db, clock, actor: actorOf(operator) },
-    { text, accountId: org ?? null, limit },
-  );
+  const { io } = context;
+  const deps = await openChange(context, operator);
+  const found = await findRecords(deps, { text, accountId: org ?? null, limit });
   const records = present(found);
   if (json) {
     printJson(io, { records, has_more: found.hasMore });

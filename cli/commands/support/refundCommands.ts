@@ -24,7 +24,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
-import { actorOf, operatorOption } from "../../operator.ts";
+import { openChange, operatorOption } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -46,13 +46,11 @@ type RefundOptions = RecordOwnerOptions &
   };
 
 const openDependencies = async (
-  { connections, clock }: Context,
+  context: Context,
   options: RefundOptions,
 ): Promise<RefundDependencies> => ({
-  db: await connections.database(),
-  clock,
-  billing: await connections.billing(),
-  actor: actorOf(options),
+  ...(await openChange(context, options)),
+  billing: await context.connections.billing(),
 });
 
 const refundOne = async (

@@ -7,10 +7,10 @@ import type { RecoveryPositions } from "../../../services/webhooks/recoverWebhoo
 import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
+import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { openWebhooks } from "./manageEndpoints.ts";
 import { DELIVERY_HEADINGS, deliveryRows, presentDelivery } from "./presentWebhook.ts";
 
 export type ListDeliveriesOptions = JsonOption & {
@@ -82,7 +82,7 @@ export const retryDelivery = async (
   event: string,
   options: ChangeOptions,
 ): Promise<void> => {
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
   if (options.json) {
     printJson(context.io, presentDelivery(delivery));
@@ -96,7 +96,7 @@ export const recoverEvents = async (
   options: ChangeOptions & { readonly since: Date },
 ): Promise<void> => {
   const { io } = context;
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const endpoint = await getWebhookEndpoint(deps.db, id);
   const positions: RecoveryPositions = new Map();
   let total = 0;

@@ -10,13 +10,12 @@ import { pingWebhookEndpoint } from "../../../services/webhooks/pingWebhookEndpo
 import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSecret.ts";
 import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
-import type { WebhookDependencies } from "../../../services/webhooks/webhookDependencies.ts";
 import { getAccount } from "../../../services/accounts/getAccount.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { actorOf } from "../../operator.ts";
-import type { ChangeOptions, OperatorOptions } from "../../operator.ts";
+import { openChange } from "../../operator.ts";
+import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
@@ -29,16 +28,6 @@ import {
 } from "./presentWebhook.ts";
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
-
-/** Opens what changes of endpoints need. */
-export const openWebhooks = async (
-  { connections, clock }: Context,
-  options: OperatorOptions,
-): Promise<WebhookDependencies> => ({
-  db: await connections.database(),
-  clock,
-  actor: actorOf(options),
-});
 
 const printEndpoint = (
   { io }: Context,
@@ -65,7 +54,7 @@ export const createEndpoint = async (context: Context, options: CreateOptions): 
   const { mode, url, types = null, description, json } = options;
   const { account } = await openAccount(context, options);
   requireTypesOf(account.type, types);
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const { endpoint, secret } = await createWebhookEndpoint(
     { ...deps, settings: readWebhookSettings(connections.config()) },
     { accountId: account.id, mode },
@@ -120,7 +109,7 @@ export const updateEndpoint = async (
   if ([url, types, allTypes, description].every((given) => given === undefined)) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const current = await getWebhookEndpoint(deps.db, id);
   requireTypesOf((await getAccount(deps.db, current.accountId)).type, types ?? null);
   const endpoint = await updateWebhookEndpoint(
@@ -136,7 +125,7 @@ export const deleteEndpoint = async (
   id: string,
   options: ChangeOptions,
 ): Promise<void> => {
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const endpoint = await getWebhookEndpoint(deps.db, id);
   await deleteWebhookEndpoint(deps, endpoint);
   if (options.json) {
@@ -151,7 +140,7 @@ export const switchEndpoint = async (
   state: "enabled" | "disabled",
   options: ChangeOptions,
 ): Promise<void> => {
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const endpoint = await getWebhookEndpoint(deps.db, id);
   printEndpoint(context, await switchWebhookEndpoint(deps, endpoint, state), options.json);
 };
@@ -162,7 +151,7 @@ export const rotateSecret = async (
   options: ChangeOptions & { readonly revokePrevious?: true },
 ): Promise<void> => {
   const { io } = context;
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const { secret, previousValidUntil } = await rotateWebhookSecret(
     deps,
     await getWebhookEndpoint(deps.db, id),
@@ -184,7 +173,7 @@ export const pingEndpoint = async (
   id: string,
   options: ChangeOptions,
 ): Promise<void> => {
-  const deps = await openWebhooks(context, options);
+  const deps = await openChange(context, options);
   const delivery = await pingWebhookEndpoint(deps, await getWebhookEndpoint(deps.db, id));
   if (options.json) {
     printJson(context.io, { id: delivery });

@@ -4,7 +4,7 @@ import { settleAfterRestore } from "../../../../services/billing/reconciliation/
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { actorOf, operatorName } from "../../../operator.ts";
+import { openChange, operatorName } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
@@ -23,14 +23,9 @@ export const compareAndRelease = async (
   context: Context,
   { as, since, dryRun, json }: CompareAndReleaseOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const settled = await settleAfterRestore(
-    {
-      db: await connections.database(),
-      clock,
-      billing: await connections.billing(),
-      actor: actorOf({ as }),
-    },
+    { ...(await openChange(context, { as })), billing: await context.connections.billing() },
     { operator: operatorName(as), since: since ?? null, isDryRun: dryRun === true },
     AbortSignal.timeout(TIMEOUT_MS),
   );

@@ -1,18 +1,19 @@
 import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
-import { actorOf, operatorName } from "../../../operator.ts";
+import { openChange, operatorName } from "../../../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../../../operator.ts";
 import { printJson, printText } from "../../../output/print.ts";
 
 export const holdAllUsage = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {
-  const hold = await holdUsage(
-    { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
-    { reason, by: operatorName(as) },
-  );
+  const { io } = context;
+  const hold = await holdUsage(await openChange(context, { as, reason }), {
+    reason,
+    by: operatorName(as),
+  });
   if (json) {
     printJson(io, { usage_held: hold });
     return;
@@ -24,13 +25,11 @@ export const holdAllUsage = async (
 };
 
 export const releaseAllUsage = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { as, reason, json }: ChangeOptions,
 ): Promise<void> => {
-  const hold = await releaseUsage(
-    { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
-    operatorName(as),
-  );
+  const { io } = context;
+  const hold = await releaseUsage(await openChange(context, { as, reason }), operatorName(as));
   if (json) {
     printJson(io, { released_hold: hold });
     return;

@@ -2,7 +2,7 @@ import { counted } from "../../../../domain/counted.ts";
 import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
-import { actorOf } from "../../../operator.ts";
+import { openChange } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
@@ -18,12 +18,10 @@ export const reopenEvent = async (
   meterEventId: bigint,
   { dryRun, json, ...operator }: ReopenOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const deps = {
-    db: await connections.database(),
-    clock,
-    billing: await connections.billing(),
-    actor: actorOf(operator),
+    ...(await openChange(context, operator)),
+    billing: await context.connections.billing(),
   };
   const isDryRun = dryRun === true;
   const { quantity } = await reopenUsage(deps, meterEventId, {

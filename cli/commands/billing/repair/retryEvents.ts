@@ -10,7 +10,7 @@ import type { RetryId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { actorOf } from "../../../operator.ts";
+import { openChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
@@ -95,13 +95,11 @@ export const retryEvents = async (
   options: RetryOptions,
 ): Promise<void> => {
   requireOneSelection(ids, options);
-  const { io, connections, clock } = context;
+  const { io } = context;
   const { events, failures } = await collectEvents(context, ids, options);
   const deps = {
-    db: await connections.database(),
-    clock,
-    billing: await connections.billing(),
-    actor: actorOf(options),
+    ...(await openChange(context, options)),
+    billing: await context.connections.billing(),
   };
   await warnOfEndedPeriods(context, events);
   const retried = await runForEach(io, events, "retried", (id) =>

@@ -3,7 +3,7 @@ import { settleUsage } from "../../../../services/billing/repair/settleUsage.ts"
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { actorOf } from "../../../operator.ts";
+import { openChange } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import type { DocumentOptions } from "./readDocument.ts";
@@ -12,16 +12,17 @@ import { readDocument } from "./readDocument.ts";
 export type SettleOptions = DocumentOptions & ReasonedOptions & { readonly units?: number };
 
 export const settleEvent = async (
-  { io, connections, clock }: Context,
+  context: Context,
   meterEventId: bigint,
   options: SettleOptions,
 ): Promise<void> => {
+  const { io } = context;
   const settlement = readDocument(options);
   if (settlement === null) {
     throw new CommandError(EXIT.usage, "Say how it was settled: --invoice-item or --credit-note.");
   }
   const { quantity, replayed } = await settleUsage(
-    { db: await connections.database(), clock, actor: actorOf(options) },
+    await openChange(context, options),
     meterEventId,
     settlement,
     { reason: options.reason, expectedUnits: options.units ?? null },

@@ -2,7 +2,7 @@ import { presentCustomerExport } from "../../../../program/presentCustomerExport
 import { exportCustomer as readCustomer } from "../../../../services/stores/privacy/exportCustomer.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
-import { actorOf } from "../../../operator.ts";
+import { openChange } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import { findNamedStore } from "../findNamedStore.ts";
@@ -12,14 +12,15 @@ import type { CustomerOptions } from "./customerOptions.ts";
 export type ExportOptions = OperatorOptions & CustomerOptions;
 
 export const exportCustomer = async (
-  { io, connections, clock }: Context,
+  context: Context,
   named: string,
   options: ExportOptions,
 ): Promise<void> => {
+  const { io } = context;
   const customer = customerOf(options);
-  const db = await connections.database();
-  const { id, domain } = await findNamedStore(db, named);
-  const found = await readCustomer({ db, clock, actor: actorOf(options) }, id, customer);
+  const deps = await openChange(context, options);
+  const { id, domain } = await findNamedStore(deps.db, named);
+  const found = await readCustomer(deps, id, customer);
   printJson(io, { id, domain, ...presentCustomerExport(found) });
   if (found.hasMore) {
     say(io, "There are more records; these are the newest.");

@@ -5,7 +5,7 @@ import { forgetCustomer } from "../../../../services/stores/privacy/forgetCustom
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { actorOf } from "../../../operator.ts";
+import { openChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import { findNamedStore } from "../findNamedStore.ts";
@@ -19,11 +19,7 @@ export type ForgetOptions = ChangeOptions &
     readonly dryRun?: true;
   };
 
-const forgetAll = async (
-  { connections, clock }: Context,
-  { id, domain }: Store,
-  options: ForgetOptions,
-) => {
+const forgetAll = async (context: Context, { id, domain }: Store, options: ForgetOptions) => {
   if (options.customerId ?? options.customerEmail ?? options.orderId) {
     throw new CommandError(
       EXIT.usage,
@@ -37,8 +33,7 @@ const forgetAll = async (
       `This erases the personal data of all customers of ${domain}, and cannot be undone. Check with --dry-run, then pass --yes.`,
     );
   }
-  const db = await connections.database();
-  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, id, { isDryRun });
+  return forgetAllCustomers(await openChange(context, options), id, { isDryRun });
 };
 
 export const forget = async (
@@ -46,14 +41,14 @@ export const forget = async (
   named: string,
   options: ForgetOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const customer = options.allCustomers ? null : customerOf(options);
   const isDryRun = options.dryRun === true;
-  const db = await connections.database();
-  const store = await findNamedStore(db, named);
+  const deps = await openChange(context, options);
+  const store = await findNamedStore(deps.db, named);
   const { id, domain } = store;
   const { registrations, donations } = customer
-    ? await forgetCustomer({ db, clock, actor: actorOf(options) }, id, customer, { isDryRun })
+    ? await forgetCustomer(deps, id, customer, { isDryRun })
     : await forgetAll(context, store, options);
   if (options.json) {
     printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
