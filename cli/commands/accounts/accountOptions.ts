@@ -20,6 +20,15 @@ export const withAccount = (command: Command): Command =>
     )
     .option("--store <store>", "domain or id of the store");
 
+/**
+ * Returns the id of the organization that a command is limited to, or null for all.
+ * @throws DomainError record_not_found
+ */
+export const readAccountFilter = async (
+  db: DatabasePool,
+  org: string | undefined,
+): Promise<string | null> => (org === undefined ? null : (await getOrganization(db, org)).id);
+
 /** Which of the records with an id a command is for. */
 export type RecordOwnerOptions = { readonly org?: string };
 

@@ -1,5 +1,4 @@
 import { counted } from "../../../domain/counted.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { foldUsage as fold } from "../../../services/billing/foldUsage.ts";
 import type { FoldedStream } from "../../../services/billing/foldUsage.ts";
 import type { Context } from "../../context.ts";
@@ -10,6 +9,7 @@ import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { readAccountFilter } from "../accounts/accountOptions.ts";
 
 export type FoldOptions = ChangeOptions & {
   readonly before: Date;
@@ -28,14 +28,12 @@ export const foldUsage = async (
   { before, org, dryRun, json, ...operator }: FoldOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  if (org !== undefined) {
-    await getOrganization(db, org);
-  }
+  const accountId = await readAccountFilter(db, org);
   const pace = await connections.pace();
   const bar = createProgressBar(io);
   const streams = await fold(
     { db, clock, actor: actorOf(operator), pace },
-    { before, accountId: org ?? null, isDryRun: dryRun === true },
+    { before, accountId, isDryRun: dryRun === true },
     ({ streams: done, allStreams, facts }) =>
       bar.update(done / allStreams, `${count(facts)} usage facts${yieldingNote(pace)}`),
   ).catch((error: unknown) => {

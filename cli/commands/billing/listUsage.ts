@@ -4,11 +4,11 @@ import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
+import { readAccountFilter } from "../accounts/accountOptions.ts";
 import { sayIfHeld } from "./sayIfHeld.ts";
 import { sayUnnamedRejections } from "./unnamedRejections.ts";
 import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
@@ -51,10 +51,7 @@ export const listUsage = async (
   { state, org, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  if (org !== undefined) {
-    await getOrganization(db, org);
-  }
-  const accountId = org ?? null;
+  const accountId = await readAccountFilter(db, org);
   const unsealed =
     state === undefined || state === "pending"
       ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })

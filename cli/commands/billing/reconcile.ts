@@ -4,7 +4,6 @@ import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
@@ -20,6 +19,7 @@ import { formatTime } from "../../output/formatTable.ts";
 import type { TimeRange } from "../../timeRange.ts";
 import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
+import { readAccountFilter } from "../accounts/accountOptions.ts";
 import { timeOf } from "./presentEvent.ts";
 import { readDatabaseTime } from "../../../services/billing/readDatabaseTime.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
@@ -85,15 +85,13 @@ const runOnce = async (
     billing: await connections.billing(),
     pace: await connections.pace(),
   };
-  if (org !== undefined) {
-    await getOrganization(deps.db, org);
-  }
+  const accountId = await readAccountFilter(deps.db, org);
   const id = crypto.randomUUID();
   const isPartial = org !== undefined || since !== undefined || until !== undefined;
   try {
     const { streams, drifting } = await runReconciliation(
       deps,
-      { id, isFinal: true, accountId: org ?? null, span: isPartial ? span : null },
+      { id, isFinal: true, accountId, span: isPartial ? span : null },
       AbortSignal.timeout(TIMEOUT_MS),
     );
     const stored = await readReconciliation(deps.db, id);

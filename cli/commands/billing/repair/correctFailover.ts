@@ -1,6 +1,5 @@
 import { counted } from "../../../../domain/counted.ts";
 import { HOUR_MS } from "../../../../domain/durations.ts";
-import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import type {
   FailoverReport,
   ProposedCorrection,
@@ -16,6 +15,7 @@ import { operatorName } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
 import { printJson, printTable } from "../../../output/print.ts";
+import { readAccountFilter } from "../../accounts/accountOptions.ts";
 import { timeOf } from "../presentEvent.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
@@ -136,14 +136,12 @@ export const correctFailover = async (context: Context, options: CorrectOptions)
     );
   }
   const deps = { db: await connections.database(), clock, billing: await connections.billing() };
-  if (options.org !== undefined) {
-    await getOrganization(deps.db, options.org);
-  }
+  const accountId = await readAccountFilter(deps.db, options.org);
   const report = await correct(
     deps,
     {
       restoredAt: options.restoredAt,
-      accountId: options.org ?? null,
+      accountId,
       includeLostRefunds: options.includeLostRefunds === true,
       document:
         settlement !== null && options.units !== undefined

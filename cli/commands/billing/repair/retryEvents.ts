@@ -4,7 +4,6 @@ import type { AssumedOutcome } from "../../../../domain/billing/repair/decideRet
 import { counted } from "../../../../domain/counted.ts";
 import { invalidRequest } from "../../../../domain/errors.ts";
 import { recordNotFound } from "../../../../domain/recordIds.ts";
-import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
 import type { RetryId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
@@ -13,6 +12,7 @@ import { say } from "../../../io.ts";
 import { openChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
+import { readAccountFilter } from "../../accounts/accountOptions.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 import type { Result } from "./reportResults.ts";
 import { failureOf, printResults, requireSuccess, runForEach } from "./reportResults.ts";
@@ -66,10 +66,8 @@ const collectEvents = async (
 ): Promise<{ readonly events: readonly bigint[]; readonly failures: readonly Result<never>[] }> => {
   const db = await context.connections.database();
   if (ids.length === 0) {
-    if (org !== undefined) {
-      await getOrganization(db, org);
-    }
-    const failed = await listFailedMeterEventIds(db, org === undefined ? null : { accountId: org });
+    const accountId = await readAccountFilter(db, org);
+    const failed = await listFailedMeterEventIds(db, accountId === null ? null : { accountId });
     return { events: failed, failures: [] };
   }
   const events = new Set<bigint>();
