@@ -10,7 +10,7 @@ import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
 import { separate, takeOver } from "./decideCopy.ts";
 import type { SeparateOptions } from "./decideCopy.ts";
-import { discardEvent, listEvents, retryEvent } from "./processorEvents.ts";
+import { listEvents, resolveEvent } from "./processorEvents.ts";
 import type { ListEventsOptions } from "./processorEvents.ts";
 import { showDeployment } from "./showDeployment.ts";
 
@@ -92,7 +92,7 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
       .argument("<id>", "id of the event, evt_…", parseProcessorEventId),
   )
     .addHelpText("after", RETRY_EVENT_HELP)
-    .action((id: string, options: ChangeOptions) => retryEvent(context, id, options));
+    .action((id: string, options: ChangeOptions) => resolveEvent(context, id, "retry", options));
   deployment
     .command("discard-event")
     .description("Close a failed Stripe event without processing it")
@@ -101,5 +101,5 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", DISCARD_EVENT_HELP)
-    .action((id: string, options: ChangeOptions) => discardEvent(context, id, options));
+    .action((id: string, options: ChangeOptions) => resolveEvent(context, id, "discard", options));
 };

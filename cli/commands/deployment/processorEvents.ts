@@ -53,35 +53,28 @@ export const listEvents = async (
   sayIfMore(io, events.length, limit);
 };
 
-export const retryEvent = async (
-  context: Context,
-  id: string,
-  { json, ...options }: ChangeOptions,
-): Promise<void> => {
-  const { io } = context;
-  const deps = await openChange(context, options);
-  const changed = await resolveProcessorEvent(deps, id, "retry");
-  if (json) {
-    printJson(io, { event_id: id, state: "pending", changed });
-  }
-  say(
-    io,
-    changed
+const STATES = { retry: "pending", discard: "discarded" };
+
+const describeResult = (id: string, action: "retry" | "discard", changed: boolean): string => {
+  if (action === "retry") {
+    return changed
       ? `A worker processes event ${id} again. If it fails, see: impact deployment list-events`
-      : `Event ${id} is being processed already.`,
-  );
+      : `Event ${id} is being processed already.`;
+  }
+  return changed ? `Discarded event ${id}.` : `Event ${id} was already discarded.`;
 };
 
-export const discardEvent = async (
+export const resolveEvent = async (
   context: Context,
   id: string,
+  action: "retry" | "discard",
   { json, ...options }: ChangeOptions,
 ): Promise<void> => {
   const { io } = context;
   const deps = await openChange(context, options);
-  const changed = await resolveProcessorEvent(deps, id, "discard");
+  const changed = await resolveProcessorEvent(deps, id, action);
   if (json) {
-    printJson(io, { event_id: id, state: "discarded", changed });
+    printJson(io, { event_id: id, state: STATES[action], changed });
   }
-  say(io, changed ? `Discarded event ${id}.` : `Event ${id} was already discarded.`);
+  say(io, describeResult(id, action, changed));
 };
