@@ -1,5 +1,4 @@
 import { basename } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { StartupError } from "../program/startupError.ts";
@@ -13,11 +12,6 @@ import type { Start } from "./start.ts";
 
 const PARENT_POLL_MS = 250;
 const REPEATED_SIGNAL_MS = 1000;
-
-const roles = {
-  worker: { name: "worker", module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)) },
-  api: { name: "API", module: fileURLToPath(new URL("../api/main.ts", import.meta.url)) },
-};
 
 type Arguments = { readonly isDemo: boolean; readonly stopsWithParent: boolean };
 
@@ -85,7 +79,7 @@ const main = async (): Promise<void> => {
   const given = readArguments();
   const shutdown = shutdownRequested(given);
   const output = { print: console.log, isTerminal: process.stdout.isTTY, onProgress: say };
-  const running = await start(readConfig(), roles, output, given);
+  const running = await start(readConfig(), output, given);
   const failure = await Promise.race([
     shutdown.then(() => null),
     running.ready.then(

@@ -13,7 +13,6 @@ const runFile = z.strictObject({
   databaseReaderUrl: z.string().nullable(),
   temporalAddress: z.string(),
   temporalNamespace: z.string(),
-  temporalUiUrl: z.string().nullable(),
   apiUrl: z.string(),
   storeUrl: z.string(),
 });

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { access, constants, mkdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
@@ -35,7 +36,14 @@ const run = promisify(execFile);
 const LOCK_WAIT_MS = 5000;
 const CONNECT_TIMEOUT_MS = 5000;
 
-export type Roles = { readonly worker: Role; readonly api: Role };
+const WORKER: Role = {
+  name: "worker",
+  module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)),
+};
+const API: Role = {
+  name: "API",
+  module: fileURLToPath(new URL("../api/main.ts", import.meta.url)),
+};
 
 export type Start = {
   /** Resolves when everything runs. */
@@ -227,7 +235,6 @@ type StartOptions = {
 
 const startAll = async (
   config: Config,
-  roles: Roles,
   dataDir: string,
   context: StartContext,
   output: Output,
@@ -278,7 +285,6 @@ const startAll = async (
       databaseReaderUrl: database.readerUrl,
       temporalAddress: temporal.address,
       temporalNamespace: temporal.namespace,
-      temporalUiUrl: temporal.uiUrl,
       ...urls,
     });
   // Before the API responds, so that the command line finds what a client can already use.
@@ -287,7 +293,7 @@ const startAll = async (
     await writeUrls(expected);
   }
   const startApi = async (): Promise<RunningRole & ApiUrls> => {
-    const api = await startRole(roles.api, environment, context);
+    const api = await startRole(API, environment, context);
     const { standalone: apiUrl, store: storeUrl } = api.urls;
     if (apiUrl === undefined || storeUrl === undefined) {
       throw new TypeError("The API reported no URLs.");
@@ -295,10 +301,7 @@ const startAll = async (
     await writeUrls({ apiUrl, storeUrl });
     return { ...api, apiUrl, storeUrl };
   };
-  const [worker, api] = await Promise.all([
-    startRole(roles.worker, environment, context),
-    startApi(),
-  ]);
+  const [worker, api] = await Promise.all([startRole(WORKER, environment, context), startApi()]);
   printPart(output, "worker", `process ${worker.process.identity.pid}`);
   printMetrics(output, "worker metrics", worker);
   const { apiUrl, storeUrl } = api;
@@ -324,7 +327,6 @@ const startAll = async (
  */
 export const start = async (
   config: Config,
-  roles: Roles,
   output: Output,
   options: StartOptions,
 ): Promise<Start> => {
@@ -333,7 +335,7 @@ export const start = async (
     output.onProgress(`Waiting for another \`npm start\` to release ${dataDir} …`),
   );
   const supervisor = createSupervisor(dataDir, output.onProgress);
-  const ready = startAll(config, roles, dataDir, supervisor.context, output, options);
+  const ready = startAll(config, dataDir, supervisor.context, output, options);
   return {
     ready,
     supervisor,

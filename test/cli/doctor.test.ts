@@ -215,7 +215,6 @@ test.serial("doctor does not check the APIs of an npm start with another databas
   }
   await writeRunFile(folder, {
     ...identity,
-    temporalUiUrl: null,
     apiUrl: "http://127.0.0.1:1",
     storeUrl: "http://127.0.0.1:1",
     databaseUrl: "postgres://impact_app@127.0.0.1:1/other",
