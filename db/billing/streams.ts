@@ -23,6 +23,17 @@ export const lockStream = async (
   `);
 };
 
+/** Locks the streams of several accounts. All transactions lock them in the same order, so they cannot wait for each other. */
+export const lockStreams = async (
+  transaction: DatabaseTransactionConnection,
+  { mode, meter }: Pick<UsageStream, "mode" | "meter">,
+  accountIds: Iterable<string>,
+): Promise<void> => {
+  for (const accountId of [...accountIds].toSorted()) {
+    await lockStream(transaction, { accountId, mode, meter });
+  }
+};
+
 /** Parameters that have the values of each stream, and its place among them, counted from 1. */
 export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
   unnest(

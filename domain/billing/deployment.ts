@@ -1,3 +1,4 @@
+import { invalidRequest } from "../errors.ts";
 import type { ProcessorName } from "./usage.ts";
 
 /** A Stripe account as a key opens it: in live mode or in test mode. */
@@ -123,6 +124,21 @@ export const findHold = ({
 }): Hold | null => hold ?? (isServerChanged ? { at: null, ...RESTORE_HOLD } : null);
 
 export const describeHold = ({ reason, by }: Hold): string => `usage is held by ${by}: ${reason}`;
+
+/**
+ * Refuses work that may not be done while usage is held.
+ * @param advice what the operator should do, or what was not done
+ * @throws DomainError request_invalid
+ */
+export const requireFlowing = (
+  deployment: Parameters<typeof findHold>[0],
+  advice: string,
+): void => {
+  const hold = findHold(deployment);
+  if (hold) {
+    throw invalidRequest(`${describeHold(hold)}; ${advice}`);
+  }
+};
 
 /** The next steps of an operator. */
 export const HOLD_ADVICE =

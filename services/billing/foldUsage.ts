@@ -13,7 +13,7 @@ import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import { lockStream } from "../../db/billing/streams.ts";
-import { describeHold, findHold } from "../../domain/billing/deployment.ts";
+import { requireFlowing } from "../../domain/billing/deployment.ts";
 import {
   FIRST_SECONDS,
   foldableUntil,
@@ -24,7 +24,6 @@ import {
 } from "../../domain/billing/foldUsage.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
-import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { correctClock } from "./readDatabaseTime.ts";
@@ -61,12 +60,8 @@ export type FoldProgress = {
  * After a restore or failover, events that count as delivered may be missing at the processor.
  * @throws DomainError request_invalid if usage is held
  */
-const requireFlowing = async (db: CommonQueryMethods): Promise<void> => {
-  const hold = findHold(await readDeployment(db));
-  if (hold) {
-    throw invalidRequest(`${describeHold(hold)}; nothing more was folded`);
-  }
-};
+const requireFoldable = async (db: CommonQueryMethods): Promise<void> =>
+  requireFlowing(await readDeployment(db), "nothing more was folded");
 
 /** Folds a part of a stream in one transaction, under the stream's lock, and compares the sums before it commits. */
 const foldPart = (
@@ -77,7 +72,7 @@ const foldPart = (
 ): Promise<FoldedPart> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, stream);
-    await requireFlowing(transaction);
+    await requireFoldable(transaction);
     const now = clock.now();
     const sumsBefore = await sumFoldedHours(transaction, stream, part);
     const settledBefore = latestFoldTime(now);
@@ -136,7 +131,7 @@ export const foldUsage = async (
   const deps = { ...given, db, clock: await correctClock(db, given.clock) };
   const now = deps.clock.now();
   requireSettledAge(before, now);
-  await requireFlowing(db);
+  await requireFoldable(db);
   const streams = await listStreamsWithEvents(db, { accountId, before: secondOf(before) });
   const done: FoldedStream[] = [];
   const progress = { allStreams: streams.length, facts: 0 };

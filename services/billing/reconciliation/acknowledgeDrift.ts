@@ -9,9 +9,9 @@ import { findReconciliationDifference } from "../../../db/billing/reconciliation
 import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { readMinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { lockStreams } from "../../../db/billing/streams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
+import { requireFlowing } from "../../../domain/billing/deployment.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -30,13 +30,8 @@ const requireSettled = async (
   transaction: DatabaseTransactionConnection,
   { billedBy, ...difference }: FoundDifference,
 ): Promise<MinuteUsage> => {
-  const hold = findHold(await lockDeployment(transaction));
-  if (hold) {
-    refuse(`${describeHold(hold)}; repeat the command when the hold has ended`);
-  }
-  for (const accountId of difference.accountIds.toSorted()) {
-    await lockStream(transaction, { ...difference, accountId });
-  }
+  requireFlowing(await lockDeployment(transaction), "repeat the command when the hold has ended");
+  await lockStreams(transaction, difference, difference.accountIds);
   const minute = minuteOf(difference.minute);
   const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
   if (usage.isFailedSinceAcknowledged) {

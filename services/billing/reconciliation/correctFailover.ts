@@ -19,7 +19,7 @@ import type { CorrectionAction } from "../../../domain/billing/repair/decideCorr
 import { decideCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
 import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import { counted } from "../../../domain/counted.ts";
-import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
+import { requireFlowing } from "../../../domain/billing/deployment.ts";
 import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
@@ -113,10 +113,7 @@ const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<Bill
       "Stripe does not bill live usage; the built-in ledger is restored with the database",
     );
   }
-  const hold = findHold(deployment);
-  if (hold) {
-    return refuse(`${describeHold(hold)}; run \`impact usage compare-and-release\` first`);
-  }
+  requireFlowing(deployment, "run `impact usage compare-and-release` first");
   return getProcessor(billing, "stripe", "live");
 };
 
@@ -225,10 +222,7 @@ const recordCorrection = async (
   const units = unitsOf(proposed);
   const now = await readDatabaseTime(db, clock);
   return db.transaction(async (transaction) => {
-    const hold = findHold(await lockDeployment(transaction));
-    if (hold) {
-      return refuse(`${describeHold(hold)}; nothing more was corrected`);
-    }
+    requireFlowing(await lockDeployment(transaction), "nothing more was corrected");
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
     const current = await readMinuteUsage(transaction, stream, minuteOf(second));
     if (current.version !== version || isOpen(current)) {

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findMeterEvent, lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { lockStream } from "../../../db/billing/streams.ts";
+import { lockStream, lockStreams } from "../../../db/billing/streams.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 
@@ -45,14 +45,13 @@ export const lockUnchangedEvents = async (
   othersVersion: string | null,
 ): Promise<void> => {
   const [first] = events;
-  // A customer may have belonged to several accounts. All transactions lock their streams in the same order.
-  for (const accountId of [...new Set(events.map((event) => event.accountId))].toSorted()) {
-    await lockStream(transaction, { ...first, accountId });
-  }
+  // A customer may have belonged to several accounts.
+  const accountIds = new Set(events.map(({ accountId }) => accountId));
+  await lockStreams(transaction, first, accountIds);
   const isOtherChanged =
     othersVersion !== null &&
     (await sumOtherEvents(transaction, events, minuteOf(first.second))).version !== othersVersion;
-  // So do those that lock rows.
+  // All transactions lock rows in this order.
   for (const event of events.toSorted((a, b) => Number(a.id - b.id))) {
     // The row, because a comparison puts events in doubt without the locks of their streams.
     const current = await lockMeterEventRow(transaction, event.id);
