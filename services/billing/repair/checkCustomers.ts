@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
@@ -6,11 +7,21 @@ import {
   decisiveCheck,
 } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { getProcessor } from "../getProcessor.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
+import { checkDelivery } from "../sending/checkDelivery.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";
-import { checkMeterEvent } from "./checkMeterEvent.ts";
 
-type Dependencies = Parameters<typeof checkMeterEvent>[0];
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+const TIMEOUT_MS = 20_000;
 
 /** An event at a customer that may have it, and what that customer's sums show. */
 export type CustomerCheck = DeliveryCheck & { readonly event: StoredMeterEvent };
@@ -35,20 +46,24 @@ export const listCustomers = async (
 
 /**
  * Checks one of the customers that may have an event. At the event's own customer, acknowledged drift counts as other usage.
- * At another one it may be the event's: that difference did not show the event when it was acknowledged.
+ * At another one it may be the event's: that difference did not show the event when it was acknowledged. A comparison after
+ * a restore counts it as other usage there, too: an acknowledgement that the restore has kept is older than the lost history.
  */
 const checkCustomer = async (
-  deps: Dependencies,
+  { db, clock, billing }: Dependencies,
   event: StoredMeterEvent,
   customerId: string | null,
 ): Promise<CustomerCheck> => {
   const located = { ...event, customerId };
-  const check = await checkMeterEvent(deps, located);
+  const processor = getProcessor(billing, event.processor, event.mode);
+  const now = await readDatabaseTime(db, clock);
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const check = await checkDelivery(processor, db, located, { now, signal });
   if (
     customerId === event.customerId ||
     check.outcome.kind === "delivered" ||
     !(await isDriftAcknowledged(
-      deps.db,
+      db,
       { ...located, accountIds: [event.accountId] },
       minuteOf(event.second),
     ))
