@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { ExecutionContext } from "ava";
+import { KEY_PREFIX } from "../../domain/accounts/apiKeys.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
 import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -11,6 +12,14 @@ import type { Proxy, ProxyKind } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
 
 /* What every proxy configuration in deploy/ must do. */
+
+/** What no log may contain: keys of the interfaces, and the query that `passesOn` sends. */
+export const SECRETS = new RegExp(
+  ["customer", ...Object.values(KEY_PREFIX).flatMap((prefixes) => Object.values(prefixes))].join(
+    "|",
+  ),
+  "u",
+);
 
 /** For what takes milliseconds, also on a busy machine. */
 const DEADLINE_MS = 60_000;
