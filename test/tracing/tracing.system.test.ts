@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import type { Duplex } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabaseContext } from "../support/database.ts";
@@ -9,6 +10,7 @@ import { sql } from "../../db/sql.ts";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { startServer } from "../../program/server/startServer.ts";
 import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
@@ -321,12 +323,26 @@ test.serial(
 );
 
 test.serial("requests do not wait for a collector that does not respond", async (t) => {
+  const exports: Duplex[] = [];
+  const collector = await startServer(
+    (incoming) => {
+      exports.push(incoming.socket);
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => collector.close(0));
   const { post } = await deploy(t, {
-    OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1",
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    // Longer than ava waits for a result.
+    OTEL_EXPORTER_OTLP_TIMEOUT: "600000",
     LOG_LEVEL: "silent",
   });
 
   t.is((await post("/plant/trees", { count: 1 })).status, 200);
+  await eventually(() => exports.length === 1);
+  t.is((await post("/plant/trees", { count: 1 })).status, 200);
+  t.is(exports.length, 1);
+  t.false(exports[0]?.destroyed);
 });
 
 test.serial("a collector that refuses the last spans does not make the API fail", async (t) => {
