@@ -161,6 +161,7 @@ test.serial("HEAD reads no list that is also a file", async (t) => {
     await locker.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
     await locker.query(sql.typeAlias("void")`LOCK TABLE registration, donation, donation_total`);
     for (const path of ["/plant/trees", "/usage", "/charities/donations", "/stats?kind=tree"]) {
+      t.is((await fetch(url + path, { method: "HEAD" })).status, 403, path);
       for (const accept of ["application/json", CSV]) {
         const { status, headers } = await fetch(url + path, {
           method: "HEAD",

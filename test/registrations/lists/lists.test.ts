@@ -210,18 +210,6 @@ test("a long list is complete, without duplicates and newest first", async (t) =
   t.is(headers.get("transfer-encoding"), "chunked");
 });
 
-test("HEAD responds as GET does, without reading the list", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
-  await fill(t.context.db, id, 10);
-
-  const { status, headers } = await call("HEAD", "/plant/trees", { key });
-
-  t.is(status, 200);
-  t.is(headers.get("content-type"), "application/json; charset=utf-8");
-  t.is((await call("HEAD", "/plant/trees")).status, 403);
-});
-
 /**
  * Requests the list on a new connection and resolves as soon as the head of the response arrives. A connection that has
  * carried a whole list has a receive window that the next list may fit into, even for a client that reads nothing.
