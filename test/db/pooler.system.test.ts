@@ -81,10 +81,17 @@ test("named statements are used if the pooler keeps them", async (t) => {
   t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare);
   const db = await openTestPool(t, url, 4);
   await Promise.all(Array.from({ length: 40 }, () => db.one(NAMED)));
-  t.pass();
+  const isNamed = await db.transaction(async (transaction) => {
+    await transaction.one(NAMED);
+    // Those of the connection of the server that the transaction has.
+    return transaction.exists(sql.typeAlias("void")`
+      SELECT FROM pg_prepared_statements WHERE statement = 'SELECT 1 AS number'
+    `);
+  });
+  t.is(isNamed, canPrepare);
 });
 
-test("named statements are used although other sessions keep the pooler's connections busy", async (t) => {
+test("a busy pooler is still found to keep named statements", async (t) => {
   const { url } = await startPgBouncer(t, t.context.databaseUrl, {
     default_pool_size: 6,
     ...(canPrepare ? { max_prepared_statements: 50 } : {}),
