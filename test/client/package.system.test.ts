@@ -8,7 +8,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { createImpactClient } from "../../clients/typescript/src/index.ts";
+import { sql } from "../../db/sql.ts";
 import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
@@ -71,10 +73,14 @@ const runExample = async (...given: Parameters<typeof startExample>): Promise<st
 const startService = async (
   t: ExecutionContext<Parameters<typeof startStandaloneApi>[1]>,
   guard = createTestGuard(t, t.context),
-): Promise<{ readonly url: string; readonly environment: Readonly<Record<string, string>> }> => {
+): Promise<{
+  readonly url: string;
+  readonly accountId: string;
+  readonly environment: Readonly<Record<string, string>>;
+}> => {
   const { url } = await startStandaloneApi(t, { ...t.context, guard });
-  const { apiKeyTest } = await createTestOrganization(t.context.db);
-  return { url, environment: { IMPACT_URL: url, IMPACT_API_KEY: apiKeyTest } };
+  const { id: accountId, apiKeyTest } = await createTestOrganization(t.context.db);
+  return { url, accountId, environment: { IMPACT_URL: url, IMPACT_API_KEY: apiKeyTest } };
 };
 
 test("the package has no dependencies, and contains what it promises", async (t) => {
@@ -169,14 +175,18 @@ test("the checkout keeps an order for later if the limit of the day is reached",
 });
 
 test("the nightly export writes a day's trees", async (t) => {
-  const { environment } = await startService(t);
+  const { environment, accountId } = await startService(t);
   await runExample("checkout.ts", environment);
-  const today = new Date().toISOString().slice(0, 10);
+  const day = await t.context.db.oneFirst(sql.type(z.strictObject({ day: z.string() }))`
+    SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day
+    FROM registration
+    WHERE account_id = ${accountId}
+  `);
 
-  const output = await runExample("nightlyExport.ts", environment, today);
+  const output = await runExample("nightlyExport.ts", environment, day);
 
-  t.is(output, `Wrote trees-${today}.csv\n${today}: 3 trees remain registered\n`);
-  const csv = await readFile(join(project, `trees-${today}.csv`), "utf8");
+  t.is(output, `Wrote trees-${day}.csv\n${day}: 3 trees remain registered\n`);
+  const csv = await readFile(join(project, `trees-${day}.csv`), "utf8");
   t.true(csv.includes("spring-sale"));
 });
 

@@ -12,6 +12,7 @@ import type { Feed } from "../../services/events/readFeed.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createRandom } from "../support/random.ts";
 import { refunded } from "./readEvents.ts";
 
 // PostgreSQL's transactions are numbered for the whole server, and other test files have transactions of their own. So a
@@ -68,16 +69,17 @@ test("a reader beside writers whose transactions last differently long sees ever
   const oneProcess = createRegistrationWriter({ db: pool, clock: systemClock });
   const anotherProcess = createRegistrationWriter({ db: pool, clock: systemClock });
   const committed = new Set<string>();
+  const random = createRandom(1);
   let finished = false;
 
   /** Records two events with a pause, and then takes them back or not. */
   const writeEvents = async (name: string): Promise<void> => {
-    const isKept = Math.random() < 0.8;
+    const isKept = random.next() < 0.8;
     try {
       await pool.transaction(async (transaction) => {
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-a`));
         await transaction.query(
-          sql.typeAlias("void")`SELECT FROM pg_sleep(${Math.random() * 0.03})`,
+          sql.typeAlias("void")`SELECT FROM pg_sleep(${random.next() * 0.03})`,
         );
         await recordEvent(transaction, owner, systemClock.now(), refunded(`${name}-b`));
         if (!isKept) {

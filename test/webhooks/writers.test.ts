@@ -10,6 +10,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { refunded } from "../events/readEvents.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
+import { createRandom } from "../support/random.ts";
 import { setUpWebhooks, verify } from "./webhookScene.ts";
 
 const test = testWithDatabase();
@@ -38,6 +39,7 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
   const pool = await openTestPool(t, databaseUrl, CONNECTIONS);
   const since = clock.now();
   const committed: string[] = [];
+  const random = createRandom(1);
   const wasDisabled = Promise.withResolvers<void>();
   let finished = false;
   const isFinished = (): boolean => finished;
@@ -51,7 +53,7 @@ test("beside 64 writers, a reader of GET /events skips and repeats nothing, and 
       await pool.transaction(async (transaction) => {
         await recordEvent(transaction, owner, systemClock.now(), refunded(name));
         await transaction.query(
-          sql.typeAlias("void")`SELECT FROM pg_sleep(${Math.random() * 0.03})`,
+          sql.typeAlias("void")`SELECT FROM pg_sleep(${random.next() * 0.03})`,
         );
       });
       committed.push(name);

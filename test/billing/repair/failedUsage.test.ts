@@ -231,7 +231,7 @@ test.serial(
     const shown = await scene.impact("usage", "show", id);
     t.regex(shown.stdout, /settled by hand +invoice item ii_1/u);
     t.regex(shown.stdout, /settled: customer agreed; before: No such customer/u);
-    const statement = await scene.impact("statement", "--org", scene.id, "--period", "current");
+    const statement = await scene.impact("statement", "--org", scene.id, "--period", scene.month);
     t.regex(statement.stdout, /tree +total +4 +0 +0 +0 +0 +0 +4 +0 +0\n/u);
   },
 );

@@ -24,6 +24,8 @@ export const listedEvent = z.looseObject({
 
 export type UsageSetup = {
   readonly id: string;
+  /** The month in which usage is registered, also if a command runs in the next one. */
+  readonly month: string;
   readonly double: StripeDouble;
   readonly impact: (...args: readonly string[]) => Promise<Run>;
   /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
@@ -61,6 +63,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
   const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
   return {
     id,
+    month: past.now().toISOString().slice(0, 7),
     double,
     impact,
     impactLater: (...args) => runImpact(args, { env, clock: later }),
