@@ -95,11 +95,15 @@ export const reinstateFact = async (
   context: Context,
   factId: number,
   options: ReinstateOptions,
-): Promise<void> =>
-  show(
-    context,
-    await reinstatePlantingFact(await depsOf(context, options), factId, {
-      isDryRun: options.dryRun === true,
-    }),
-    options,
-  );
+): Promise<void> => {
+  const corrected = await reinstatePlantingFact(await depsOf(context, options), factId, {
+    isDryRun: options.dryRun === true,
+  });
+  show(context, corrected, options);
+  if (corrected.changes.some(({ fact, after }) => fact === factId && after === "contradiction")) {
+    throw new CommandError(
+      EXIT.failed,
+      `Fact ${factId} did not take effect, because it contradicts recorded facts. See \`impact evidence order show\`; withdraw those that are wrong.`,
+    );
+  }
+};

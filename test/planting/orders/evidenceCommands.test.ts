@@ -214,6 +214,12 @@ test.serial(
     t.is((await stage.run(["withdraw", second, "--reason", "wrong as well"])).exitCode, 0);
     t.deepEqual((await stage.facts()).slice(2), ["planted waiting", "allocated withdrawn"]);
     t.is((await stage.readTree()).status, "funds_distributed");
+
+    t.is((await stage.run(["reinstate", first, "--reason", "right"])).exitCode, 0);
+    const contradicting = await stage.run(["reinstate", second, "--reason", "right, too"]);
+    t.is(contradicting.exitCode, 1);
+    t.regex(contradicting.stderr, /did not take effect, because it contradicts recorded facts\./u);
+    t.is((await stage.facts())[3], "allocated contradiction");
   },
 );
 
