@@ -49,7 +49,7 @@ const uncredited = sql.fragment`
 
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
-  sent: sql.fragment`meter_event.state = 'delivered'`,
+  delivered: sql.fragment`meter_event.state = 'delivered'`,
   failed: sql.fragment`meter_event.state IN (${FAILED})`,
   waived: sql.fragment`meter_event.state = 'waived'`,
   late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${LATE_NOTE}`,

@@ -83,7 +83,7 @@ export const stateAtSealing = ({
  */
 export const USAGE_STATES = [
   "pending",
-  "sent",
+  "delivered",
   "failed",
   "waived",
   "late",

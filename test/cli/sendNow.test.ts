@@ -158,7 +158,7 @@ test.serial(
     double.control.addFault({ kind: "reject_later" });
     await scene.register(6);
     await scene.drain();
-    const [lost = ""] = await listIds("sent");
+    const [lost = ""] = await listIds("delivered");
     double.control.addFault({
       kind: "respond",
       status: 400,

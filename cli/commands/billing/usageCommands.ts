@@ -109,7 +109,7 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(
       new Option(
         "--state <state>",
-        "state of the events; late: delivered after the billing period ended; held: refunds of usage that the processor does not have; uncredited: those of usage that was settled by hand or waived",
+        "state of the events; pending: unsealed, sealed or sending; failed: rejected, expired or blocked; late: delivered after the billing period ended; held: refunds of usage that the processor does not have; uncredited: those of usage that was settled by hand or waived",
       ).choices(USAGE_STATES),
     )
     .option("--org <id>", "id of the organization", parseId)

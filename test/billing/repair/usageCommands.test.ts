@@ -161,7 +161,7 @@ test.serial("an unknown account or period is refused", async (t) => {
   t.is((await runImpact([...unknown, "2026-13"], { env })).exitCode, 2);
 });
 
-test.serial("usage list filters pending, sent and failed usage", async (t) => {
+test.serial("usage list filters pending, delivered and failed usage", async (t) => {
   const scene = await setUpUsage(t);
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
@@ -173,12 +173,12 @@ test.serial("usage list filters pending, sent and failed usage", async (t) => {
   };
   await scene.register(1, "test");
   t.deepEqual(await states("--state", "pending"), ["unsealed"]);
-  t.deepEqual(await states("--state", "sent"), []);
+  t.deepEqual(await states("--state", "delivered"), []);
   await scene.drain("test");
   await scene.register(3);
   await scene.drain();
   t.deepEqual(await states("--state", "pending"), []);
-  t.deepEqual(await states("--state", "sent"), ["delivered"]);
+  t.deepEqual(await states("--state", "delivered"), ["delivered"]);
   t.deepEqual(await states("--state", "failed"), ["rejected"]);
   t.deepEqual(await states(), ["rejected", "delivered"]);
   const human = await scene.impact("usage", "list", "--org", scene.id, "--limit", "1");
