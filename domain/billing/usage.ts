@@ -17,6 +17,9 @@ export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 /** Returns unix seconds, the resolution in which usage is reported. */
 export const secondOf = (time: Date): number => Math.floor(time.getTime() / 1000);
 
+/** Returns when a second starts. */
+export const timeOf = (second: number): Date => new Date(second * 1000);
+
 /**
  * How long after its end a second is sealed. A transaction that commits later is not lost: its facts become another
  * meter event of the same second.

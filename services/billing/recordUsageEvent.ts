@@ -2,6 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { usageEventOf } from "../../domain/billing/meterEvents.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 
 /** Records the event that clients receive for a change of a meter event's state, if there is one. */
@@ -18,7 +19,7 @@ export const recordUsageEvent = async (
       data: {
         kind: before.meter,
         count: before.quantity,
-        registered_at: new Date(before.second * 1000).toISOString(),
+        registered_at: timeOf(before.second).toISOString(),
       },
     });
   }

@@ -12,7 +12,7 @@ import {
   lockOldRegistrations,
 } from "../../db/registrations/oldTestRegistrations.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf, timeOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { deleteInBatches } from "../deleteInBatches.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
@@ -20,8 +20,6 @@ import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts
 /** Deleting this many takes tens of milliseconds; the account's test writes wait for the transaction. */
 const BATCH_REGISTRATIONS = 500;
 const BATCH_ORDERS = 100;
-
-const startOfSecond = (second: number): Date => new Date(second * 1000);
 
 const startOfNextMonth = (time: Date): Date =>
   new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + 1, 1));
@@ -40,10 +38,10 @@ const findNextSpan = async (
   if (first === null) {
     return null;
   }
-  const from = startOfSecond(secondOf(first));
+  const from = timeOf(secondOf(first));
   const ends = [rest.until, startOfNextMonth(first)];
   if (last !== null) {
-    ends.push(startOfSecond(Math.max(secondOf(last), secondOf(first) + 1)));
+    ends.push(timeOf(Math.max(secondOf(last), secondOf(first) + 1)));
   }
   return { from, until: new Date(Math.min(...ends.map((end) => end.getTime()))) };
 };
@@ -131,7 +129,7 @@ export const deleteOldTestRegistrations = async (
   signal: AbortSignal,
   batchSize = BATCH_REGISTRATIONS,
 ): Promise<{ readonly registrations: number; readonly plantingOrders: number }> => {
-  const until = startOfSecond(secondOf(before));
+  const until = timeOf(secondOf(before));
   let registrations = 0;
   let plantingOrders = 0;
   for (const owner of await listTestOwners(db)) {

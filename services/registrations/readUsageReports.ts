@@ -19,6 +19,7 @@ import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
 import { billingStatusOf, reportStateOf } from "../../domain/billing/billingStatus.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -129,8 +130,8 @@ const earlier = (one: Date, other: Date | null): Date =>
   other !== null && other < one ? other : one;
 
 const withinSeconds = ({ from, until }: Range, { first, last }: Seconds): Range => ({
-  from: later(new Date(first * 1000), from),
-  until: earlier(new Date((last + 1) * 1000), until),
+  from: later(timeOf(first), from),
+  until: earlier(timeOf(last + 1), until),
 });
 
 /** Narrows a range to the registrations that can be in a state; null if none can. */

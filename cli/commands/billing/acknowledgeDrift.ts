@@ -1,3 +1,4 @@
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import type { Context } from "../../context.ts";
 import { describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
@@ -5,7 +6,6 @@ import { say } from "../../io.ts";
 import { openChange, operatorName } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { timeOf } from "./presentEvent.ts";
 import { requireSuccess } from "./repair/reportResults.ts";
 
 const HEADINGS = ["difference", "customer", "mode", "meter", "minute", "units"];

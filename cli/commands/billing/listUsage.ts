@@ -3,6 +3,7 @@ import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import type { Context } from "../../context.ts";
 import type { Cell } from "../../output/formatTable.ts";
@@ -11,7 +12,7 @@ import { sayIfMore } from "../../output/sayIfMore.ts";
 import { readAccountFilter } from "../accounts/accountOptions.ts";
 import { sayIfHeld } from "./sayIfHeld.ts";
 import { sayUnnamedRejections } from "./unnamedRejections.ts";
-import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
+import { METER_EVENT_HEADINGS, meterEventRow, presentMeterEvent } from "./presentMeterEvent.ts";
 
 const UNNAMED_SHOWN = 5;
 
@@ -58,12 +59,15 @@ export const listUsage = async (
       : [];
   const events = await listMeterEvents(db, { state: state ?? null, accountId, limit: limit + 1 });
   if (json) {
-    printJson(io, [...unsealed.map(presentUnsealed), ...events.map(presentEvent)].slice(0, limit));
+    printJson(
+      io,
+      [...unsealed.map(presentUnsealed), ...events.map(presentMeterEvent)].slice(0, limit),
+    );
   } else {
     printTable(
       io,
-      EVENT_HEADINGS,
-      [...unsealed.map(unsealedCells), ...events.map(eventRow)].slice(0, limit),
+      METER_EVENT_HEADINGS,
+      [...unsealed.map(unsealedCells), ...events.map(meterEventRow)].slice(0, limit),
     );
   }
   await sayIfHeld(io, db);

@@ -8,9 +8,9 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printTable } from "../../output/print.ts";
-import { timeOf } from "./presentEvent.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 
 /** A compared stream. Its differences have ids if they are stored. */
 export type ComparedStream = ReportedStream & {

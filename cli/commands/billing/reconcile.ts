@@ -1,6 +1,6 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
-import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import { minuteOf, secondOf, timeOf } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
@@ -20,7 +20,6 @@ import type { TimeRange } from "../../timeRange.ts";
 import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
 import { readAccountFilter } from "../accounts/accountOptions.ts";
-import { timeOf } from "./presentEvent.ts";
 import { readDatabaseTime } from "../../../services/billing/readDatabaseTime.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
 import {

@@ -3,12 +3,12 @@ import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { timeOf } from "./presentEvent.ts";
 import { countAttention, presentStream, printReconciliation } from "./presentReconciliation.ts";
 
 const describe = ({ endedAt, error }: StoredReconciliation): string =>

@@ -5,6 +5,7 @@ import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { isUnfinished } from "../../../domain/billing/meterEvents.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
@@ -15,7 +16,7 @@ import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
-import { timeOf, presentEvent } from "./presentEvent.ts";
+import { presentMeterEvent } from "./presentMeterEvent.ts";
 import {
   refundWorkflowId,
   usageSenderWorkflowId,
@@ -149,7 +150,7 @@ export const showUsage = async (
               folded_at: folded.foldedAt,
             },
       facts: facts.map(presentFact),
-      meter_events: events.map(presentEvent),
+      meter_events: events.map(presentMeterEvent),
       workflows,
     });
     return;

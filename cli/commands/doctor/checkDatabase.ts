@@ -7,6 +7,7 @@ import {
   countFailedMeterEvents,
   countUncreditedMeterEvents,
 } from "../../../db/billing/meterEventReports.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
 import type { Context } from "../../context.ts";
@@ -82,7 +83,7 @@ const checkBacklog = async ({ connections, clock }: Context): Promise<Result> =>
     return ok("none");
   }
   const waitedSeconds = Math.round(clock.now().getTime() / 1000 - second);
-  const detail = `the oldest is from ${formatTime(new Date(second * 1000))}`;
+  const detail = `the oldest is from ${formatTime(timeOf(second))}`;
   return waitedSeconds <= TOLERATED_WAIT_SECONDS
     ? ok(detail)
     : wrong(`${detail}; see \`impact usage list --state pending\``);

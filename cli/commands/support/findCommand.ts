@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import { isFailed } from "../../../domain/billing/meterEvents.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { formatCents } from "../../../domain/money.ts";
@@ -118,7 +119,7 @@ const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Sho
   owner_id: record.accountId,
   mode: record.mode,
   meter: record.meter,
-  at: new Date(record.second * 1000),
+  at: timeOf(record.second),
   quantity: record.quantity,
   state: record.state,
   last_error: record.lastError,

@@ -1,5 +1,6 @@
 import { counted } from "../../../../domain/counted.ts";
 import { HOUR_MS } from "../../../../domain/durations.ts";
+import { timeOf } from "../../../../domain/billing/usage.ts";
 import { settleAfterRestore } from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
@@ -7,7 +8,6 @@ import { say } from "../../../io.ts";
 import { openChange, operatorName } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
-import { timeOf } from "../presentEvent.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {

@@ -1,5 +1,6 @@
 import { counted } from "../../../../domain/counted.ts";
 import { HOUR_MS } from "../../../../domain/durations.ts";
+import { timeOf } from "../../../../domain/billing/usage.ts";
 import type {
   FailoverReport,
   ProposedCorrection,
@@ -16,7 +17,6 @@ import type { ChangeOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { readAccountFilter } from "../../accounts/accountOptions.ts";
-import { timeOf } from "../presentEvent.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
 

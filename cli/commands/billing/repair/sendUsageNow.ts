@@ -1,4 +1,4 @@
-import { streamKey } from "../../../../domain/billing/usage.ts";
+import { streamKey, timeOf } from "../../../../domain/billing/usage.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { sendUsageNow as send } from "../../../../services/billing/sending/sendUsageNow.ts";
 import type { Context } from "../../../context.ts";
@@ -6,7 +6,6 @@ import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
-import { timeOf } from "../presentEvent.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 
 export type SendNowOptions = ChangeOptions & { readonly org?: string };

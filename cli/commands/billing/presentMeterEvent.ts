@@ -1,10 +1,9 @@
 import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts";
+import { timeOf } from "../../../domain/billing/usage.ts";
 import type { Cell } from "../../output/formatTable.ts";
 
-export const timeOf = (second: number): Date => new Date(second * 1000);
-
 /** Returns a meter event as `--json` prints it. */
-export const presentEvent = (event: ListedMeterEvent) => ({
+export const presentMeterEvent = (event: ListedMeterEvent) => ({
   meter_event_id: Number(event.id),
   state: event.state,
   account_id: event.accountId,
@@ -29,7 +28,7 @@ export const presentEvent = (event: ListedMeterEvent) => ({
   settlement_reference: event.settlementReference,
 });
 
-export const EVENT_HEADINGS = [
+export const METER_EVENT_HEADINGS = [
   "event",
   "state",
   "organization",
@@ -41,7 +40,7 @@ export const EVENT_HEADINGS = [
   "last error",
 ];
 
-export const eventRow = (event: ListedMeterEvent): readonly Cell[] => [
+export const meterEventRow = (event: ListedMeterEvent): readonly Cell[] => [
   String(event.id),
   event.state,
   event.accountName,
