@@ -1,4 +1,4 @@
-import { listAccounts } from "../db/accounts/accounts.ts";
+import { hasAccounts } from "../db/accounts/hasAccounts.ts";
 import { openPool } from "../db/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
@@ -13,9 +13,7 @@ export const createDemoOrganization = async (
 ): Promise<Awaited<ReturnType<typeof createOrganization>> | null> => {
   const db = await openPool(databaseUrl, 2);
   try {
-    const organizations = await listAccounts(db, "organization");
-    const stores = await listAccounts(db, "store");
-    if (organizations.length + stores.length > 0) {
+    if (await hasAccounts(db)) {
       return null;
     }
     return await createOrganization(

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import type { Io } from "../io.ts";
 import type { Cell } from "./formatTable.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
@@ -5,6 +6,13 @@ import { escapeUnsafeInLines } from "./printable.ts";
 
 /** The option of commands that can print JSON. */
 export type JsonOption = { readonly json?: true };
+
+/** Writes to stdout, and waits if its reader is slower. */
+export const writeOut = async ({ stdout }: Io, chunk: string | Buffer): Promise<void> => {
+  if (!stdout.write(chunk)) {
+    await once(stdout, "drain");
+  }
+};
 
 /** Prints text, whose parts may come from other parties. */
 export const printText = ({ stdout }: Io, text: string): void => {

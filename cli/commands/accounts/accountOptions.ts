@@ -41,13 +41,13 @@ export const openAccount = async (
   { connections }: Context,
   { org, store }: AccountOptions,
 ): Promise<{ readonly db: DatabasePool; readonly account: Account }> => {
-  if (org === undefined && store === undefined) {
-    throw new CommandError(EXIT.usage, "Pass --org or --store.");
+  if (store !== undefined) {
+    const db = await connections.database();
+    return { db, account: await getAccount(db, (await findNamedStore(db, store)).id) };
   }
-  const db = await connections.database();
-  const account =
-    store === undefined
-      ? await getOrganization(db, org ?? "")
-      : await getAccount(db, (await findNamedStore(db, store)).id);
-  return { db, account };
+  if (org !== undefined) {
+    const db = await connections.database();
+    return { db, account: await getOrganization(db, org) };
+  }
+  throw new CommandError(EXIT.usage, "Pass --org or --store.");
 };

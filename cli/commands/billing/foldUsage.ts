@@ -36,11 +36,7 @@ export const foldUsage = async (
     { before, accountId, isDryRun: dryRun === true },
     ({ streams: done, allStreams, facts }) =>
       bar.update(done / allStreams, `${count(facts)} usage facts${yieldingNote(pace)}`),
-  ).catch((error: unknown) => {
-    bar.clear();
-    throw error;
-  });
-  bar.clear();
+  ).finally(bar.clear);
   if (json) {
     printJson(
       io,

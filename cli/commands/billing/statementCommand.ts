@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import type { Command } from "commander";
 import { Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
@@ -18,7 +17,7 @@ import { exitCodeOfProblems } from "./presentReconciliation.ts";
 import { formatPrintableCsvLine } from "../../output/formatPrintableCsv.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { escapeUnsafe } from "../../output/printable.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printTable, writeOut } from "../../output/print.ts";
 
 const STATEMENT_HELP = `
 Days are those of the registrations, UTC; a refund counts on the day of its registration,
@@ -159,13 +158,6 @@ const printStatement = (io: Io, meters: readonly MeterStatement[], isCsv: boolea
   }
 };
 
-/** Writes a line and waits if its reader is slower. */
-const writeLine = async ({ stdout }: Io, line: string): Promise<void> => {
-  if (!stdout.write(line)) {
-    await once(stdout, "drain");
-  }
-};
-
 const printDetails = async (
   io: Io,
   details: ReturnType<typeof readStatementDetails>,
@@ -184,7 +176,7 @@ const printDetails = async (
     "customer_email",
   ];
   if (isCsv) {
-    await writeLine(io, formatPrintableCsvLine(headings));
+    await writeOut(io, formatPrintableCsvLine(headings));
   }
   for await (const detail of details) {
     const values = [
@@ -202,7 +194,7 @@ const printDetails = async (
     const line = isCsv
       ? formatPrintableCsvLine(values)
       : `${escapeUnsafe(JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]]))))}\n`;
-    await writeLine(io, line);
+    await writeOut(io, line);
   }
 };
 

@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import type { Command } from "commander";
 import { Argument, Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
@@ -16,6 +15,7 @@ import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
+import { writeOut } from "../../output/print.ts";
 import { escapeUnsafeInLines } from "../../output/printable.ts";
 import { writeNewFile } from "../../output/writeNewFile.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
@@ -71,11 +71,9 @@ async function* escapeForTerminal(
   }
 }
 
-const writeToStdout = async ({ stdout }: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
+const writeToStdout = async (io: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
   for await (const chunk of chunks) {
-    if (!stdout.write(chunk)) {
-      await once(stdout, "drain");
-    }
+    await writeOut(io, chunk);
   }
 };
 
