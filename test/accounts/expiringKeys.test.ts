@@ -1,24 +1,21 @@
-import { z } from "zod";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../services/accounts/revokeKey.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { diagnose } from "../cli/diagnose.ts";
+import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
-
 test("doctor warns of keys that expire within two weeks, and of no others", async (t) => {
   const { db, databaseUrl } = t.context;
   const deps = { db, clock: systemClock, actor: SERVICE };
-  const diagnose = async () => {
-    const run = await runImpact(["doctor", "--json"], { env: { DATABASE_URL: databaseUrl } });
-    return findings.parse(readJson(run)).find(({ check }) => check === "API keys");
-  };
+  const env = { DATABASE_URL: databaseUrl };
+  const findKeys = async () =>
+    (await diagnose((...args) => runImpact(args, { env }))).find("API keys");
   const { id: accountId } = await createTestOrganization(db, { name: "Forest" });
   const issue = async (days: number): Promise<string> => {
     const expiresAt = new Date(systemClock.now().getTime() + days * DAY_MS);
@@ -28,11 +25,11 @@ test("doctor warns of keys that expire within two weeks, and of no others", asyn
   };
   await issue(15);
   await revokeKey(deps, await issue(3));
-  t.like(await diagnose(), { status: "ok", detail: "none expires within 14 days" });
+  t.like(await findKeys(), { status: "ok", detail: "none expires within 14 days" });
 
   const later = await issue(13);
   const sooner = await issue(2);
-  const found = await diagnose();
+  const found = await findKeys();
   t.is(found?.status, "warning");
   const [first = "", second = ""] = found?.detail.split("; ") ?? [];
   t.true(first.startsWith("2 valid keys expire within 14 days: "), first);

@@ -21,30 +21,12 @@ import { eventually, startProgram } from "../support/programs.ts";
 import { answer } from "../webhooks/startReceiver.ts";
 import { setUpWebhooks } from "../webhooks/webhookScene.ts";
 import { setUp } from "./workflowSetup.ts";
+import { diagnose } from "./diagnose.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 
 // Serial, because a worker serves everything that waits in the database of the file.
 const test = testWithDatabase();
-
-const findings = z.array(
-  z.strictObject({ check: z.string(), status: z.string(), detail: z.string() }),
-);
-
-const diagnose = async (impact: (...args: readonly string[]) => Promise<Run>) => {
-  const run = await impact("doctor", "--json");
-  const list = findings.parse(readJson(run));
-  const find = (name: string) => list.find(({ check }) => check === name);
-  return {
-    exitCode: run.exitCode,
-    find,
-    /** Returns a finding's status and detail in one line. */
-    of: (name: string): string | undefined => {
-      const finding = find(name);
-      return finding && `${finding.status}: ${finding.detail}`;
-    },
-  };
-};
 
 /** Gives the test a database of its own, because doctor checks all records of a database. */
 const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<DatabaseContext> => {
@@ -69,16 +51,16 @@ test.serial(
     const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
     const fresh = await diagnose(impact);
     t.is(fresh.exitCode, 1);
-    t.regex(fresh.of("database") ?? "", /^ok: PostgreSQL/u);
-    t.regex(fresh.of("clock") ?? "", /^ok/u);
-    t.regex(fresh.of("Temporal") ?? "", /^ok/u);
+    t.regex(fresh.of("database"), /^ok: PostgreSQL/u);
+    t.regex(fresh.of("clock"), /^ok/u);
+    t.regex(fresh.of("Temporal"), /^ok/u);
     for (const queue of ["background", "interactive", "webhooks"]) {
       t.regex(fresh.of(`worker (${queue})`) ?? "", /^wrong: no worker polls/u);
     }
-    t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
-    t.regex(fresh.of("failed usage") ?? "", /^ok/u);
-    t.regex(fresh.of("usage senders") ?? "", /^wrong: 0 of 4 have looked for usage so far/u);
-    t.regex(fresh.of("webhook senders") ?? "", /^wrong: 0 of 4 have looked for deliveries so far/u);
+    t.regex(fresh.of("Stripe"), /^wrong: Stripe has no meter/u);
+    t.regex(fresh.of("failed usage"), /^ok/u);
+    t.regex(fresh.of("usage senders"), /^wrong: 0 of 4 have looked for usage so far/u);
+    t.regex(fresh.of("webhook senders"), /^wrong: 0 of 4 have looked for deliveries so far/u);
     const { customerId } = double.control.addSubscriber({});
 
     await startProgram(t, "worker/main.ts", env);
@@ -155,8 +137,8 @@ test.serial("doctor reports failed usage and a rejected Stripe key", async (t) =
     }),
   );
   t.is(found.exitCode, 1);
-  t.regex(found.of("failed usage") ?? "", /^wrong: 1 meter event; /u);
-  t.regex(found.of("Stripe") ?? "", /^wrong: .*API [Kk]ey/u);
+  t.regex(found.of("failed usage"), /^wrong: 1 meter event; /u);
+  t.regex(found.of("Stripe"), /^wrong: .*API [Kk]ey/u);
   t.false(found.of("Stripe")?.includes("sk_test_other"));
 });
 
@@ -195,10 +177,10 @@ test.serial(
 
     const found = await diagnose((...args) => runImpact(args, { env }));
 
-    t.regex(found.of("Stripe customers") ?? "", /^wrong: .*Unknown: No such customer/u);
-    t.regex(found.of("charity providers") ?? "", /^wrong: PLEDGE_API_KEY is not set here/u);
+    t.regex(found.of("Stripe customers"), /^wrong: .*Unknown: No such customer/u);
+    t.regex(found.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
     t.regex(
-      found.of("donation prices") ?? "",
+      found.of("donation prices"),
       /^wrong: STRIPE_DONATION_FLAT_PRICE is set and ignored, because STRIPE_DONATION_METERED_PRICE/u,
     );
   },
@@ -228,8 +210,8 @@ test.serial("doctor does not check the APIs of an npm start with another databas
     runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
   );
 
-  t.regex(found.of("APIs") ?? "", /^skipped/u);
-  t.regex(found.of("settings") ?? "", /DATABASE_URL is another database's/u);
+  t.regex(found.of("APIs"), /^skipped/u);
+  t.regex(found.of("settings"), /DATABASE_URL is another database's/u);
 });
 
 test.serial("doctor says that Stripe is not configured even if the database is down", async (t) => {
@@ -238,24 +220,20 @@ test.serial("doctor says that Stripe is not configured even if the database is d
 
   const found = await diagnose((...args) => runImpact(args, { env }));
 
-  t.regex(found.of("database") ?? "", /^wrong/u);
-  t.regex(found.of("Stripe") ?? "", /^skipped: STRIPE_SECRET_KEY is not set here/u);
+  t.regex(found.of("database"), /^wrong/u);
+  t.regex(found.of("Stripe"), /^skipped: STRIPE_SECRET_KEY is not set here/u);
 });
 
 test.serial("doctor reports every unreachable service, not only the first", async (t) => {
-  const run = await runImpact(["doctor", "--json"], {
-    env: {
-      DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
-      TEMPORAL_ADDRESS: "127.0.0.1:1",
-      STRIPE_SECRET_KEY: "sk_test_x",
-      STRIPE_API_BASE: "http://127.0.0.1:1",
-    },
-  });
-  t.is(run.exitCode, 1);
-  const wrong = findings
-    .parse(readJson(run))
-    .filter(({ status }) => status === "wrong")
-    .map(({ check }) => check);
+  const env = {
+    DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
+    TEMPORAL_ADDRESS: "127.0.0.1:1",
+    STRIPE_SECRET_KEY: "sk_test_x",
+    STRIPE_API_BASE: "http://127.0.0.1:1",
+  };
+  const { exitCode, list } = await diagnose((...args) => runImpact(args, { env }));
+  t.is(exitCode, 1);
+  const wrong = list.filter(({ status }) => status === "wrong").map(({ check }) => check);
   t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
 });
 
@@ -275,7 +253,6 @@ test("an organization without a Stripe customer is a warning until it has live u
       runImpact(args, {
         env: {
           DATABASE_URL: databaseUrl,
-          TEMPORAL_ADDRESS: "127.0.0.1:1",
           STRIPE_SECRET_KEY: double.secretKey,
           STRIPE_API_BASE: double.url,
         },

@@ -1,5 +1,4 @@
 import type { ExecutionContext } from "ava";
-import { z } from "zod";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -7,23 +6,17 @@ import type { DatabaseContext } from "../support/database.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { diagnose } from "./diagnose.ts";
+import { runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
 const CUSTOMERS = 7;
 const CONCURRENT_CALLS = 5;
 
-const findings = z.array(z.looseObject({ check: z.string(), detail: z.string() }));
-
 /** Runs doctor and returns what one of its checks says. */
-const diagnose = async (name: string, env: Readonly<Record<string, string>>) => {
-  const run = await runImpact(["doctor", "--json"], {
-    env: { TEMPORAL_ADDRESS: "127.0.0.1:1", ...env },
-  });
-  const found = findings.parse(readJson(run)).find(({ check }) => check === name);
-  return `${String(found?.["status"])}: ${found?.detail}`;
-};
+const diagnoseOne = async (name: string, env: Readonly<Record<string, string>>): Promise<string> =>
+  (await diagnose((...args) => runImpact(args, { env }))).of(name);
 
 /** Creates organizations with customers at Stripe; `checkCustomers` runs doctor and returns what it says of them. */
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
@@ -41,7 +34,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
     paths.push(`/v1/customers/${customerId}`);
   }
   const checkCustomers = () =>
-    diagnose("Stripe customers", {
+    diagnoseOne("Stripe customers", {
       DATABASE_URL: databaseUrl,
       STRIPE_SECRET_KEY: stripe.secretKey,
       STRIPE_API_BASE: stripe.url,
@@ -99,21 +92,21 @@ test("doctor of a separated copy rejects the original's live key, and does not a
     STRIPE_SECRET_KEY: double.secretKey,
     STRIPE_API_BASE: double.url,
   };
-  t.regex(await diagnose("billing processor", withKey), /^ok: the Stripe account acct_double/u);
+  t.regex(await diagnoseOne("billing processor", withKey), /^ok: the Stripe account acct_double/u);
   const separate = ["deployment", "separate", "--is-copy", "--as", "maria"];
   const separated = await runImpact(separate, { env: settings });
   t.is(separated.exitCode, 0, separated.stderr);
 
   t.regex(
-    await diagnose("billing processor", withKey),
+    await diagnoseOne("billing processor", withKey),
     /^wrong: This deployment is a copy of one .* Unset it, or set it to a key in test mode\.$/u,
   );
   t.is(
-    await diagnose("billing processor", settings),
+    await diagnoseOne("billing processor", settings),
     "ok: the next worker that starts records its own",
   );
   t.is(
-    await diagnose("Stripe", settings),
+    await diagnoseOne("Stripe", settings),
     "skipped: STRIPE_SECRET_KEY is not set here; in this copy, live usage of 1 organization with a Stripe customer waits",
   );
 });

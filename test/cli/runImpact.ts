@@ -4,6 +4,7 @@ import { createConnections } from "../../cli/connections.ts";
 import { runCli } from "../../cli/runCli.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 export type Run = {
   readonly exitCode: number;
@@ -22,7 +23,7 @@ const collect = (): { readonly stream: Writable; readonly text: () => string } =
   return { stream, text: () => chunks.join("") };
 };
 
-/** Runs the program in this process with a data folder in which no `npm start` runs. */
+/** Runs the program in this process, with the run's Temporal and a data folder in which no `npm start` runs. */
 export const runImpact = async (
   args: readonly string[],
   {
@@ -46,7 +47,7 @@ export const runImpact = async (
       stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
     },
     connections: createConnections(() =>
-      parseConfig({ DATA_DIR: "/nonexistent/impact-data", ...env }),
+      parseConfig({ DATA_DIR: "/nonexistent/impact-data", TEMPORAL_ADDRESS, ...env }),
     ),
     clock,
   });

@@ -9,7 +9,7 @@ import { openCopyPool } from "../../db/copyPool.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { startProgram } from "../support/programs.ts";
+import { startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { startTlsPostgres } from "../support/startTlsPostgres.ts";
 import { createTestCa } from "../support/createTestCa.ts";
 
@@ -195,7 +195,7 @@ test.serial("the programs and the CLI read libpq's variables", async (t) => {
   await listed.text();
 
   const { stdout } = await run(process.execPath, ["cli/impact.js", "doctor", "--json"], {
-    env: { ...process.env, ...settings },
+    env: { ...process.env, TEMPORAL_ADDRESS, ...settings },
   }).catch((error: { stdout: string }) => error);
   t.regex(stdout, /TLSv1\.3 to localhost:\d+ with TLS_AES.*certificate and host name verified/u);
 });

@@ -17,6 +17,7 @@ import { recordEvent } from "../../services/events/recordEvent.ts";
 import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
+import { diagnose } from "../cli/diagnose.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
@@ -243,20 +244,11 @@ test("doctor names a copied database that is undecided, and a worker that uses a
     { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
     { name: "ledger" },
   );
-  const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
-  const diagnose = async ({ impact }: Database): Promise<Readonly<Record<string, string>>> => {
-    const run = await impact("doctor", "--json");
-    return Object.fromEntries(
-      findings
-        .parse(readJson(run))
-        .map(({ check, status, detail }) => [check, `${status}: ${detail}`]),
-    );
-  };
 
-  t.like(await diagnose(original), { deployment: `ok: ${name} is its name in Temporal` });
-  const undecided = await diagnose(copy);
-  t.regex(undecided["deployment"] ?? "", /^wrong: .*take-over.*separate/u);
-  t.regex(undecided["worker (background)"] ?? "", /^skipped/u);
+  t.is((await diagnose(original.impact)).of("deployment"), `ok: ${name} is its name in Temporal`);
+  const undecided = await diagnose(copy.impact);
+  t.regex(undecided.of("deployment"), /^wrong: .*take-over.*separate/u);
+  t.regex(undecided.of("worker (background)"), /^skipped/u);
 
   // The mistake: the copy is released as if it replaced the original.
   await copy.impact("usage", "release");
@@ -276,7 +268,7 @@ test("doctor names a copied database that is undecided, and a worker that uses a
   };
   await eventually(isPolled);
   t.regex(
-    (await diagnose(original))["worker (background)"] ?? "",
+    (await diagnose(original.impact)).of("worker (background)"),
     /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database/u,
   );
 });

@@ -1,5 +1,6 @@
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { sql } from "../../db/sql.ts";
+import { diagnose } from "../cli/diagnose.ts";
 import { runImpact } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
 import { linesOf } from "../history/importScene.ts";
@@ -71,14 +72,10 @@ test("the programs work behind a pooler that shares few connections", async (t) 
   t.is(second.exitCode, 0, second.stderr);
   t.deepEqual([dryRun, first, second].map(newTrees), [2500, 2500, 0]);
 
-  const doctor = await runImpact(["doctor", "--json"], {
-    env: { DATABASE_URL: url, TEMPORAL_NAMESPACE: namespace },
-  });
-  const findings: readonly { readonly check: string; readonly detail: string }[] = JSON.parse(
-    doctor.stdout,
-  );
+  const env = { DATABASE_URL: url, TEMPORAL_NAMESPACE: namespace };
+  const { find } = await diagnose((...args) => runImpact(args, { env }));
   t.regex(
-    findings.find(({ check }) => check === "database pooler")?.detail ?? "",
+    find("database pooler")?.detail ?? "",
     /^connected through a pooler; prepared statements are (?:not )?used; .*each transaction sets its timeouts/u,
   );
 });

@@ -6,7 +6,8 @@ import { UnavailableError } from "../../../domain/errors.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { diagnose } from "../../cli/diagnose.ts";
+import { runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
@@ -106,12 +107,8 @@ test("commands that read Stripe exit with 4 while it cannot be used", async (t) 
 });
 
 /** Returns what doctor finds about the last reconciliation. */
-const findReconciliation = (run: Run) => {
-  const findings = z
-    .array(z.object({ check: z.string(), status: z.string(), detail: z.string() }))
-    .parse(readJson(run));
-  return findings.find(({ check }) => check === "reconciliation");
-};
+const findReconciliation = async (impact: (...args: readonly string[]) => Promise<Run>) =>
+  (await diagnose(impact)).find("reconciliation");
 
 test("a customer that Stripe does not report is a warning of doctor, and fails the comparison", async (t) => {
   const { original, control, customerId, impact } = await setUp(t);
@@ -120,7 +117,7 @@ test("a customer that Stripe does not report is a warning of doctor, and fails t
   const compared = await impact(original, "usage", "reconcile");
   t.is(compared.exitCode, 1);
   t.regex(compared.stderr, /0 differ at the processor, 1 could not be compared/u);
-  const finding = findReconciliation(await impact(original, "doctor", "--json"));
+  const finding = await findReconciliation((...args) => impact(original, ...args));
   t.is(finding?.status, "warning");
   t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage show-reconciliation/u);
 });
@@ -132,9 +129,8 @@ test("streams that a failed reconciliation could not read are wrong for doctor, 
   t.is(compared.exitCode, 1);
   t.is((await whileStripeIsDown("usage", "reconcile")).exitCode, 4);
 
-  const run = await impact(original, "doctor", "--json");
+  const finding = await findReconciliation((...args) => impact(original, ...args));
 
-  const finding = findReconciliation(run);
   t.is(finding?.status, "wrong");
   t.regex(finding?.detail ?? "", /1 stream could not be read.*impact usage show-reconciliation/u);
 });

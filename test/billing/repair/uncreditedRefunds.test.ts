@@ -9,6 +9,7 @@ import {
 } from "../../../services/billing/repair/getMeterEvent.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
+import { diagnose } from "../../cli/diagnose.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -48,15 +49,11 @@ const setUpRefund = async (
   await scene.drain();
   const [heldId = "", ...others] = await list("held");
   t.deepEqual(others, []);
-  const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
   return {
     ...scene,
     run,
-    diagnose: async (): Promise<string | undefined> => {
-      const found = findings.parse(readJson(await scene.impact("doctor", "--json")));
-      const refunds = found.find(({ check }) => check === "uncredited refunds");
-      return refunds && `${refunds.status}: ${refunds.detail}`;
-    },
+    readFinding: async (): Promise<string> =>
+      (await diagnose(scene.impact)).of("uncredited refunds"),
     list,
     usageId,
     heldId,
@@ -92,11 +89,11 @@ for (const [how, close] of [
 }
 
 test.serial("doctor reports uncredited refunds", async (t) => {
-  const { diagnose, run, heldId } = await setUpRefund(t, ["settle", ...DOCUMENT]);
+  const { readFinding, run, heldId } = await setUpRefund(t, ["settle", ...DOCUMENT]);
 
-  t.is(await diagnose(), "wrong: 1 meter event; see `impact usage list --state uncredited`");
+  t.is(await readFinding(), "wrong: 1 meter event; see `impact usage list --state uncredited`");
   await run("usage", "settle", heldId, "--credit-note", "cn_1", ...REASON);
-  t.is(await diagnose(), "ok: none");
+  t.is(await readFinding(), "ok: none");
 });
 
 test.serial("a refund of failed usage is held, and is not uncredited", async (t) => {

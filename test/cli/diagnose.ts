@@ -1,0 +1,32 @@
+import { z } from "zod";
+import type { Run } from "./runImpact.ts";
+import { readJson } from "./runImpact.ts";
+
+const findings = z.array(
+  z.strictObject({ check: z.string(), status: z.string(), detail: z.string() }),
+);
+type Finding = z.output<typeof findings>[number];
+
+/** Runs doctor and returns what it finds. */
+export const diagnose = async (
+  impact: (...args: readonly string[]) => Promise<Run>,
+): Promise<{
+  readonly exitCode: number;
+  readonly list: readonly Finding[];
+  readonly find: (name: string) => Finding | undefined;
+  /** Returns a finding's status and detail in one line. */
+  readonly of: (name: string) => string;
+}> => {
+  const run = await impact("doctor", "--json");
+  const list = findings.parse(readJson(run));
+  const find = (name: string) => list.find(({ check }) => check === name);
+  return {
+    exitCode: run.exitCode,
+    list,
+    find,
+    of: (name) => {
+      const finding = find(name);
+      return finding ? `${finding.status}: ${finding.detail}` : "";
+    },
+  };
+};
