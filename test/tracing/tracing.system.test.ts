@@ -18,6 +18,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { freeLease } from "../worker/dispatcher/dispatching.ts";
 import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
 
@@ -33,6 +34,7 @@ const deploy = async (
   settings: Readonly<Record<string, string>> = {},
 ) => {
   const { db, databaseUrl } = t.context;
+  await freeLease(db);
   const collector = await startCollector(t);
   const stripe = await startStripeDouble();
   t.teardown(stripe.close);

@@ -15,6 +15,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { freeLease } from "./dispatcher/dispatching.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
 const test = testWithDatabase();
@@ -40,6 +41,7 @@ type Deployment = {
 /** Prepares an organization on Stripe, and the API and the worker as separate processes. */
 const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment> => {
   const { db, databaseUrl } = t.context;
+  await freeLease(db);
   const double = await startStripeDouble();
   t.teardown(double.close);
   const { customerId, subscriptionId } = double.control.addSubscriber({});

@@ -5,6 +5,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { freeLease } from "./dispatcher/dispatching.ts";
 
 const test = testWithDatabase();
 
@@ -40,6 +41,7 @@ test.serial(
   "a report that the API stores is processed by a worker, also if it was stored while no worker ran",
   async (t) => {
     const { db, databaseUrl } = t.context;
+    await freeLease(db);
     const double = await startStripeDouble();
     t.teardown(double.close);
     const { control } = double;
@@ -73,6 +75,7 @@ test.serial(
     await eventually(async () => (await statesOf()).includes("delivered"));
     await worker.kill();
     t.deepEqual(await control.reportErrors({}), [200]);
+    await freeLease(db);
     await startProgram(t, "worker/main.ts", settings);
     await eventually(async () => (await statesOf()).includes("rejected"));
     t.deepEqual(await statesOf(), ["rejected"]);

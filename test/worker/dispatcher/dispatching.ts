@@ -3,7 +3,7 @@ import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { acquireDispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
 import { sql } from "../../../db/sql.ts";
@@ -47,13 +47,18 @@ export const refundOneTree = async (
   };
 };
 
+/** Ends the lease of a leader that was killed, which lasts ten seconds and delays the next one's start. */
+export const freeLease = async (db: CommonQueryMethods): Promise<void> => {
+  await db.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = NULL`);
+};
+
 /** How long a seized lease lasts. A dispatcher whose own leases are much shorter ignores it. */
 export const SEIZED_MS = 60_000;
 
 /** Makes another process the holder of the lease, as if the leader's had expired. */
 export const seizeLease = (db: DatabasePool): Promise<DispatcherLease> =>
   db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = NULL`);
+    await freeLease(transaction);
     const lease = await acquireDispatcherLease(transaction, {
       holder: "other",
       durationMs: SEIZED_MS,
