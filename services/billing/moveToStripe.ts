@@ -20,8 +20,8 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
-import { leaveBlocked } from "./leaveBlocked.ts";
 import { correctClock } from "./readDatabaseTime.ts";
+import { followOutcome } from "./repair/applyOutcome.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 import { requireNoCall } from "./reconciliation/requireRest.ts";
 
@@ -152,7 +152,7 @@ const moveStream = (
     if (isHeld) {
       const events = { ...stream, fromSecond: secondOf(since) };
       for (const event of await listBlockedLedgerEvents(transaction, events)) {
-        await leaveBlocked(transaction, event, "superseded", now);
+        await followOutcome(transaction, event, "superseded", { heldRefunds: "none", now });
       }
     }
     const moved = {

@@ -2,10 +2,8 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
-import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { doubtUnsentEvents } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { customersInDoubt } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
@@ -23,8 +21,7 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
-import { isLateDelivery } from "../isLateDelivery.ts";
-import { leaveBlocked } from "../leaveBlocked.ts";
+import { applyOutcome } from "../repair/applyOutcome.ts";
 import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
@@ -70,27 +67,29 @@ const locate = async (
   });
 };
 
-const record = async (
+const record = (
   transaction: DatabaseTransactionConnection,
   { clock }: Dependencies,
   { event, result, processorQuantity }: SettledDoubt,
   heldAt: Date,
-): Promise<void> => {
-  const state = result === "absent" ? "superseded" : "delivered";
-  await moveSettledEvent(transaction, event.id, {
-    state,
-    note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
-    isLate: state === "delivered" && (await isLateDelivery(transaction, event, heldAt)),
-    acceptedQuantity: result === "partial" ? processorQuantity : null,
-    customerId: state === "delivered" ? event.customerId : null,
-    // Not now: nothing was sent after the hold, so the sums lag behind nothing.
-    settledAt: heldAt,
-  });
-  await leaveBlocked(transaction, event, state, clock.now());
-  if (result !== "delivered") {
-    await releaseFacts(transaction, event.id, processorQuantity ?? 0);
-  }
-};
+): Promise<void> =>
+  applyOutcome(
+    transaction,
+    event,
+    {
+      state: result === "absent" ? "superseded" : "delivered",
+      acceptedQuantity: result === "partial" ? processorQuantity : null,
+      customerId: event.customerId,
+    },
+    {
+      note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
+      // Not now: nothing was sent after the hold, so the sums lag behind nothing.
+      settledAt: heldAt,
+      // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
+      heldRefunds: "none",
+      now: clock.now(),
+    },
+  );
 
 /** What the processor's sum shows of a minute. It is valid only while the version of the minute's other events is the same. */
 type ComparedMinute = {

@@ -1,6 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
-import { hasFacts, redispatchRefunds, releaseFacts } from "../../../db/billing/usageFacts.ts";
+import { hasFacts } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import {
@@ -11,6 +10,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { applyOutcome } from "./applyOutcome.ts";
 import { checkCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
 
@@ -51,14 +51,12 @@ export const reopenUsage = async (
       await lockUnchangedEvents(transaction, [located], othersVersion);
     }
     const now = clock.now();
-    await moveSettledEvent(transaction, meterEventId, {
-      state,
-      acceptedQuantity: null,
-      note: `reopened: ${reason}`,
-      settledAt: now,
-    });
-    await redispatchRefunds(transaction, meterEventId);
-    await releaseFacts(transaction, meterEventId, 0);
+    await applyOutcome(
+      transaction,
+      event,
+      { state, acceptedQuantity: null, customerId: null },
+      { note: `reopened: ${reason}`, settledAt: now, heldRefunds: null, now },
+    );
     await recordAction(transaction, actor, now, {
       action: "usage.reopen",
       accountId: event.accountId,

@@ -1,13 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { hasReportableFacts } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
-import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
-import {
-  redispatchRefunds,
-  releaseFacts,
-  releaseHeldRefunds,
-} from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireCustomer } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
@@ -18,11 +11,10 @@ import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { applyOutcome } from "./applyOutcome.ts";
 import type { CustomerCheck } from "./checkCustomers.ts";
 import { checkCustomers, listCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
-import { isLateDelivery } from "../isLateDelivery.ts";
-import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -97,26 +89,19 @@ export const retryUsage = async (
       await lockUnchangedEvents(transaction, [located], othersVersion);
     }
     const now = clock.now();
-    await moveSettledEvent(transaction, meterEventId, {
-      state,
-      acceptedQuantity,
-      customerId,
-      note:
-        acceptedQuantity === null
-          ? null
-          : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
-      isLate: state === "delivered" && (await isLateDelivery(transaction, event, now)),
-      settledAt: now,
-    });
-    // Asked only now: refunds in the event itself are not of waived usage any more.
-    if (event.state !== "waived" || (await hasReportableFacts(transaction, meterEventId))) {
-      await recordUsageEvent(transaction, event, state, now);
-    }
-    await redispatchRefunds(transaction, meterEventId);
-    await releaseHeldRefunds(
+    await applyOutcome(
       transaction,
-      meterEventId,
-      event.state === "waived" ? (checks.length > 0 ? "all" : "neverSent") : "none",
+      event,
+      { state, acceptedQuantity, customerId },
+      {
+        note:
+          acceptedQuantity === null
+            ? null
+            : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
+        settledAt: now,
+        heldRefunds: event.state !== "waived" ? "none" : checks.length > 0 ? "all" : "neverSent",
+        now,
+      },
     );
     await recordAction(transaction, actor, now, {
       action: "usage.retry",
@@ -124,10 +109,6 @@ export const retryUsage = async (
       subject: String(meterEventId),
       details: { quantity: event.quantity, ...assumption },
     });
-    if (state === "delivered" && acceptedQuantity === null) {
-      return "delivered";
-    }
-    await releaseFacts(transaction, meterEventId, acceptedQuantity ?? 0);
-    return "waiting";
+    return state === "delivered" && acceptedQuantity === null ? "delivered" : "waiting";
   });
 };

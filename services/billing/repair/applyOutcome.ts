@@ -1,0 +1,76 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import {
+  hasReportableFacts,
+  listMeterEventIdsOfEndedPeriods,
+} from "../../../db/billing/meterEventReports.ts";
+import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import {
+  redispatchRefunds,
+  releaseFacts,
+  releaseHeldRefunds,
+} from "../../../db/billing/usageFacts.ts";
+import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
+import type { Retried } from "../../../domain/billing/repair/decideRetry.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
+
+type Circumstances = {
+  /** Which refunds are released that were held because of the event; see `releaseHeldRefunds`. Null: it had not failed. */
+  readonly heldRefunds: Parameters<typeof releaseHeldRefunds>[2] | null;
+  readonly now: Date;
+};
+
+/**
+ * Does what follows from the next state of an event that was settled: clients receive an event, the dispatcher starts the
+ * workflows of its refunds again, and refunds that were held because of it are released. Must run under the stream's lock,
+ * and before the event's facts are released.
+ */
+export const followOutcome = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  state: Retried["state"],
+  { heldRefunds, now }: Circumstances,
+): Promise<void> => {
+  // Asked only once the event has its next state: refunds in it are not of waived usage any more.
+  if (event.state !== "waived" || (await hasReportableFacts(transaction, event.id))) {
+    await recordUsageEvent(transaction, event, state, now);
+  }
+  await redispatchRefunds(transaction, event.id);
+  if (heldRefunds !== null) {
+    await releaseHeldRefunds(transaction, event.id, heldRefunds);
+  }
+};
+
+/**
+ * Moves a settled event to what was decided about it. What the processor does not have of it is sealed again. Usage that it
+ * has is late if the billing period had ended by `settledAt`, the latest time at which it can have been delivered. Must run
+ * under the stream's lock.
+ * @param outcome.customerId of the event if the processor has it; null: as before
+ */
+export const applyOutcome = async (
+  transaction: DatabaseTransactionConnection,
+  event: StoredMeterEvent,
+  { state, acceptedQuantity, customerId }: Retried & { readonly customerId: string | null },
+  {
+    note,
+    settledAt,
+    ...circumstances
+  }: Circumstances & { readonly note: string | null; readonly settledAt: Date },
+): Promise<void> => {
+  const ends = { now: settledAt, graceMs: DEFAULT_GRACE_MS };
+  const isLate =
+    state === "delivered" &&
+    (await listMeterEventIdsOfEndedPeriods(transaction, [event.id], ends)).length > 0;
+  await moveSettledEvent(transaction, event.id, {
+    state,
+    note,
+    isLate,
+    acceptedQuantity,
+    customerId: state === "delivered" ? customerId : null,
+    settledAt,
+  });
+  await followOutcome(transaction, event, state, circumstances);
+  if (state !== "delivered" || acceptedQuantity !== null) {
+    await releaseFacts(transaction, event.id, acceptedQuantity ?? 0);
+  }
+};
