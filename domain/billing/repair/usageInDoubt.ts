@@ -40,30 +40,3 @@ export const groupByMinute = <Event extends EventInDoubt>(
   }
   return [...minutes.values()];
 };
-
-/** Returns whether the processor has an event, by the share of it that it has. */
-export const resultOf = (quantity: number, share: number): "delivered" | "partial" | "absent" => {
-  if (share === quantity) {
-    return "delivered";
-  }
-  return share === 0 ? "absent" : "partial";
-};
-
-/**
- * Allots the processor's units of a minute that neither delivered events nor acknowledged drift explain to the minute's
- * other events, in their order, if everything that was sent is in its sums. An event gets only units of its own sign, up
- * to its quantity.
- * @param quantities of the events, usage before refunds
- * @param found the unexplained units
- */
-export const allotShares = (quantities: readonly number[], found: number): readonly number[] => {
-  let rest = found;
-  return quantities.map((quantity) => {
-    const share =
-      Math.sign(quantity) === Math.sign(rest)
-        ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(rest))
-        : 0;
-    rest -= share;
-    return share;
-  });
-};

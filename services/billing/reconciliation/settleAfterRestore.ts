@@ -5,13 +5,12 @@ import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { doubtUnsentEvents } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
+import { compareEvents } from "../../../domain/billing/compareUsage.ts";
+import type { ComparedOutcome } from "../../../domain/billing/compareUsage.ts";
 import { customersInDoubt } from "../../../domain/billing/repair/customersInDoubt.ts";
+import { decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import {
-  allotShares,
-  groupByMinute,
-  resultOf,
-} from "../../../domain/billing/repair/usageInDoubt.ts";
+import { groupByMinute } from "../../../domain/billing/repair/usageInDoubt.ts";
 import type { MinuteInDoubt } from "../../../domain/billing/repair/usageInDoubt.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
@@ -34,12 +33,24 @@ type Dependencies = {
   readonly actor: Actor;
 };
 
-/** A meter event whose delivery was unknown, and how much of it the processor has. */
+/** A meter event whose delivery was unknown, and what the processor's sums show of it. */
 export type SettledDoubt = {
   readonly event: StoredMeterEvent;
-  readonly result: "delivered" | "partial" | "absent" | "unclear";
-  readonly processorQuantity: number | null;
-  readonly reason: string | null;
+  readonly outcome: ComparedOutcome | { readonly kind: "unclear"; readonly reason: string };
+};
+
+/** Returns how many of an event's units the processor has; null if that is unclear. */
+export const processorQuantityOf = ({ event, outcome }: SettledDoubt): number | null => {
+  switch (outcome.kind) {
+    case "delivered":
+      return event.quantity;
+    case "partial":
+      return outcome.acceptedQuantity;
+    case "absent":
+      return 0;
+    case "unclear":
+      return null;
+  }
 };
 
 export type AfterRestoreOptions = {
@@ -70,19 +81,17 @@ const locate = async (
 const record = (
   transaction: DatabaseTransactionConnection,
   { clock }: Dependencies,
-  { event, result, processorQuantity }: SettledDoubt,
+  doubt: SettledDoubt,
   heldAt: Date,
-): Promise<void> =>
-  applyOutcome(
+): Promise<void> => {
+  const { event, outcome } = doubt;
+  const { customerId } = event;
+  return applyOutcome(
     transaction,
     event,
+    { ...decideRetryAfterCheck(event, outcome, null), customerId },
     {
-      state: result === "absent" ? "superseded" : "delivered",
-      acceptedQuantity: result === "partial" ? processorQuantity : null,
-      customerId: event.customerId,
-    },
-    {
-      note: `the processor has ${counted(processorQuantity ?? 0, "unit")} of it`,
+      note: `the processor has ${counted(processorQuantityOf(doubt) ?? 0, "unit")} of it`,
       // Not now: nothing was sent after the hold, so the sums lag behind nothing.
       settledAt: heldAt,
       // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
@@ -90,19 +99,15 @@ const record = (
       now: clock.now(),
     },
   );
+};
+
+const ELSEWHERE = "the organization's present customer may have the usage; retry";
 
 /** What the processor's sum shows of a minute. It is valid only while the version of the minute's other events is the same. */
 type ComparedMinute = {
   readonly doubts: readonly SettledDoubt[];
   readonly othersVersion: string;
 };
-
-const unclear = (event: StoredMeterEvent, reason: string): SettledDoubt => ({
-  event,
-  result: "unclear",
-  processorQuantity: null,
-  reason,
-});
 
 /** Reads the processor's sum of a minute once, and allots it to the minute's events. */
 const compareMinute = async (
@@ -116,7 +121,7 @@ const compareMinute = async (
   const minute = minuteOf(first.second);
   const { explained, version: othersVersion } = await sumOtherEvents(db, events, minute);
   const allUnclear = (reason: string): ComparedMinute => ({
-    doubts: events.map((event) => unclear(event, reason)),
+    doubts: events.map((event) => ({ event, outcome: { kind: "unclear", reason } })),
     othersVersion,
   });
   if (first.customers.length === 0) {
@@ -127,16 +132,13 @@ const compareMinute = async (
   try {
     const customer = { accountId, customerId };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
-    const shares = allotShares(
-      events.map(({ quantity }) => quantity),
-      theirs - explained,
-    );
+    const quantities = events.map(({ quantity }) => quantity);
+    const outcomes = compareEvents(quantities, theirs - explained);
     const doubts = events.map((event, index): SettledDoubt => {
-      const share = shares[index] ?? 0;
-      const result = resultOf(event.quantity, share);
-      return result !== "delivered" && event.customers.length > 1
-        ? unclear(event, "the organization's present customer may have the usage; retry")
-        : { event, result, processorQuantity: share, reason: null };
+      const outcome = outcomes[index] ?? { kind: "absent" };
+      return outcome.kind !== "delivered" && event.customers.length > 1
+        ? { event, outcome: { kind: "unclear", reason: ELSEWHERE } }
+        : { event, outcome };
     });
     return { doubts, othersVersion };
   } catch (error) {
@@ -158,7 +160,7 @@ const settleMinute = async (
   { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
 ): Promise<readonly SettledDoubt[]> => {
   const { doubts, othersVersion } = await compareMinute(deps, events, signal);
-  if (!isDryRun && doubts.every(({ result }) => result !== "unclear")) {
+  if (!isDryRun && doubts.every(({ outcome }) => outcome.kind !== "unclear")) {
     await deps.db.transaction(async (transaction) => {
       await lockUnchangedEvents(transaction, events, othersVersion);
       await requireHold(transaction, heldAt);

@@ -71,7 +71,7 @@ test("a dry run of a comparison does not wait for failed usage that is being cha
     await lockEvents(transaction);
     const comparison = outside(() => compare(restored.deps.billing, true));
     t.true(await endsOrBlocks(transaction, comparison));
-    t.like(await comparison, [{ result: "delivered" }]);
+    t.like(await comparison, [{ outcome: { kind: "delivered" } }]);
   });
 });
 
@@ -196,7 +196,7 @@ for (const isSetFirst of [true, false]) {
 
     const settled = await scene.compare();
 
-    t.like(settled, [{ result: isSetFirst ? "delivered" : "unclear" }]);
+    t.like(settled, [{ outcome: { kind: isSetFirst ? "delivered" : "unclear" } }]);
     if (!isSetFirst) {
       await setCustomer();
       t.like(await scene.check(String(settled[0]?.event.id)), [{ result: "delivered" }]);

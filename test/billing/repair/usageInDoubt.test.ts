@@ -1,9 +1,5 @@
 import test from "ava";
-import {
-  allotShares,
-  groupByMinute,
-  resultOf,
-} from "../../../domain/billing/repair/usageInDoubt.ts";
+import { groupByMinute } from "../../../domain/billing/repair/usageInDoubt.ts";
 
 const MINUTE = Date.UTC(2026, 4, 15, 12) / 1000;
 
@@ -54,25 +50,3 @@ test("a group has usage before refunds, and the sealings of a stream in their or
 
   t.deepEqual(idsByMinute(events), [[1n, 3n, 2n, 4n]]);
 });
-
-for (const { found, shares } of [
-  { found: 0, shares: [0, 0, 0, 0] },
-  { found: 3, shares: [3, 0, 0, 0] },
-  { found: 7, shares: [5, 2, 0, 0] },
-  { found: 20, shares: [5, 4, 0, 0] },
-  { found: -1, shares: [0, 0, -1, 0] },
-  { found: -5, shares: [0, 0, -2, -3] },
-  { found: -9, shares: [0, 0, -2, -4] },
-]) {
-  test(`of ${found} unexplained units, events get units of their own sign up to their quantity`, (t) => {
-    t.deepEqual(allotShares([5, 4, -2, -4], found), shares);
-  });
-}
-
-for (const sign of [1, -1]) {
-  test(`the share of an event of ${5 * sign} decides its result`, (t) => {
-    t.is(resultOf(5 * sign, 5 * sign), "delivered");
-    t.is(resultOf(5 * sign, 2 * sign), "partial");
-    t.is(resultOf(5 * sign, 0), "absent");
-  });
-}

@@ -1,5 +1,5 @@
 import test from "ava";
-import { compareUsage } from "../../../domain/billing/compareUsage.ts";
+import { compareEvents, compareUsage } from "../../../domain/billing/compareUsage.ts";
 import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
@@ -138,3 +138,35 @@ test(
   { theirs: 20, othersDeliveredAt: null },
   { kind: "absent" },
 );
+
+for (const { found, shares } of [
+  { found: 0, shares: [0, 0, 0, 0] },
+  { found: 3, shares: [3, 0, 0, 0] },
+  { found: 7, shares: [5, 2, 0, 0] },
+  { found: 20, shares: [5, 4, 0, 0] },
+  { found: -1, shares: [0, 0, -1, 0] },
+  { found: -5, shares: [0, 0, -2, -3] },
+  { found: -9, shares: [0, 0, -2, -4] },
+]) {
+  test(`of ${found} unexplained units, events get units of their own sign up to their quantity`, (t) => {
+    const quantities = [5, 4, -2, -4];
+    const expected = quantities.map((quantity, index): AttemptOutcome => {
+      const share = shares[index] ?? 0;
+      if (share === quantity) {
+        return { kind: "delivered" };
+      }
+      return share === 0 ? { kind: "absent" } : { kind: "partial", acceptedQuantity: share };
+    });
+
+    t.deepEqual(compareEvents(quantities, found), expected);
+  });
+}
+
+for (const sign of [1, -1]) {
+  test(`the share of an event of ${5 * sign} decides its outcome`, (t) => {
+    const compare = (found: number) => compareEvents([5 * sign], found)[0];
+    t.deepEqual(compare(5 * sign), { kind: "delivered" });
+    t.deepEqual(compare(2 * sign), { kind: "partial", acceptedQuantity: 2 * sign });
+    t.deepEqual(compare(0), { kind: "absent" });
+  });
+}

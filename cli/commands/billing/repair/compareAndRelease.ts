@@ -1,7 +1,10 @@
 import { counted } from "../../../../domain/counted.ts";
 import { HOUR_MS } from "../../../../domain/durations.ts";
 import { timeOf } from "../../../../domain/billing/usage.ts";
-import { settleAfterRestore } from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
+import {
+  processorQuantityOf,
+  settleAfterRestore,
+} from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
@@ -32,35 +35,35 @@ export const compareAndRelease = async (
   if (json) {
     printJson(
       io,
-      settled.map(({ event, result, processorQuantity, reason }) => ({
+      settled.map(({ event, outcome }) => ({
         // The events of a dry run do not stay.
         meter_event_id: dryRun ? null : Number(event.id),
         account_id: event.accountId,
         meter: event.meter,
         at: timeOf(event.second),
         quantity: event.quantity,
-        processor_quantity: processorQuantity,
-        result,
-        reason,
+        processor_quantity: processorQuantityOf({ event, outcome }),
+        result: outcome.kind,
+        reason: "reason" in outcome ? outcome.reason : null,
       })),
     );
   } else if (settled.length > 0) {
     printTable(
       io,
       ["event", "account", "meter", "at", "quantity", "at processor", "result", "reason"],
-      settled.map(({ event, result, processorQuantity, reason }) => [
+      settled.map(({ event, outcome }) => [
         dryRun ? null : String(event.id),
         event.accountId,
         event.meter,
         timeOf(event.second),
         event.quantity,
-        processorQuantity,
-        result,
-        reason,
+        processorQuantityOf({ event, outcome }),
+        outcome.kind,
+        "reason" in outcome ? outcome.reason : null,
       ]),
     );
   }
-  const unclear = settled.filter(({ result }) => result === "unclear").length;
+  const unclear = settled.filter(({ outcome }) => outcome.kind === "unclear").length;
   if (dryRun) {
     say(
       io,
