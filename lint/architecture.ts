@@ -150,11 +150,6 @@ const EXCEPTIONS: readonly {
     reason: "usage is looked up by registration or refund",
   },
   {
-    file: "db/registrations/storeRegistrations.ts",
-    imports: ["domain/stores/", "db/stores/customerConditions.ts"],
-    reason: "a store's registrations are listed and selected by customer and order",
-  },
-  {
     file: "services/billing/separateDeployment.ts",
     imports: ["db/webhooks/"],
     reason: "a separated copy sends nothing to the original's clients",

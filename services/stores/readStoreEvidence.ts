@@ -1,4 +1,4 @@
-import { findMatchingTreeId } from "../../db/registrations/storeRegistrations.ts";
+import { findMatchingTreeId } from "../../db/stores/storeRegistrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";

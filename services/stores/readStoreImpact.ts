@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { sumStoreDonations } from "../../db/stores/storeDonations.ts";
-import { sumStoreRegistrations } from "../../db/registrations/storeRegistrations.ts";
+import { sumStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";

@@ -38,7 +38,7 @@ const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
   invalidRequest(`${kind} registration is already fully refunded`);
 
 /** Returns what a refund of an organization's registration would do, without refunding. */
-const checkRefund = async (
+const previewRefund = async (
   deps: RefundDependencies,
   registration: AccountRegistration,
   refund: OperatorRefund,
@@ -124,7 +124,7 @@ export const refundAnyRegistration = async (
     return refundStoreRegistration(deps, registration, refund);
   }
   const { refundedCount, replayed } = await (refund.isDryRun
-    ? checkRefund(deps, registration, refund)
+    ? previewRefund(deps, registration, refund)
     : refundRegistration(deps, registration, { ...refund, id: registration.id }));
   return { registration, refundedCount, replayed };
 };

@@ -11,7 +11,7 @@ import {
 import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
 import { insertRefunds } from "../../db/registrations/refunds.ts";
 import { readShortPage } from "../../db/registrations/shortPages.ts";
-import { insertReversals } from "../../db/registrations/storeRegistrations.ts";
+import { insertReversals } from "../../db/stores/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";

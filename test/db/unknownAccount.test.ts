@@ -43,7 +43,7 @@ import {
   listStoreRegistrations,
   lockReversible,
   sumStoreRegistrations,
-} from "../../db/registrations/storeRegistrations.ts";
+} from "../../db/stores/storeRegistrations.ts";
 import { sql } from "../../db/sql.ts";
 import { findBalanceEntryByReference, listBalanceEntries } from "../../db/stores/balances.ts";
 import {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { CopyPool } from "../../../db/copyPool.ts";
-import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";

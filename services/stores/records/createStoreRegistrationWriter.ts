@@ -13,7 +13,7 @@ import {
   insertIdempotentResponses,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
-import { insertStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import { insertStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { CustomerDetails } from "../../../domain/stores/customers.ts";
 import type {

@@ -10,8 +10,8 @@ import type { ListPosition } from "../listPositions.ts";
 import { shownOrderPublicId } from "../planting/orders.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
-import { customerConditions, isLookup } from "../stores/customerConditions.ts";
-import { coreColumns, coreRow } from "./registrations.ts";
+import { customerConditions, isLookup } from "./customerConditions.ts";
+import { coreColumns, coreRow } from "../registrations/registrations.ts";
 
 export type StoreRegistration = Owner &
   CustomerDetails & {
