@@ -3,8 +3,8 @@ import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
-import type { ListPart } from "../../services/stores/records/readWholeLists.ts";
-import { readWholeList } from "../../services/stores/records/readWholeLists.ts";
+import type { ListPart } from "../../services/readWholeList.ts";
+import { readWholeList } from "../../services/readWholeList.ts";
 import { onePage, selectsPage } from "../http/lists/exports.ts";
 import { writeCursor } from "./cursor.ts";
 import { toPage } from "./pagination.ts";
@@ -48,7 +48,9 @@ export const readStoreList = <Row extends PositionedRow, Presented extends objec
   },
   readPages: () =>
     presentPages(
-      selectsPage(ctx, ["limit"]) ? onePage(list({ after, limit })) : readWholeList(list, after),
+      selectsPage(ctx, ["limit"])
+        ? onePage(list({ after, limit }))
+        : readWholeList(list, { start: after }),
       present,
     ),
 });

@@ -1,6 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { positionOf } from "../../db/listPositions.ts";
-import type { ListPosition } from "../../db/listPositions.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { PrepaidDay, StatementDetail, UsageDay } from "../../db/billing/statements.ts";
 import {
@@ -16,6 +14,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
+import { readWholeList } from "../readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
@@ -114,19 +113,15 @@ export async function* readStatementDetails(
 ): AsyncGenerator<StatementDetail & { readonly meter: Kind }, void, void> {
   await getOrganizationOrStore(deps.db, owner.accountId);
   for (const meter of KINDS) {
+    const stream = { ...owner, meter };
     const span = await periodOf(deps, owner, meter, period);
-    let after: ListPosition | null = null;
-    do {
-      const page: readonly StatementDetail[] = await listStatementDetails(
-        deps.db,
-        { ...owner, meter },
-        span,
-        { after, limit: PAGE_ROWS },
-      );
+    const pages = readWholeList((part) => listStatementDetails(deps.db, stream, span, part), {
+      rows: PAGE_ROWS,
+    });
+    for await (const page of pages) {
       for (const detail of page) {
         yield { ...detail, meter };
       }
-      after = page.length < PAGE_ROWS ? null : positionOf(page.at(-1));
-    } while (after !== null);
+    }
   }
 }

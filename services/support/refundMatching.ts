@@ -1,4 +1,3 @@
-import { positionOf } from "../../db/listPositions.ts";
 import type {
   RefundableRecord,
   RefundFilter,
@@ -6,6 +5,7 @@ import type {
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import { asRejection } from "../../domain/batches.ts";
+import { readWholeList } from "../readWholeList.ts";
 import type { RefundDependencies } from "./refundAnyRegistration.ts";
 import { refundAnyRegistration } from "./refundAnyRegistration.ts";
 
@@ -16,19 +16,15 @@ export type MatchingRefund = {
   readonly error: string | null;
 };
 
-const PAGE_ROWS = 500;
-
 async function* readRefundable(
   { db }: RefundDependencies,
   filter: RefundFilter,
 ): AsyncGenerator<RefundableRecord, void, void> {
   for (const kind of KINDS) {
-    let page: readonly RefundableRecord[] = [];
-    do {
-      const after = positionOf(page.at(-1));
-      page = await listRefundable(db, filter, kind, { after, limit: PAGE_ROWS });
+    const pages = readWholeList((part) => listRefundable(db, filter, kind, part));
+    for await (const page of pages) {
       yield* page;
-    } while (page.length === PAGE_ROWS);
+    }
   }
 }
 

@@ -7,7 +7,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { BALANCE_COLUMNS, presentBalanceEntry } from "../../../program/exports/presentRows.ts";
-import { readWholeLedger } from "../../../services/stores/records/readWholeLists.ts";
+import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";

@@ -24,7 +24,8 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
-import { readWholeLedger, readWholeList } from "../../../services/stores/records/readWholeLists.ts";
+import { readWholeList } from "../../../services/readWholeList.ts";
+import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 
 export const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
@@ -105,9 +106,8 @@ export const readOfStore = (
       return {
         columns: STORE_RECORD_COLUMNS,
         pages: presentPages(
-          readWholeList(
-            (part) => listStoreRegistrations(db, { ...owner, kind: kindOf(list) }, range, part),
-            null,
+          readWholeList((part) =>
+            listStoreRegistrations(db, { ...owner, kind: kindOf(list) }, range, part),
           ),
           presentStoreRecord,
         ),
@@ -116,7 +116,7 @@ export const readOfStore = (
       return {
         columns: STORE_DONATION_COLUMNS,
         pages: presentPages(
-          readWholeList((part) => listStoreDonations(db, owner, range, part), null),
+          readWholeList((part) => listStoreDonations(db, owner, range, part)),
           presentStoreDonation,
         ),
       };
