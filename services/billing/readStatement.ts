@@ -10,6 +10,7 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -43,11 +44,10 @@ export type MeterStatement = { readonly meter: Kind; readonly period: Period } &
  */
 const periodOf = async (
   deps: Dependencies,
-  { accountId, mode }: AccountMode,
-  meter: Kind,
+  stream: UsageStream,
   period: Period | null,
 ): Promise<Period> => {
-  const span = period ?? (await resolveBillingCycle(deps, accountId, mode, meter)).cycle;
+  const span = period ?? (await resolveBillingCycle(deps, stream)).cycle;
   if (span === null) {
     throw invalidRequest(
       "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
@@ -80,7 +80,7 @@ export const readStatement = async (
   const meters: MeterStatement[] = [];
   for (const meter of KINDS) {
     const stream = { ...owner, meter };
-    const span = await periodOf(deps, owner, meter, period);
+    const span = await periodOf(deps, stream, period);
     if (account.type === "store") {
       const days = await listPrepaidDays(db, stream, span);
       meters.push({ meter, period: span, paidFrom: "balance", days });
@@ -114,7 +114,7 @@ export async function* readStatementDetails(
   await getOrganizationOrStore(deps.db, owner.accountId);
   for (const meter of KINDS) {
     const stream = { ...owner, meter };
-    const span = await periodOf(deps, owner, meter, period);
+    const span = await periodOf(deps, stream, period);
     const pages = readWholeList((part) => listStatementDetails(deps.db, stream, span, part), {
       rows: PAGE_ROWS,
     });

@@ -1,10 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPeriods.ts";
 import type { Subscription } from "../../db/billing/billingPeriods.ts";
-import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
-import type { ProcessorName } from "../../domain/billing/usage.ts";
+import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { HOUR_MS } from "../../domain/durations.ts";
 import { UnavailableError } from "../../domain/errors.ts";
@@ -43,9 +42,7 @@ export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle:
 /** Returns what is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
 const readStored = async (
   { db, clock, billing }: Dependencies,
-  accountId: string,
-  mode: Mode,
-  meter: Kind,
+  { accountId, mode, meter }: UsageStream,
 ): Promise<
   | { readonly known: ResolvedCycle }
   | { readonly processor: ProcessorName; readonly subscription: Subscription }
@@ -69,11 +66,9 @@ const readStored = async (
 /** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
 export const findBillingCycle = async (
   deps: Dependencies,
-  accountId: string,
-  mode: Mode,
-  meter: Kind,
+  stream: UsageStream,
 ): Promise<ResolvedCycle | null> => {
-  const stored = await readStored(deps, accountId, mode, meter);
+  const stored = await readStored(deps, stream);
   return "known" in stored ? stored.known : null;
 };
 
@@ -87,12 +82,11 @@ export const findBillingCycle = async (
  */
 export const resolveBillingCycle = async (
   deps: Dependencies,
-  accountId: string,
-  mode: Mode,
-  meter: Kind,
+  stream: UsageStream,
 ): Promise<ResolvedCycle> => {
   const { db, clock, billing } = deps;
-  const stored = await readStored(deps, accountId, mode, meter);
+  const { accountId, mode, meter } = stream;
+  const stored = await readStored(deps, stream);
   if ("known" in stored) {
     return stored.known;
   }

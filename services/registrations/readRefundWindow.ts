@@ -27,13 +27,13 @@ const windowOf = ({ cycle, processor }: ResolvedCycle): Window => ({
 export const readRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
-): Promise<Window> => windowOf(await resolveBillingCycle(deps, accountId, mode, kind));
+): Promise<Window> => windowOf(await resolveBillingCycle(deps, { accountId, mode, meter: kind }));
 
 /** Returns the same without calling the processor, or null if only the processor knows it. */
 export const findRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
 ): Promise<Window | null> => {
-  const found = await findBillingCycle(deps, accountId, mode, kind);
+  const found = await findBillingCycle(deps, { accountId, mode, meter: kind });
   return found && windowOf(found);
 };

@@ -299,7 +299,7 @@ const setUpUnsentUsage = async (t: ExecutionContext<DatabaseContext>) => {
     ...setup,
     id,
     /** Stores the subscription's current period, as a refund does. */
-    storePeriod: () => resolveBillingCycle(deps, stream.accountId, "live", "tree"),
+    storePeriod: () => resolveBillingCycle(deps, stream),
     impact: (...args: readonly string[]) =>
       runImpact(args, {
         env: {
