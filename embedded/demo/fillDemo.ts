@@ -3,7 +3,7 @@ import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
-import type { CreatedOrganization } from "../../services/accounts/createOrganization.ts";
+import type { FirstKeys } from "../../services/accounts/issueKey.ts";
 import { recordAction } from "../../services/accounts/recordAction.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { subscribeToDonations } from "../../services/charities/donations/subscribeToDonations.ts";
@@ -16,13 +16,11 @@ import { drawDemoProfile } from "./demoProfile.ts";
 import { createHistoryClock } from "./historyClock.ts";
 import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
 
-type Keys = Pick<CreatedOrganization, "apiKeyProd" | "apiKeyTest">;
-
 /** The demo data, and their keys, which are stored nowhere. */
 export type FilledDemo = {
   readonly data: DemoData;
-  readonly organizationKeys: Keys;
-  readonly storeKeys: Keys;
+  readonly organizationKeys: FirstKeys;
+  readonly storeKeys: FirstKeys;
 };
 
 /**

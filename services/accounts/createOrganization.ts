@@ -1,7 +1,8 @@
 import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
 import { insertAccount, updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
-import { issueKey } from "./issueKey.ts";
+import { issueFirstKeys } from "./issueKey.ts";
+import type { FirstKeys } from "./issueKey.ts";
 import { recordAction } from "./recordAction.ts";
 import type { OperatorDependencies } from "./recordAction.ts";
 import { newId } from "../newId.ts";
@@ -12,12 +13,7 @@ export type NewOrganization = Pick<
 > &
   Partial<Pick<Account, "subscriptionPolicy">>;
 
-export type CreatedOrganization = {
-  readonly id: string;
-  readonly name: string;
-  readonly apiKeyProd: string;
-  readonly apiKeyTest: string;
-};
+export type CreatedOrganization = FirstKeys & { readonly id: string; readonly name: string };
 
 /**
  * Creates an organization with one key for each mode. The keys are returned here and stored nowhere.
@@ -45,8 +41,6 @@ export const createOrganization = (
       accountId: account.id,
       details: organization,
     });
-    const deps = { db: transaction, clock, actor };
-    const live = await issueKey(deps, account, "live");
-    const test = await issueKey(deps, account, "test");
-    return { id: account.id, name: account.name, apiKeyProd: live.key, apiKeyTest: test.key };
+    const keys = await issueFirstKeys({ db: transaction, clock, actor }, account);
+    return { id: account.id, name: account.name, ...keys };
   });

@@ -10,6 +10,12 @@ import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../newId.ts";
 
+type Dependencies = {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly actor: Actor;
+};
+
 /** The settings of the keys that an account is created with. */
 const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };
 
@@ -18,11 +24,7 @@ const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null 
  * @throws DomainError request_invalid if the key would have expired already
  */
 export const issueKey = (
-  {
-    db,
-    clock,
-    actor,
-  }: { readonly db: CommonQueryMethods; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: Dependencies,
   account: Pick<Account, "id" | "type">,
   mode: Mode,
   settings: KeySettings = INITIAL,
@@ -50,3 +52,15 @@ export const issueKey = (
     });
     return { id, key };
   });
+
+/** The keys that an account is created with, one for each mode. */
+export type FirstKeys = { readonly apiKeyProd: string; readonly apiKeyTest: string };
+
+export const issueFirstKeys = async (
+  deps: Dependencies,
+  account: Pick<Account, "id" | "type">,
+): Promise<FirstKeys> => {
+  const live = await issueKey(deps, account, "live");
+  const test = await issueKey(deps, account, "test");
+  return { apiKeyProd: live.key, apiKeyTest: test.key };
+};

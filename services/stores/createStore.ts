@@ -4,7 +4,8 @@ import { insertStore } from "../../db/stores/stores.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
-import { issueKey } from "../accounts/issueKey.ts";
+import { issueFirstKeys } from "../accounts/issueKey.ts";
+import type { FirstKeys } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
@@ -25,12 +26,7 @@ export type NewStore = Pick<
 export const createStore = (
   { db, clock, actor }: OperatorDependencies,
   given: NewStore,
-): Promise<{
-  readonly id: string;
-  readonly domain: string;
-  readonly apiKeyProd: string;
-  readonly apiKeyTest: string;
-}> =>
+): Promise<FirstKeys & { readonly id: string; readonly domain: string }> =>
   db.transaction(async (transaction) => {
     const domain = normalizeDomain(given.domain);
     if (domain === null) {
@@ -63,8 +59,6 @@ export const createStore = (
       accountId: id,
       details: { ...given, domain },
     });
-    const deps = { db: transaction, clock, actor };
-    const live = await issueKey(deps, account, "live");
-    const test = await issueKey(deps, account, "test");
-    return { id, domain, apiKeyProd: live.key, apiKeyTest: test.key };
+    const keys = await issueFirstKeys({ db: transaction, clock, actor }, account);
+    return { id, domain, ...keys };
   });
