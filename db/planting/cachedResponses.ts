@@ -14,6 +14,8 @@ const validRow = cachedRow.extend({ expiresAt: z.date() });
 /** The summary with and without simulated trees, so that a deployment that changes its partner has the other one. */
 export const summaryKey = (countsSimulated: boolean): string =>
   countsSimulated ? "summary/simulated" : "summary";
+export const SUMMARY_KEYS = [summaryKey(true), summaryKey(false)];
+
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
 
 /** Returns the key of the registration of a query, as `treeKey` does. */

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
-  summaryKey,
+  SUMMARY_KEYS,
   treeKey,
 } from "../../../db/planting/cachedResponses.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -20,7 +20,7 @@ const keysOf = (responses: CachedResponses): readonly string[] | null => {
     case "tree":
       return [treeKey(responses.registrationId)];
     case "summary":
-      return [summaryKey(true), summaryKey(false)];
+      return SUMMARY_KEYS;
     case "all":
       return null;
   }

@@ -2,7 +2,7 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   deleteCachedResponses,
   lockSummary,
-  summaryKey,
+  SUMMARY_KEYS,
 } from "../../../db/planting/cachedResponses.ts";
 import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
@@ -141,7 +141,7 @@ const correctOrder = async (
       // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days. An order without
       // planted trees, too, may have changed the site of others.
       await lockSummary(transaction);
-      await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
+      await deleteCachedResponses(transaction, SUMMARY_KEYS);
     }
     // A replacement that only waits changes neither other facts nor the order, yet it is stored.
     if (changes.length > 0 || order !== before || replacement.length > 0) {
