@@ -1,11 +1,13 @@
 import { z } from "zod";
-import { KINDS, MODES } from "../domain/accounts/accounts.ts";
+import { ACCOUNT_TYPES, KINDS, MODES } from "../domain/accounts/accounts.ts";
 import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 import { METER_EVENT_STATES } from "../domain/billing/meterEvents.ts";
 import { PROCESSORS } from "../domain/billing/usage.ts";
 
 /** An `int8` column whose values are safe integers, by a constraint. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+export const accountTypeColumn = z.enum(ACCOUNT_TYPES);
 
 export const modeColumn = z.enum(MODES);
 

@@ -4,11 +4,12 @@ import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { invalidRequest } from "../../domain/errors.ts";
+import { accountTypeColumn } from "../columns.ts";
 import { assignmentsOf, sql, timestamp } from "../sql.ts";
 
 const accountRow = z.strictObject({
   id: z.uuid(),
-  type: z.enum(["organization", "store"]),
+  type: accountTypeColumn,
   name: z.string(),
   fractionalCounting: z.boolean(),
   billingDay: z.int(),

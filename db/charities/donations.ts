@@ -10,7 +10,7 @@ import type {
 import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { ownedBy, ownedWithId, ownedWithKey } from "../ownedRecords.ts";
-import { modeColumn, safeInteger } from "../columns.ts";
+import { accountTypeColumn, modeColumn, safeInteger } from "../columns.ts";
 import { eventInserts } from "../events/events.ts";
 import type { NewEvent } from "../events/events.ts";
 import { asTotalError } from "../registrations/totals.ts";
@@ -267,7 +267,7 @@ export const countDonations = (
 
 const detailsRow = donationRow.extend({
   accountId: z.uuid(),
-  accountType: z.enum(["organization", "store"]),
+  accountType: accountTypeColumn,
   mode: modeColumn,
   /** When it was refunded here; null if another system refunded it. */
   refundedAt: z.date().nullable(),

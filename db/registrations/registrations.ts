@@ -9,7 +9,7 @@ import type {
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { ownedWithId, ownedWithIds, ownedWithKey, ownedWithKeys } from "../ownedRecords.ts";
-import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { accountTypeColumn, kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
@@ -249,7 +249,7 @@ const accountRegistrationRow = z.strictObject({
   ...coreRow,
   accountId: z.uuid(),
   accountName: z.string(),
-  accountType: z.enum(["organization", "store"]),
+  accountType: accountTypeColumn,
   mode: modeColumn,
   kind: kindColumn,
   isPrepaid: z.boolean(),

@@ -1,5 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { accountTypeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /** What every look-up takes. */
@@ -13,7 +14,7 @@ export type LookupOptions = {
 export const ownerRow = {
   accountId: z.uuid(),
   accountName: z.string(),
-  accountType: z.enum(["organization", "store"]),
+  accountType: accountTypeColumn,
 };
 
 export const ownerColumns = sql.fragment`

@@ -1,6 +1,7 @@
 import { invalidRequest } from "../errors.ts";
 
-export type AccountType = "organization" | "store";
+export const ACCOUNT_TYPES = ["organization", "store"] as const;
+export type AccountType = (typeof ACCOUNT_TYPES)[number];
 
 /** Records of production keys are `live` and billed; `test` records never leave the built-in ledger. */
 export const MODES = ["live", "test"] as const;
