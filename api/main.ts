@@ -159,16 +159,18 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   const getDeployment = await createDeploymentName({ db, clock });
   const running: RunningServer[] = [];
   const shared = {
+    app: {
+      logger,
+      observe: metrics.observeRequest,
+      limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
+      tracing,
+      takePermit: createPermits({ db }),
+      trustedProxies: config.TRUSTED_PROXIES,
+    },
     db,
     reads,
     clock,
-    logger,
-    observe: metrics.observeRequest,
-    limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
-    tracing,
     guard,
-    takePermit: createPermits({ db }),
-    trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
     streaming: {
       openLists,

@@ -58,6 +58,7 @@ await runProgram(
       logger,
       observe: createApiMetrics().observeRequest,
       limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
+      takePermit: () => Promise.resolve(true),
       keyHeaders: ["Authorization"],
       takePermit: () => Promise.resolve(true),
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),

@@ -41,6 +41,8 @@ export type AppDependencies = {
   readonly limiter: RequestLimiter;
   /** Absent if tracing is off. */
   readonly tracing?: Tracing | undefined;
+  /** Limits the requests of endpoints that have `requestsPerSecond`. */
+  readonly takePermit: TakePermit;
   /** How many proxies of our own a request passes; 0 by default. */
   readonly trustedProxies?: number;
 };
@@ -120,11 +122,11 @@ export const createApp = ({
   observe,
   limiter,
   tracing,
+  takePermit,
   trustedProxies = 0,
   checkKey,
   findCachedCaller,
   keyHeaders,
-  takePermit,
   presentError,
   endpoints,
   pages = [],
@@ -138,8 +140,6 @@ export const createApp = ({
   readonly findCachedCaller?: ConfirmedEndpoints["findCachedCaller"];
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
-  /** Limits the requests of endpoints that have `requestsPerSecond`. */
-  readonly takePermit: TakePermit;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];

@@ -17,7 +17,6 @@ import type { Authenticate } from "../../services/accounts/createAuthenticator.t
 import { authenticate, findCachedCaller } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
 import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
 import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
@@ -42,7 +41,8 @@ const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued 
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
 records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-type StandaloneDependencies = AppDependencies & {
+type StandaloneDependencies = {
+  readonly app: AppDependencies;
   readonly db: DatabasePool;
   /** Connections for reads that may be slow. */
   readonly reads: DatabasePool;
@@ -56,7 +56,6 @@ type StandaloneDependencies = AppDependencies & {
   readonly readReadiness: () => Readiness;
   readonly streaming: Streaming;
   readonly authenticator: Authenticate;
-  readonly takePermit: TakePermit;
   readonly validateCharity: ValidateCharity;
   /** Signals an order's workflow that the partner has reported facts. */
   readonly wakeOrder: (orderId: number) => Promise<void>;
@@ -76,19 +75,15 @@ const WEBHOOKS: WebhookInterface = { accountType: "organization", prefix: "", ke
 
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = ({
+  app,
   readReadiness,
   authenticator,
-  logger,
-  observe,
-  limiter,
-  tracing,
-  trustedProxies = 0,
   documentBaseUrl,
   plantingCallbackSecrets,
   readStripeWebhook,
-  takePermit,
   ...dependencies
 }: StandaloneDependencies): App => {
+  const { logger, tracing } = app;
   const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
     ...registrationEndpoints({ ...dependencies, tracing }),
@@ -126,15 +121,10 @@ export const createStandaloneApp = ({
       message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
-    logger,
-    observe,
-    limiter,
-    tracing,
-    trustedProxies,
+    ...app,
     checkKey: authenticate(authenticator),
     findCachedCaller: findCachedCaller(authenticator),
     keyHeaders: ["Authorization"],
-    takePermit,
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboards.pages],

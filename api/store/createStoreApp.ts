@@ -6,7 +6,6 @@ import type { AuthenticateStore } from "../../services/stores/createStoreAuthent
 import { createAccountQueue } from "../../services/createAccountQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/records/donateFromStore.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
@@ -37,16 +36,15 @@ const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the c
 paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
-type StoreAppDependencies = AppDependencies &
-  RegisterDependencies &
+type StoreAppDependencies = RegisterDependencies &
   Omit<DonateFromStoreDependencies, "writeQueue"> &
   EvidenceDependencies & {
+    readonly app: AppDependencies;
     /** Connections for reads that may be slow. */
     readonly reads: DatabasePool;
     readonly readReadiness: () => Readiness;
     readonly streaming: Streaming;
     readonly authenticator: AuthenticateStore;
-    readonly takePermit: TakePermit;
     /** Where deliveries to webhook endpoints may be sent. */
     readonly webhookSettings: WebhookSettings;
     /** With which the platform signs its privacy requests; empty rejects the path as unknown. */
@@ -61,15 +59,10 @@ const WEBHOOKS: WebhookInterface = {
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
+  app,
   readReadiness,
   authenticator,
-  takePermit,
   platformSecrets,
-  logger,
-  observe,
-  limiter,
-  tracing,
-  trustedProxies = 0,
   reads,
   ...dependencies
 }: StoreAppDependencies): App => {
@@ -119,14 +112,9 @@ export const createStoreApp = ({
       message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
-    logger,
-    observe,
-    limiter,
-    tracing,
-    trustedProxies,
+    ...app,
     checkKey: authenticateStore(authenticator),
     keyHeaders: STORE_KEY_HEADERS,
-    takePermit,
     presentError: presentStoreError,
     endpoints,
     pages: documentPages(document),

@@ -136,6 +136,13 @@ export const startStandaloneApi = async (
   const own = { url: "" };
   const documentBaseUrl = publicBaseUrl ?? ".";
   const app = createStandaloneApp({
+    app: {
+      logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
+      observe: () => undefined,
+      limiter,
+      takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+      trustedProxies,
+    },
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
@@ -147,17 +154,12 @@ export const startStandaloneApi = async (
     billing,
     charities,
     validateCharity: validateCharity ?? validateThrough(openTemporal, getDeployment),
-    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-    logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
-    observe: () => undefined,
-    limiter,
     guard,
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl,
     planting,
     plantingCallbackSecrets,
     readStripeWebhook,
-    trustedProxies,
     webhookSettings,
     wakeOrder: wakeThrough(openTemporal, getDeployment),
   });

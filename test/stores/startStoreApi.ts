@@ -107,6 +107,12 @@ export const startStoreApi = async (
   }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
+    app: {
+      logger: pino({ level: "silent" }),
+      observe: () => undefined,
+      limiter,
+      takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+    },
     db,
     reads: db,
     clock,
@@ -118,7 +124,6 @@ export const startStoreApi = async (
     authenticator,
     platformSecrets,
     webhookSettings,
-    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     readReadiness: () => READY,
     streaming: {
       pace: unhurriedPace,
@@ -126,9 +131,6 @@ export const startStoreApi = async (
       writeTimeoutMs: 60_000,
       pageSearchMs: 60_000,
     },
-    logger: pino({ level: "silent" }),
-    observe: () => undefined,
-    limiter,
     guard,
   });
   const url = await serve(t, app);
