@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
+import { reportReady } from "../program/readyMessage.ts";
 
 /*
  * A client's server for webhooks: it responds at once, and never to requests whose path begins with /silent.
@@ -16,6 +17,6 @@ server.listen({ host: "127.0.0.1", port: 0, backlog: 4096 });
 await once(server, "listening");
 const address = server.address();
 const port = typeof address === "object" ? (address?.port ?? 0) : 0;
-process.send?.({ type: "ready", urls: { standalone: `http://127.0.0.1:${port}` } });
+reportReady({ standalone: `http://127.0.0.1:${port}` });
 // The benchmark has ended.
 process.once("disconnect", () => process.exit());

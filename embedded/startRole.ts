@@ -1,6 +1,5 @@
 import { fork } from "node:child_process";
-import { z } from "zod";
-import { StartupError } from "../program/startupError.ts";
+import { awaitReady } from "../program/readyMessage.ts";
 import { manageProcess } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 
@@ -12,14 +11,6 @@ export type RunningRole = {
   /** The URLs that it serves, by name, as it reports them when it is ready. */
   readonly urls: Readonly<Record<string, string>>;
 };
-
-const readyMessage = z.object({
-  type: z.literal("ready"),
-  urls: z.record(z.string(), z.string()),
-});
-
-/** It usually takes seconds; a busy machine may need much longer. */
-const READY_TIMEOUT_MS = 120_000;
 
 /**
  * Starts a program and waits until it reports over IPC that it is ready. If this process dies, the program notices the
@@ -44,27 +35,5 @@ export const startRole = async (
     [{ signal: "SIGTERM", waitMs: 30_000 }],
     context,
   );
-  const urls = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
-    const timeout = setTimeout(() => {
-      reject(
-        new StartupError(`The ${name} was not ready after ${READY_TIMEOUT_MS / 1000} seconds.`),
-      );
-    }, READY_TIMEOUT_MS);
-    child.on("message", (message) => {
-      const { data } = readyMessage.safeParse(message);
-      if (data !== undefined) {
-        resolve(data.urls);
-      }
-    });
-    child.once("exit", (code, signal) => {
-      reject(
-        new StartupError(
-          `The ${name} ended during startup (${signal ?? `exit code ${code}`}); see its output above.`,
-        ),
-      );
-    });
-    child.once("message", () => clearTimeout(timeout));
-    child.once("exit", () => clearTimeout(timeout));
-  });
-  return { process, urls };
+  return { process, urls: await awaitReady(child, name) };
 };

@@ -3,6 +3,7 @@ import { ConfigError, readConfig } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { SchemaMismatchError } from "../db/migrate.ts";
 import { createLogger } from "./log/createLogger.ts";
+import { reportReady } from "./readyMessage.ts";
 import { StartupError } from "./startupError.ts";
 import { startTracing } from "./tracing/startTracing.ts";
 import type { RunningTracing } from "./tracing/startTracing.ts";
@@ -66,7 +67,7 @@ export const runProgram = async (
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger, tracing);
     logger.info(urls, "ready");
-    process.send?.({ type: "ready", urls });
+    reportReady(urls);
     const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
     logger.info({ reason }, "stopping");
     if (drain && reason === "SIGTERM") {

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type Koa from "koa";
+import { reportReady } from "../../program/readyMessage.ts";
 
 /** Serves an app as a program of a benchmark: reports its URL to the parent, and ends with it. */
 export const serveApp = async (app: Koa): Promise<void> => {
@@ -7,6 +8,6 @@ export const serveApp = async (app: Koa): Promise<void> => {
   await once(server, "listening");
   const address = server.address();
   const port = typeof address === "object" ? (address?.port ?? 0) : 0;
-  process.send?.({ type: "ready", urls: { standalone: `http://127.0.0.1:${port}` } });
+  reportReady({ standalone: `http://127.0.0.1:${port}` });
   process.once("disconnect", () => process.exit());
 };

@@ -4,7 +4,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, DatabaseError } from "pg";
-import { z } from "zod";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { migrate } from "../../db/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
@@ -12,6 +11,7 @@ import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { awaitReady } from "../../program/readyMessage.ts";
 
 /** A running API, worker or echo server. */
 export type Program = {
@@ -42,11 +42,6 @@ export type Services = {
 };
 
 const DUPLICATE_DATABASE = "42P04";
-
-const readyMessage = z.object({
-  type: z.literal("ready"),
-  urls: z.record(z.string(), z.string()),
-});
 
 const SETTINGS = {
   PORT: "0",
@@ -169,15 +164,7 @@ export const startServices = async (dataFolder: string | null = null): Promise<S
           [{ signal: "SIGTERM", waitMs: 30_000 }],
           context,
         );
-        const urls = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
-          child.on("message", (message) => {
-            const { data } = readyMessage.safeParse(message);
-            if (data) {
-              resolve(data.urls);
-            }
-          });
-          child.once("exit", (code) => reject(new Error(`${module} exited with code ${code}.`)));
-        });
+        const urls = await awaitReady(child, module);
         return {
           url: urls["standalone"] ?? "",
           storeUrl: urls["store"] ?? "",
