@@ -1,6 +1,8 @@
 import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
+import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import {
   createShardActivities,
@@ -57,20 +59,107 @@ const SHUTDOWN_TIMEOUT_MS = 18_000;
 /** Of their own, so that many deliveries at once leave billing its connections. */
 const WEBHOOK_CONNECTIONS = 3;
 
+type Tracing = RunningTracing | undefined;
+
+/** Opens all pools, so that no kind of work uses up the connections of another. */
+const openConnections = async (config: Config, tracing: Tracing) => {
+  const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
+  const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
+  const healthConnection = await openHealthConnection(config);
+  const pace = openBulkPace(db);
+  return {
+    db,
+    webhookDb,
+    healthConnection,
+    pace,
+    bulkDb: openBulkPool(db, pace),
+    end: async (): Promise<void> => {
+      await Promise.all([db, webhookDb, healthConnection].map((pool) => pool.end()));
+    },
+  };
+};
+
+/** Creates the activities of the background queue that are not run by shards. */
+const createBackgroundActivities = (
+  config: Config,
+  {
+    bulkDb,
+    logger,
+    ...deps
+  }: BillingActivityDependencies & { readonly bulkDb: DatabasePool; readonly logger: Logger },
+) => ({
+  ...createBillingActivities(deps),
+  ...createRetentionActivities({
+    db: bulkDb,
+    clock: deps.clock,
+    retention: {
+      processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
+      reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
+    },
+    testDataDays: config.TEST_DATA_RETENTION_DAYS,
+  }),
+  ...createPlantingActivities({
+    db: deps.db,
+    bulkDb,
+    clock: deps.clock,
+    planting: createPlanting(readPlantingSettings(config), (unusable) => {
+      logger.warn(
+        unusable,
+        "TreeMapper has records that no order can use until they are corrected there",
+      );
+    }),
+    plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
+  }),
+});
+
+type DeploymentName = ReturnType<typeof awaitDeploymentName>;
+
+/** Returns what runs parts of the worker in Temporal, unless it is stopped before the deployment's name there is decided. */
+const createRunners = (
+  deployment: DeploymentName,
+  { config, logger }: { readonly config: Config; readonly logger: Logger },
+  signal: AbortSignal,
+) => {
+  const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
+  const logMissingNamespace = createNamespaceLog(logger);
+  const whenNamed = async (
+    run: (named: NonNullable<Awaited<DeploymentName>>) => Promise<void>,
+  ): Promise<void> => {
+    // `failed` reports the error.
+    const named = await deployment.catch(() => null);
+    await (named === null ? undefined : run(named));
+  };
+  const runQueue = (queueOf: (deployment: string) => string, activities: object): Promise<void> =>
+    whenNamed(({ name, identity }) =>
+      runWorker(
+        {
+          identity,
+          activities,
+          taskQueue: queueOf(name),
+          workflowBundle,
+          logger,
+          logMissingNamespace,
+        },
+        signal,
+      ),
+    );
+  return { whenNamed, runQueue };
+};
+
+const forever = (): Promise<never> => new Promise(() => undefined);
+
 const startWorker = async (
   config: Config,
   logger: Logger,
-  tracing: RunningTracing | undefined,
+  tracing: Tracing,
 ): Promise<RunningPart> => {
-  const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
-  const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
+  const connections = await openConnections(config, tracing);
+  const { db, webhookDb, healthConnection, pace, bulkDb } = connections;
   const clock = systemClock;
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock, logger });
   const observers = createBillingObservers({ metrics, logger });
   const shutdown = new AbortController();
-  const pace = openBulkPace(db);
-  const bulkDb = openBulkPool(db, pace);
   const billing = createBilling({
     db,
     stripe: await loadStripe(readStripeOptions(config)),
@@ -78,7 +167,6 @@ const startWorker = async (
   });
   const guard = await watchHold({ db, clock, logger }, shutdown.signal);
   const { readMetrics } = await installTemporalRuntime(logger);
-  const healthConnection = await openHealthConnection(config);
   const health = await watchHealth({
     db: healthConnection,
     temporal,
@@ -98,32 +186,9 @@ const startWorker = async (
     },
     health.read,
   );
-  const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
-  const logMissingNamespace = createNamespaceLog(logger);
-  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   const deployment = awaitDeploymentName({ db, clock, logger }, shutdown.signal);
-  /** Runs what needs the deployment's name in Temporal, unless the worker is stopped before that is decided. */
-  const whenNamed = async (
-    run: (named: NonNullable<Awaited<typeof deployment>>) => Promise<void>,
-  ): Promise<void> => {
-    // `failed` reports the error.
-    const named = await deployment.catch(() => null);
-    await (named === null ? undefined : run(named));
-  };
-  const runQueue = (queueOf: (deployment: string) => string, activities: object): Promise<void> =>
-    whenNamed(({ name, identity }) =>
-      runWorker(
-        {
-          identity,
-          activities,
-          taskQueue: queueOf(name),
-          workflowBundle,
-          logger,
-          logMissingNamespace,
-        },
-        shutdown.signal,
-      ),
-    );
+  const { whenNamed, runQueue } = createRunners(deployment, { config, logger }, shutdown.signal);
+  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runQueue(
     interactiveQueue,
@@ -142,31 +207,6 @@ const startWorker = async (
     { db, clock, billing, tracing },
     { onResult: observers.observeSend, onFailure: observers.observeFailure },
   );
-  const activities = {
-    ...createShardActivities({ runs: reportingRuns, stopping: shutdown.signal }),
-    ...createBillingActivities({ db, clock, billing, tracing, pace, ...observers }),
-    ...createRetentionActivities({
-      db: bulkDb,
-      clock,
-      retention: {
-        processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
-        reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
-      },
-      testDataDays: config.TEST_DATA_RETENTION_DAYS,
-    }),
-    ...createPlantingActivities({
-      db,
-      bulkDb,
-      clock,
-      planting: createPlanting(readPlantingSettings(config), (unusable) => {
-        logger.warn(
-          unusable,
-          "TreeMapper has records that no order can use until they are corrected there",
-        );
-      }),
-      plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
-    }),
-  };
   const { onFailure, ...deliveryObservers } = createDeliveryObservers({ metrics, logger });
   const deliveryRuns = createDeliveryRuns(
     {
@@ -178,13 +218,23 @@ const startWorker = async (
     },
     { onFailure },
   );
+  const stopping = shutdown.signal;
   const workers = Promise.all([
     interactiveWorker,
-    runQueue(
-      webhookQueue,
-      createWebhookActivities({ runs: deliveryRuns, stopping: shutdown.signal }),
-    ),
-    runQueue(backgroundQueue, activities),
+    runQueue(webhookQueue, createWebhookActivities({ runs: deliveryRuns, stopping })),
+    runQueue(backgroundQueue, {
+      ...createShardActivities({ runs: reportingRuns, stopping }),
+      ...createBackgroundActivities(config, {
+        db,
+        bulkDb,
+        clock,
+        billing,
+        tracing,
+        pace,
+        logger,
+        ...observers,
+      }),
+    }),
   ]);
   const dispatcher = whenNamed(({ name }) =>
     runDispatcher(
@@ -215,11 +265,7 @@ const startWorker = async (
   return {
     urls: server ? { metrics: server.url } : {},
     // Settles only with an error: the workers resolve after `stop` alone.
-    failed: Promise.race([
-      workers.then(() => new Promise<never>(() => undefined)),
-      processor.failed,
-      deployment.then(() => new Promise<never>(() => undefined)),
-    ]),
+    failed: Promise.race([workers.then(forever), processor.failed, deployment.then(forever)]),
     stop: async () => {
       health.startStopping();
       shutdown.abort();
@@ -227,7 +273,7 @@ const startWorker = async (
       await Promise.all([reportingRuns.end(), deliveryRuns.end()]);
       health.end();
       await server?.close(1000);
-      await Promise.all([db.end(), webhookDb.end(), healthConnection.end()]);
+      await connections.end();
     },
   };
 };
