@@ -3,6 +3,7 @@ import { rmSync } from "node:fs";
 import { open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { withEndingSignals } from "../endingSignals.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
 import { say } from "../io.ts";
@@ -10,9 +11,6 @@ import { unwritableFileError } from "./unwritableFileError.ts";
 
 /** The end of the name of an incomplete file. */
 const PARTIAL = /^[0-9a-f]{8}\.part$/u;
-
-/** What ends a command: Ctrl-C, a supervisor, a closed terminal. */
-const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** @throws CommandError if the file exists */
 const requireAbsent = async (path: string): Promise<void> => {
@@ -33,27 +31,19 @@ const listPartials = async (path: string): Promise<readonly string[]> => {
 /**
  * Runs work on a file, and removes the file if the work fails or a signal ends the process. After SIGKILL it stays.
  */
-const removeUnlessDone = async (path: string, work: () => Promise<void>): Promise<void> => {
-  const onSignal = (signal: NodeJS.Signals): void => {
-    rmSync(path, { force: true });
-    // The listener is gone, so this ends the process as the signal would have.
-    process.kill(process.pid, signal);
-  };
-  for (const signal of SIGNALS) {
-    process.once(signal, onSignal);
-  }
-  try {
-    await work();
-  } catch (error) {
-    // The first error is the reason.
-    await rm(path, { force: true }).catch(() => undefined);
-    throw error;
-  } finally {
-    for (const signal of SIGNALS) {
-      process.off(signal, onSignal);
-    }
-  }
-};
+const removeUnlessDone = (path: string, work: () => Promise<void>): Promise<void> =>
+  withEndingSignals(
+    () => rmSync(path, { force: true }),
+    async () => {
+      try {
+        await work();
+      } catch (error) {
+        // The first error is the reason.
+        await rm(path, { force: true }).catch(() => undefined);
+        throw error;
+      }
+    },
+  );
 
 /**
  * Writes a file under another name first, so that an incomplete one is never taken for the export. That name is unique, so

@@ -4,12 +4,14 @@ import { createReadStream } from "node:fs";
 import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -49,52 +51,91 @@ const countConnections = (db: DatabasePool): Promise<number> =>
     SELECT count(*) AS connections FROM pg_stat_activity WHERE application_name = ${CHILD}
   `);
 
-test("an import that is killed while it writes is completed by running it again", async (t) => {
+/** Starts an import whose input ends in the middle and stays open, so it cannot finish, and waits until it has written. */
+const startImport = async (
+  t: ExecutionContext<DatabaseContext>,
+  {
+    id,
+    path,
+    options = [],
+  }: { readonly id: string; readonly path: string; readonly options?: readonly string[] },
+) => {
   const { db, databaseUrl } = t.context;
-  const { id } = await createTestOrganization(db);
-  const count = 30_000;
-  const path = await writeHistory(t, count);
-  const child = spawn(process.execPath, [MAIN, "import", "history", "-", "--org", id], {
+  const child = spawn(process.execPath, [MAIN, "import", "history", "-", "--org", id, ...options], {
     env: { ...process.env, DATABASE_URL: `${databaseUrl}?application_name=${CHILD}` },
-    stdio: ["pipe", "ignore", "ignore"],
+    stdio: ["pipe", "ignore", "pipe"],
   });
   t.teardown(() => child.kill("SIGKILL"));
   const exited = once(child, "exit");
   child.stdin.on("error", () => undefined);
-  // The input ends in the middle and stays open, so the import cannot finish before the kill.
   const end = Math.floor((await stat(path)).size / 2);
   createReadStream(path, { end }).pipe(child.stdin, { end: false });
   await eventually(async () => (await readAccountSums(db, id)).registrations > 0);
-  t.true((await countConnections(db)) > 0);
-  child.kill("SIGKILL");
-  t.deepEqual(await exited, [null, "SIGKILL"]);
-  // The server still completes the statement that the process has sent.
-  await eventually(async () => (await countConnections(db)) === 0);
-  const killed = await readAccountSums(db, id);
-  t.true(killed.registrations < count);
-  t.is(killed.total, killed.registered);
+  return { child, exited };
+};
 
-  const run = await runImpact(["import", "history", path, "--org", id, "--json"], {
-    env: { DATABASE_URL: databaseUrl },
-  });
-  t.is(run.exitCode, 0, run.stderr);
-  const after = await readAccountSums(db, id);
-  t.is(after.registrations, count);
-  t.is(after.total, BigInt(count));
-  t.like(readJson(run), {
-    lines: count,
-    bad: 0,
-    kinds: {
-      tree: {
-        new: count - killed.registrations,
-        already_there: killed.registrations,
-        conflict: 0,
+test.serial(
+  "an import that a signal ends says what it had done and how to complete it",
+  async (t) => {
+    const { db } = t.context;
+    const path = await writeHistory(t, 30_000);
+    for (const options of [[], ["--json"]]) {
+      const { id } = await createTestOrganization(db);
+      const { child, exited } = await startImport(t, { id, path, options });
+      const output = text(child.stderr);
+      child.kill("SIGINT");
+      t.deepEqual(await exited, [null, "SIGINT"]);
+      const stderr = await output;
+      t.regex(
+        stderr,
+        /The import was interrupted after at least [\d,]+ lines?\. Run it again to complete it/u,
+      );
+      if (options.length > 0) {
+        t.like(JSON.parse(stderr), { exit_code: 130 });
+      }
+    }
+  },
+);
+
+test.serial(
+  "an import that is killed while it writes is completed by running it again",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { id } = await createTestOrganization(db);
+    const count = 30_000;
+    const path = await writeHistory(t, count);
+    const { child, exited } = await startImport(t, { id, path });
+    t.true((await countConnections(db)) > 0);
+    child.kill("SIGKILL");
+    t.deepEqual(await exited, [null, "SIGKILL"]);
+    // The server still completes the statement that the process has sent.
+    await eventually(async () => (await countConnections(db)) === 0);
+    const killed = await readAccountSums(db, id);
+    t.true(killed.registrations < count);
+    t.is(killed.total, killed.registered);
+
+    const run = await runImpact(["import", "history", path, "--org", id, "--json"], {
+      env: { DATABASE_URL: databaseUrl },
+    });
+    t.is(run.exitCode, 0, run.stderr);
+    const after = await readAccountSums(db, id);
+    t.is(after.registrations, count);
+    t.is(after.total, BigInt(count));
+    t.like(readJson(run), {
+      lines: count,
+      bad: 0,
+      kinds: {
+        tree: {
+          new: count - killed.registrations,
+          already_there: killed.registrations,
+          conflict: 0,
+        },
       },
-    },
-  });
-});
+    });
+  },
+);
 
-test("a big file is imported in a small heap", async (t) => {
+test.serial("a big file is imported in a small heap", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
   const count = 70_000;

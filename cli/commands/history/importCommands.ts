@@ -6,8 +6,9 @@ import type { ImportSummary } from "../../../services/history/createReport.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
 import { parseId, parsePath, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { withEndingSignals } from "../../endingSignals.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { say } from "../../io.ts";
+import { say, sayError } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
@@ -112,36 +113,47 @@ const runImport = async (
   }
   const pace = await context.connections.pace();
   const startedAtMs = performance.now();
-  const importing = importHistory(
-    { db, clock, actor, pace },
-    { accountId: account.id, mode },
-    history.lines(account, mode),
-    {
-      isDryRun,
-      ordersPlanting: options.orderPlanting === true,
-      charityProvider: account.charityProvider,
-      isStore: account.type === "store",
-    },
-    {
-      onRejected: rejects.add,
-      onProgress: ({ lines }) => {
-        const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
-        bar.update(
-          history.shareRead(),
-          `${counted(lines, "line")}, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
-        );
+  let linesDone = 0;
+  const sayInterruption = (exitCode: number): void => {
+    bar.clear();
+    const advice = isDryRun ? "" : " Run it again to complete it; nothing is imported twice.";
+    const message = `The import was interrupted after at least ${counted(linesDone, "line")}.${advice}`;
+    sayError(io, { message, exitCode }, json === true);
+  };
+  const runImporting = () =>
+    importHistory(
+      { db, clock, actor, pace },
+      { accountId: account.id, mode },
+      history.lines(account, mode),
+      {
+        isDryRun,
+        ordersPlanting: options.orderPlanting === true,
+        charityProvider: account.charityProvider,
+        isStore: account.type === "store",
       },
+      {
+        onRejected: rejects.add,
+        onProgress: ({ lines }) => {
+          linesDone = lines;
+          const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
+          bar.update(
+            history.shareRead(),
+            `${counted(lines, "line")}, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
+          );
+        },
+      },
+    );
+  const summary = await withEndingSignals(sayInterruption, runImporting).catch(
+    async (error: unknown) => {
+      bar.clear();
+      // The first error is the reason.
+      await rejects.end().catch(() => undefined);
+      if (!isDryRun) {
+        say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
+      }
+      throw error;
     },
   );
-  const summary = await importing.catch(async (error: unknown) => {
-    bar.clear();
-    // The first error is the reason.
-    await rejects.end().catch(() => undefined);
-    if (!isDryRun) {
-      say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
-    }
-    throw error;
-  });
   bar.clear();
   if (json) {
     printJson(io, presentSummary(summary, isDryRun));
