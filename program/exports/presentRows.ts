@@ -150,6 +150,7 @@ export const BALANCE_COLUMNS = [
   "balance_cents",
   "quantity",
   "record_id",
+  "reference",
   "note",
   "created_at",
 ] as const;
@@ -161,6 +162,7 @@ export const presentBalanceEntry = (entry: BalanceEntry) => ({
   balance_cents: entry.balanceCents,
   quantity: entry.quantity,
   record_id: entry.recordId,
+  reference: entry.reference,
   note: entry.note,
   created_at: entry.createdAt.toISOString(),
 });

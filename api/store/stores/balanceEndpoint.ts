@@ -38,6 +38,10 @@ const entry = z
       .string()
       .nullable()
       .meta({ description: "The tree record, plastic record or donation that was paid for." }),
+    reference: z.string().nullable().meta({
+      description:
+        "The operator's reference of a top-up or an adjustment, such as the number of an invoice.",
+    }),
     note: z.string(),
     created_at: z.iso.datetime(),
   })
@@ -93,6 +97,7 @@ export const balanceEndpoint = ({
               balance_cents: 9850,
               quantity: 3,
               record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+              reference: null,
               note: "",
               created_at: "2025-06-01T12:00:00.000Z",
             },

@@ -141,7 +141,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
       .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
       .option(
         "--reference <text>",
-        "your reference for the payment; a payment with a known reference is not added again (default: the UTC date and the amount)",
+        "your reference for the payment, which the store sees; a payment with a known reference is not added again (default: the UTC date and the amount)",
         parseReference,
       )
       .option("--note <text>", "note to store with the ledger entry", parseNote),
@@ -157,7 +157,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     )
     .option(
       "--reference <text>",
-      "your reference for the adjustment; one with a known reference is not made again",
+      "your reference for the adjustment, which the store sees; one with a known reference is not made again",
       parseReference,
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)

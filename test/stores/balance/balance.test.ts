@@ -131,7 +131,7 @@ test("a reversal returns the price that was paid, not the current price", async 
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
+  const { url, get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 200 });
   for (let planted = 0; planted < 6; planted += 1) {
     await post("/app/api/plant", store.live, { trees: 1 });
@@ -167,6 +167,15 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
     ],
   );
   t.is(entries[0]?.["note"], "cancelled");
+  t.is(entries[0]?.["reference"], null);
+  const deps = { db, clock: systemClock, actor: SERVICE };
+  const payment = { storeId: store.id, amountCents: 1, reference: "invoice-1", note: "" };
+  await topUpStore(deps, payment);
+  const newest = await get("/app/api/balance?limit=1", store.live);
+  t.is(rowsIn(newest.body, "entries")[0]?.["reference"], "invoice-1");
+  const headers = { ...store.live, Accept: "text/csv" };
+  const csv = await (await fetch(`${url}/app/api/balance`, { headers })).text();
+  t.regex(csv, /^id,.*,reference,note,created_at\r\n\d+,topup,1,251,.*,invoice-1,,/u);
   t.like(second.body, { has_more: false, next_cursor: "" });
   await post("/app/api/plant", store.live, { trees: 2 });
   t.true((await get("/app/api/verify", store.live)).body["low_balance"]);

@@ -38,6 +38,8 @@ export interface components {
             readonly quantity: number | null;
             /** @description The tree record, plastic record or donation that was paid for. */
             readonly record_id: string | null;
+            /** @description The operator's reference of a top-up or an adjustment, such as the number of an invoice. */
+            readonly reference: string | null;
         };
         readonly CertificateUrl: {
             /**
