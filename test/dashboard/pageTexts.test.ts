@@ -2,6 +2,7 @@ import test from "ava";
 import { presentDashboard } from "../../api/standalone/dashboard/presentDashboard.ts";
 import { presentShield, renderBadge } from "../../api/standalone/dashboard/views/renderBadge.ts";
 import { renderCard } from "../../api/standalone/dashboard/views/renderCard.ts";
+import { drawPreview } from "../../api/standalone/dashboard/views/preview.ts";
 import { renderPage } from "../../api/standalone/dashboard/views/page/renderPage.ts";
 import { DEFAULT_PROFILE, HIDEABLE_SECTIONS } from "../../domain/dashboard/profile.ts";
 import type { HideableSection } from "../../domain/dashboard/profile.ts";
@@ -216,4 +217,15 @@ test("the current month, which is not over, is marked in the chart and in the ta
 
   t.regex(page, / Apr 2026 4 May so far 3 /u);
   t.regex(page, / April 2026 4 May 2026 so far 3 /u);
+});
+
+const nameInPreview = (name: string, homeUrl: string | null): string | undefined => {
+  const preview = drawPreview({ ...EMPTY, name, profile: { ...DEFAULT_PROFILE, homeUrl } }, null);
+  return /<text[^>]*>([^<]*)<\/text>/u.exec(preview)?.[1];
+};
+
+test("a preview whose font cannot draw the name has the host of the home page, or the slug", (t) => {
+  t.is(nameInPreview("Green Shop", "https://green.example/about"), "Green Shop");
+  t.is(nameInPreview("森林", "https://green.example/about"), "green.example");
+  t.is(nameInPreview("森林", null), "green-shop-k3v9m2qd");
 });

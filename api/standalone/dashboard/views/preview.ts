@@ -21,13 +21,14 @@ const NAME_CHARACTERS = 44;
 const fit = (text: string, largest: number): number =>
   Math.min(largest, Math.floor((PREVIEW_WIDTH - 2 * MARGIN) / (text.length * LETTER)));
 
-/** Returns the name if the font can draw it, shortened to a line. */
-const drawableName = (given: string): string => {
+/**
+ * Returns the name, or what else identifies the page if the font cannot draw it: the host of the home page, or the slug.
+ * Shortened to a line.
+ */
+const shownNameOf = ({ name: given, profile: { homeUrl }, slug }: Dashboard): string => {
   const name = given.normalize();
-  if (!DRAWABLE.test(name)) {
-    return "";
-  }
-  return name.length > NAME_CHARACTERS ? `${name.slice(0, NAME_CHARACTERS - 1).trim()}…` : name;
+  const shown = DRAWABLE.test(name) ? name : homeUrl === null ? slug : new URL(homeUrl).host;
+  return shown.length > NAME_CHARACTERS ? `${shown.slice(0, NAME_CHARACTERS - 1).trim()}…` : shown;
 };
 
 const renderLogo = (logo: Dashboard["profile"]["logo"], file: Buffer | null): Markup | null => {
@@ -55,10 +56,10 @@ const explainVerified = (dashboard: Dashboard): string => {
 
 /** Draws the picture that other sites show beside a link to the page. */
 export const drawPreview = (dashboard: Dashboard, logoFile: Buffer | null): string => {
-  const { name, profile } = dashboard;
+  const { profile } = dashboard;
   const color = colorsOf(profile.color).light;
   const headline = headlineOf(dashboard);
-  const shownName = drawableName(name);
+  const shownName = shownNameOf(dashboard);
   const number = headline?.number ?? "";
   return html`<svg
     xmlns="http://www.w3.org/2000/svg"
