@@ -1,3 +1,4 @@
+import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -48,6 +49,29 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
 
   const { status, headers } = await call("GET", "/evidence", {
     key: `impact_prod_${"x".repeat(32)}`,
+  });
+
+  t.is(status, 503);
+  t.is(headers.get("Retry-After"), "1");
+});
+
+test("a partner's report that cannot be recorded is a 503, which the API description has", async (t) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const interrupted = await openTestPool(t, relay.url);
+  const { call } = await startStandaloneApi(t, {
+    db: interrupted,
+    copies: await openTestCopies(t, t.context.db),
+    plantingCallbackSecrets: ["secret"],
+  });
+  relay.cut();
+  const fact = { stage: "funds_distributed", occurred_at: "2026-05-01T12:00:00Z" };
+  const facts = [{ ...fact, partner_reference: "NCP-2291" }];
+  const body = JSON.stringify({ order: "po_0198c5df2b6a7d10b7c1a2d3e4f50617", facts });
+  const now = Math.floor(systemClock.now().getTime() / 1000);
+
+  const { status, headers } = await call("POST", "/planting/callback", {
+    body,
+    headers: { "Planting-Signature": `t=${now},v1=${signCallback("secret", body, now)}` },
   });
 
   t.is(status, 503);

@@ -72,6 +72,14 @@ export const callbackEndpoint = ({
           when: "Unexpected error. Send the report again.",
           example: "internal server error",
         },
+        {
+          code: "service_unavailable",
+          when:
+            "The database cannot be reached, or too many requests are arriving or waiting for it; nothing was recorded. " +
+            "Send the report again.",
+          example: "the service is temporarily unavailable, try again",
+          headers: { "Retry-After": "Seconds to wait." },
+        },
       ],
     },
     schemas: { body: plantingReport, response: callbackResponse },
