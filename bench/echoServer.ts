@@ -44,9 +44,10 @@ const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal
   };
 };
 
-const ECHO_GUARD: Pick<SpendingGuard, "register" | "write"> = {
+const ECHO_GUARD: Pick<SpendingGuard, "register" | "write" | "findOriginal"> = {
   register: (_caller, _units, { write }) => write(),
   write: (_caller, { write }) => write(),
+  findOriginal: (_caller, { findOriginal }) => findOriginal(),
 };
 
 await runProgram(

@@ -6,6 +6,7 @@ import type { Store } from "../../db/stores/stores.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
 import { findEarlierResponse } from "../../services/stores/records/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
@@ -36,12 +37,18 @@ const storeOf = (ctx: ApiContext): Store => {
   return ctx.state.store;
 };
 
+type Dependencies = {
+  readonly db: CommonQueryMethods;
+  readonly guard: Pick<SpendingGuard, "findOriginal">;
+};
+
 /**
  * Rejects a new write of a disabled feature.
  * @returns the stored response of a repeated write; null if the write may proceed
  */
 const checkFeature = async (
-  db: CommonQueryMethods,
+  { db, guard }: Dependencies,
+  caller: Caller,
   store: Store,
   feature: Feature | null,
   write: StoreWrite,
@@ -49,7 +56,10 @@ const checkFeature = async (
   if (feature === null || store[feature]) {
     return null;
   }
-  const earlier = await findEarlierResponse(db, write);
+  const earlier = await guard.findOriginal(caller, {
+    idempotencyKey: write.idempotency?.key ?? null,
+    findOriginal: () => findEarlierResponse(db, write),
+  });
   if (earlier) {
     return earlier;
   }
@@ -67,22 +77,23 @@ const hashRequest = (body: object): string => {
 type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodType> = Omit<
   KeyDefinition<z.ZodType, Body, ResponseBody, Promise<string>>,
   "handle" | "method" | "checkBody"
-> & {
-  readonly db: CommonQueryMethods;
-  readonly operation: StoreOperation;
-  readonly feature: Feature | null;
-  /** Builds the body of the response on success. */
-  readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
-  readonly write: (
-    write: StoreWrite,
-    body: z.output<Body>,
-    caller: Caller,
-  ) => Promise<StoreResponse>;
-};
+> &
+  Dependencies & {
+    readonly operation: StoreOperation;
+    readonly feature: Feature | null;
+    /** Builds the body of the response on success. */
+    readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
+    readonly write: (
+      write: StoreWrite,
+      body: z.output<Body>,
+      caller: Caller,
+    ) => Promise<StoreResponse>;
+  };
 
 /** Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response. */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
   db,
+  guard,
   operation,
   feature,
   responseBody,
@@ -120,7 +131,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
-      const earlier = await checkFeature(db, storeOf(ctx), feature, requested);
+      const earlier = await checkFeature({ db, guard }, caller, storeOf(ctx), feature, requested);
       const response = earlier ?? (await write(requested, body, caller));
       markReplay(ctx, response);
       if (response.recordId !== null) {

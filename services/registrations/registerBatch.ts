@@ -31,16 +31,16 @@ const keysOf = (items: readonly Item[]): readonly string[] =>
 
 /**
  * Returns the items that cannot be recorded, after those before them, and why.
- * @param overflow the error of items that would increase the account's total beyond a safe integer; null to ignore it
+ * @param overflow the error of items that would increase the account's total beyond a safe integer
  */
 const findUnrecordable = async (
   { db, clock }: RegisterBatchDependencies,
   owner: Owner,
   items: readonly Item[],
-  overflow: DomainError | null,
+  overflow: DomainError,
 ): Promise<ReadonlyMap<Item, DomainError>> => {
   const keys = new Set(await listKnownKeys(db, owner, keysOf(items)));
-  let total = overflow === null ? 0 : (await readTotals(db, owner, clock.now())).all;
+  let total = (await readTotals(db, owner, clock.now())).all;
   const found = new Map<Item, DomainError>();
   for (const item of items) {
     const { count, idempotencyKey } = item.entry;
@@ -138,18 +138,17 @@ export const registerBatch = async (
     entries.filter(({ index }) => rejected[index] === null);
   const { written } = await deps.guard.writeBatch(
     caller,
-    // Refused items record nothing, so no limit applies to them.
-    entries.flatMap(({ index, entry, refusal }) => (refusal === null ? { ...entry, index } : [])),
+    entries.map(({ index, entry: { count, idempotencyKey }, refusal }) => ({
+      index,
+      count,
+      idempotencyKey,
+      refusal,
+    })),
     {
       findKnownKeys,
       write: async (rejections) => {
         for (const [index, error] of rejections) {
           rejected[index] = error;
-        }
-        if (entries.some(({ refusal }) => refusal !== null)) {
-          for (const [item, error] of await findUnrecordable(deps, owner, listAccepted(), null)) {
-            reject(item, error);
-          }
         }
         check();
         const done = await writeItems(deps, owner, listAccepted(), (item, error) => {

@@ -28,7 +28,7 @@ export const registerUnlessRefused = async (
     guard,
   }: {
     readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
-    readonly guard: Pick<SpendingGuard, "register">;
+    readonly guard: Pick<SpendingGuard, "register" | "findOriginal">;
   },
   caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
   request: RegistrationRequest,
@@ -44,7 +44,7 @@ export const registerUnlessRefused = async (
       { idempotencyKey, write: () => writer.register(request), findOriginal },
     );
   }
-  const original = await findOriginal();
+  const original = await guard.findOriginal(caller, { idempotencyKey, findOriginal });
   if (original === null) {
     throw refusal;
   }

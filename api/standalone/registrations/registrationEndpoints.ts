@@ -55,7 +55,7 @@ type Dependencies = {
   readonly billing: Billing;
   readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
   readonly streaming: Streaming;
-  readonly guard: Pick<SpendingGuard, "register" | "write">;
+  readonly guard: Pick<SpendingGuard, "register" | "write" | "findOriginal">;
   readonly tracing?: Tracing | undefined;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;

@@ -91,6 +91,7 @@ export const donateEndpoint = (
 ): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
+    guard: deps.guard,
     operation: "donate",
     feature: "donations",
     path: "/app/api/charity/donate",

@@ -89,6 +89,7 @@ export const refundEndpoint = (
 ): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
+    guard: deps.guard,
     operation: "refund",
     feature: null,
     path: "/app/api/refund",

@@ -50,6 +50,7 @@ export const registerEndpoint = (
     .meta({ id: `${title}Receipt` });
   return storeWriteEndpoint({
     db,
+    guard,
     operation,
     feature,
     path,

@@ -21,6 +21,8 @@ export type LimitedItem = {
   /** Units to register; null if the item has none, such as a refund. */
   readonly count: number | null;
   readonly idempotencyKey: string | null;
+  /** Why the item is rejected unless it repeats an earlier one, whatever the limits are; null if it is not. */
+  readonly refusal?: DomainError | null;
 };
 
 /** Returns why the limits do not allow another record, or null. */
@@ -41,7 +43,7 @@ export const findExcess = (
 /**
  * Compares the items of a batch with the limits, in their order. Repeated ones record nothing, so no limit concerns them.
  * @param knownKeys the idempotency keys of earlier writes
- * @returns the indices of the items that exceed a limit, and what the others record
+ * @returns the indices of the items that are refused or exceed a limit, and what the others record
  */
 export const checkItems = (
   use: LimitedUse,
@@ -55,7 +57,7 @@ export const checkItems = (
   const keys = new Set(knownKeys);
   let newUnits = 0;
   let newRecords = 0;
-  for (const { index, count, idempotencyKey } of items) {
+  for (const { index, count, idempotencyKey, refusal = null } of items) {
     if (idempotencyKey !== null && keys.has(idempotencyKey)) {
       continue;
     }
@@ -63,7 +65,7 @@ export const checkItems = (
       newUnits: use.used.newUnits + newUnits,
       newRecords: use.used.newRecords + newRecords,
     };
-    const excess = findExcess({ ...use, used }, { field: "count", count });
+    const excess = refusal ?? findExcess({ ...use, used }, { field: "count", count });
     if (excess !== null) {
       rejections.set(index, excess);
       continue;

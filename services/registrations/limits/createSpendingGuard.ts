@@ -43,8 +43,16 @@ export type SpendingGuard = {
     attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
   /**
-   * Runs a batch. Items are compared with the limits in their order; those that exceed one are rejected, except repeated
-   * ones, which bill nothing.
+   * Returns what an earlier write with the idempotency key has recorded, or null. For a write that is refused whatever the
+   * limits are: it uses nothing of them, and waits if the earlier one is in flight.
+   */
+  readonly findOriginal: <Result>(
+    caller: LimitedCaller,
+    attempt: Omit<WriteAttempt<Result>, "write">,
+  ) => Promise<Result | null>;
+  /**
+   * Runs a batch. Items are compared with the limits in their order; those that are refused or exceed one are rejected,
+   * except repeated ones, which bill nothing.
    * @param attempt.write records the items without those that are rejected, by their indices, or throws
    * @throws what `write` throws
    */
@@ -67,7 +75,7 @@ export type SpendingGuard = {
  * seconds and reads the sums, or reads them before a write if it has not since. So a day can exceed its limit by what other
  * processes accept in four seconds, and by what a process that was killed had not stored.
  *
- * A write beyond a limit is not decided while an earlier one with its idempotency key is in flight in this process. If it
+ * A write that is refused or beyond a limit is not decided while an earlier one with its idempotency key is in flight in this process. If it
  * repeats that one, it gets the recorded original; if that one fails, its units are free again. Other writes, and those
  * without a key, cannot be recorded by an earlier one, so they are rejected immediately.
  * @param onUnusualDay called once per account and day, by one process
@@ -202,6 +210,11 @@ export const createSpendingGuard = ({
         return caller.mode === "live"
           ? write()
           : runOne(caller, own, { field: "count", count: null }, { ...attempt, write });
+      }),
+    findOriginal: (caller, { idempotencyKey, findOriginal }) =>
+      runTracked(caller, [idempotencyKey], async (own) => {
+        await inFlight.awaitEarlier(own);
+        return findOriginal();
       }),
     writeBatch: (caller, items, { findKnownKeys, write }) =>
       runTracked(

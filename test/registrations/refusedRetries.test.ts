@@ -1,0 +1,100 @@
+import type { ExecutionContext } from "ava";
+import { systemClock } from "../../domain/clock.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { updateStore } from "../../db/stores/stores.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import { batchIn } from "../api/batches.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createHoldingGuard } from "./createHoldingGuard.ts";
+
+const test = testWithDatabase();
+
+const FRACTION = { count: 2, fractional_count: 1.25 };
+const ITEM = { ...FRACTION, idempotency_key: "order-1" };
+
+/** Sends a registration with a fraction, and again once fractions are refused, while the first one is being written. */
+const repeatRefused = async (
+  t: ExecutionContext<DatabaseContext>,
+  path: string,
+  body: object,
+  second: object = body,
+) => {
+  const { db } = t.context;
+  const held = createHoldingGuard(t, {});
+  const { id, apiKeyProd: key } = await createTestOrganization(db, { fractionalCounting: true });
+  const before = await startStandaloneApi(t, { db, guard: held.guard });
+  const first = await held.sendHeld(() => before.call("POST", path, { key, body }));
+  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
+    fractionalCounting: false,
+  });
+  const after = await startStandaloneApi(t, { db, guard: held.guard });
+  const retry = await held.send(() => after.call("POST", path, { key, body: second }));
+  t.is(held.lookups(), 0, "the retry waits");
+  return { held, first: first.response, retry: retry.response };
+};
+
+test("a registration that is refused meanwhile waits for its first request, and returns its record", async (t) => {
+  const { held, first, retry } = await repeatRefused(t, "/plant/trees", ITEM);
+  held.write();
+
+  const [original, replay] = await Promise.all([first, retry]);
+  t.deepEqual([original.status, replay.status], [200, 200]);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.deepEqual(replay.body["tree_details"], original.body["tree_details"]);
+});
+
+test("a refused registration is rejected if its first request fails", async (t) => {
+  const { held, first, retry } = await repeatRefused(t, "/plant/trees", ITEM);
+  held.fail();
+
+  t.is((await first).status, 503);
+  const refused = await retry;
+  t.is(refused.status, 400);
+  t.regex(String(refused.body["error"]), /^fractional_count: .*not enabled/u);
+});
+
+test("a batch with a refused item waits for the item's first request", async (t) => {
+  const other = { ...FRACTION, idempotency_key: "order-2" };
+  const { held, first, retry } = await repeatRefused(
+    t,
+    "/plant/trees/batch?atomic=false",
+    { items: [ITEM] },
+    { items: [ITEM, other] },
+  );
+  held.write();
+
+  t.is((await first).status, 200);
+  const { results } = batchIn(await retry);
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 400],
+  );
+  t.true(results[0]?.idempotent_replayed);
+});
+
+for (const [path, body, feature] of [
+  ["/app/api/plant", { trees: 5 }, { treePlanting: false }],
+  ["/app/api/charity/donate", { charity_id: "53-0196605", amount: 5 }, { donations: false }],
+] as const) {
+  test(`a repeated POST ${path} waits for its first request although the operator has disabled it meanwhile`, async (t) => {
+    const { db } = t.context;
+    const held = createHoldingGuard(t, {});
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const headers = { ...store.live, "Idempotency-Key": "order-1" };
+    const before = await startStoreApi(t, { db, guard: held.guard });
+    const first = await held.sendHeld(() => before.post(path, headers, body));
+    await updateStore(db, store.id, feature);
+    const after = await startStoreApi(t, { db, guard: held.guard });
+    const retry = await held.send(() => after.post(path, headers, body));
+    t.is(held.lookups(), 0, "the retry waits");
+    held.write();
+
+    const [original, replay] = await Promise.all([first.response, retry.response]);
+    t.deepEqual([original.status, replay.status], [200, 200]);
+    t.is(replay.text, original.text);
+  });
+}
