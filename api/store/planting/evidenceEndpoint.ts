@@ -47,7 +47,8 @@ const query = queryObject({
     .optional()
     .meta({
       ...DAY_OR_TIME,
-      description: "A day (UTC) or a timestamp; selects the newest record up to then.",
+      description:
+        "A day (UTC) or an ISO 8601 timestamp (UTC without an offset); selects the newest record up to then.",
       examples: ["2025-06-01"],
     }),
   tree_date: parameter()
@@ -96,7 +97,7 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
   const time = toMicroseconds(given);
   if (time === null) {
     throw invalidRequest(
-      "created_at: must be a date in the form YYYY-MM-DD or an ISO 8601 timestamp",
+      "created_at: must be a date in the form YYYY-MM-DD or a timestamp such as 2025-06-01T12:00:00Z",
     );
   }
   return { time, isInclusive: true };

@@ -77,6 +77,11 @@ test("a date or a timestamp selects the newest record up to then", async (t) => 
     ["2026-05-03T23:59:59.998Z", first],
     ["2026-05-03T23:59:59.999Z", second],
     ["2026-05-05T02:00:00%2B02:00", third],
+    ["2026-05-05T02:00%2B02:00", third],
+    ["2026-05-05T00:00Z", third],
+    ["2026-05-04T23:59", second],
+    ["2026-05-03T23:59:59.998999", first],
+    ["2026-05-03T23:59:59.999", second],
   ]) {
     for (const name of ["created_at", "tree_date"]) {
       const { body } = await api.get(`${PATH}?${name}=${given}`, store.test);
@@ -225,6 +230,8 @@ test("malformed parameters are rejected, and records of other stores and of the 
     "created_at=yesterday",
     "created_at=2026-02-30",
     "created_at=2026-02-30T10:00:00Z",
+    "created_at=2026-02-28T10",
+    "created_at=2026-02-28T10:00.5",
     "created_at=2026-01-01&tree_date=2026-01-02",
     `id=${id}&tree=${crypto.randomUUID()}`,
     "unknown=1",

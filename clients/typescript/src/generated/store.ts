@@ -776,7 +776,7 @@ export interface operations {
     readonly evidence: {
         readonly parameters: {
             readonly query?: {
-                /** @description A day (UTC) or a timestamp; selects the newest record up to then. */
+                /** @description A day (UTC) or an ISO 8601 timestamp (UTC without an offset); selects the newest record up to then. */
                 readonly created_at?: string;
                 /** @description Simulates that the trees have reached this stage. Permitted only with a test key. */
                 readonly evidence_stage?: "registered" | "funds_distributed" | "planted" | "planted_and_verified";
