@@ -61,7 +61,6 @@ await runProgram(
       limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
       takePermit: () => Promise.resolve(true),
       keyHeaders: ["Authorization"],
-      takePermit: () => Promise.resolve(true),
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({

@@ -39,7 +39,7 @@ const requireLate = async (
 const setUpPending = async (t: ExecutionContext, sentAfterSeconds: number) => {
   const scene = await setUpRestore(t);
   const { original, stream, pass } = scene;
-  await resolveBillingCycle(original.deps, stream.accountId, "live", "tree");
+  await resolveBillingCycle(original.deps, stream);
   pass(30 * DAY);
   await scene.register(original, 5);
   const { continued, restored } = await scene.fork(original);
@@ -93,7 +93,7 @@ test("a part that a comparison finds delivered is late as well", async (t) => {
 test("usage that a retry finds delivered is late if its period has ended", async (t) => {
   const scene = await setUpRetried(t);
   const { restored, stream, pass, usageId } = scene;
-  await resolveBillingCycle(restored.deps, stream.accountId, "live", "tree");
+  await resolveBillingCycle(restored.deps, stream);
   await scene.compare();
   pass(31 * DAY);
 

@@ -169,8 +169,14 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
   t.is(entries[0]?.["note"], "cancelled");
   t.is(entries[0]?.["reference"], null);
   const deps = { db, clock: systemClock, actor: SERVICE };
-  const payment = { storeId: store.id, amountCents: 1, reference: "invoice-1", note: "" };
-  await topUpStore(deps, payment);
+  const payment = {
+    kind: "topup",
+    storeId: store.id,
+    amountCents: 1,
+    reference: "invoice-1",
+    note: "",
+  } as const;
+  await changeBalance(deps, payment);
   const newest = await get("/app/api/balance?limit=1", store.live);
   t.is(rowsIn(newest.body, "entries")[0]?.["reference"], "invoice-1");
   const headers = { ...store.live, Accept: "text/csv" };
