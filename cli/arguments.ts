@@ -166,9 +166,14 @@ export const parseStripeSubscription = parserOf(
 /** Removes a value. Not null, because commander turns that into an empty string. */
 export const NONE = "none";
 
+export type OrNone<Value> = Value | typeof NONE;
+
+export const nullIfNone = <Value>(given: OrNone<Value>): Value | null =>
+  given === NONE ? null : given;
+
 export const orNone =
   <Value>(parse: (given: string) => Value) =>
-  (given: string): Value | typeof NONE =>
+  (given: string): OrNone<Value> =>
     given === NONE ? NONE : parse(given);
 
 export const parseSwitch = parserOf(

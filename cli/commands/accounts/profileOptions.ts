@@ -13,12 +13,11 @@ import {
 import type { HideableSection, Profile } from "../../../domain/dashboard/profile.ts";
 import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../../services/dashboard/normalizeLogo.ts";
 import type { ProfileChanges } from "../../../services/dashboard/updateAccountProfile.ts";
-import { NONE, orNone, parserOf } from "../../arguments.ts";
+import { NONE, nullIfNone, orNone, parserOf } from "../../arguments.ts";
+import type { OrNone } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { readSmallFile } from "../../input/readSmallFile.ts";
 import { say } from "../../io.ts";
-
-type OrNone<Value> = Value | typeof NONE;
 
 export type ProfileOptions = {
   readonly displayName?: OrNone<string>;
@@ -61,8 +60,6 @@ export const addProfileOptions = (command: Command): Command =>
       `sections that the public page leaves out: ${HIDEABLE_SECTIONS.join(", ")}`,
       orNone(parseSections),
     );
-
-const nullIfNone = <Value>(given: OrNone<Value>): Value | null => (given === NONE ? null : given);
 
 /** Returns the changes that the options ask for, or null. */
 export const readProfileChanges = async (

@@ -2,7 +2,7 @@ import type { AccountChanges } from "../../../db/accounts/accounts.ts";
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
-import { NONE } from "../../arguments.ts";
+import { nullIfNone } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
@@ -15,8 +15,6 @@ import { presentOrganization, printOrganization } from "./presentOrganization.ts
 import { readProfileChanges, reportColorAdjustments } from "./profileOptions.ts";
 import type { ProfileOptions } from "./profileOptions.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
-
-const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
 
 export type UpdateOptions = LimitOptions &
   ProfileOptions &

@@ -1,6 +1,6 @@
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
-import { NONE } from "../../arguments.ts";
+import { nullIfNone } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
@@ -37,7 +37,7 @@ export const updateStore = async (
     donations: options.donations,
     charityProvider,
     limits: newLimitsOf(options) ?? undefined,
-    organizationId: org === NONE ? null : org,
+    organizationId: nullIfNone(org),
     userId,
     treePriceCents: treePrice,
     bottlePriceCents: bottlePrice,
