@@ -2,6 +2,7 @@ import { basename } from "node:path";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { StartupError } from "../program/startupError.ts";
+import { describeUnknownSettings, findUnknownSettings } from "../config/findUnknownSettings.ts";
 import { start } from "./start.ts";
 import type { Start } from "./start.ts";
 
@@ -78,6 +79,10 @@ const describe = (error: unknown): string =>
 const main = async (): Promise<void> => {
   const given = readArguments();
   const shutdown = shutdownRequested(given);
+  const unknown = findUnknownSettings();
+  if (unknown.length > 0) {
+    say(`Warning: ${describeUnknownSettings(unknown)}.`);
+  }
   const output = { print: console.log, isTerminal: process.stdout.isTTY, onProgress: say };
   const running = await start(readConfig(), output, given);
   const failure = await Promise.race([

@@ -1,10 +1,14 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import type { Context } from "../../context.ts";
+import {
+  describeUnknownSettings,
+  findUnknownSettings,
+} from "../../../config/findUnknownSettings.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { check, ok, wrong } from "./check.ts";
+import { check, ok, warning, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
@@ -49,12 +53,21 @@ const checkSettings = ({ connections }: Context): Promise<Finding> =>
     return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
   });
 
+const checkSettingNames = (): Promise<Finding> =>
+  check("names in .env", () => {
+    const unknown = findUnknownSettings();
+    return Promise.resolve(
+      unknown.length === 0 ? ok("no unknown ones") : warning(describeUnknownSettings(unknown)),
+    );
+  });
+
 const diagnose = async (context: Context, { json }: JsonOption): Promise<void> => {
   const { io } = context;
   const settings = await checkSettings(context);
   const findings = [
     await checkNode(),
     settings,
+    await checkSettingNames(),
     // The other checks need valid settings.
     ...(settings.status === "ok"
       ? (
