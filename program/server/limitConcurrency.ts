@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { createAccountTurns } from "./accountTurns.ts";
 import type { Turn } from "./accountTurns.ts";
+import { createFairQueue } from "./createFairQueue.ts";
 
 export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
 
@@ -137,9 +138,7 @@ export const limitConcurrency = (
     maximumRunning: maximumRunningPerAccount,
     maximumUnreadBytes: maximumUnreadBytesPerAccount,
   });
-  /** By client, in the order of their turns. */
-  const waiting = new Map<string, Job[]>();
-  let waitingCount = 0;
+  const waiting = createFairQueue<Job>(maximumWaiting);
   let running = 0;
   let isStarting = false;
 
@@ -199,20 +198,12 @@ export const limitConcurrency = (
     start(job);
   };
 
+  const takeNext = (): Job | undefined => (running < maximumRunning ? waiting.take() : undefined);
+
   const startNext = (): void => {
-    for (const [client, jobs] of waiting) {
-      if (running >= maximumRunning) {
-        return;
-      }
-      const job = jobs.shift();
-      waitingCount -= 1;
-      waiting.delete(client);
-      if (jobs.length > 0) {
-        // The client's next turn comes after those of the others; the loop visits it again.
-        waiting.set(client, jobs);
-      }
+    for (let job = takeNext(); job !== undefined; job = takeNext()) {
       // The client may have gone.
-      if (job && !job.request.socket.destroyed) {
+      if (!job.request.socket.destroyed) {
         run(job);
       }
     }
@@ -266,15 +257,9 @@ export const limitConcurrency = (
       run(job);
       return;
     }
-    const client = clientOf(job.request);
-    const jobs = waiting.get(client) ?? [];
-    if (jobs.length >= maximumWaiting - waitingCount) {
+    if (!waiting.add(clientOf(job.request), job)) {
       reject(job.response);
-      return;
     }
-    jobs.push(job);
-    waiting.set(client, jobs);
-    waitingCount += 1;
   };
 
   const end = (job: Job, connection: Connection): void => {
