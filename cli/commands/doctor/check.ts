@@ -19,6 +19,10 @@ export const wrong = (detail: string): Result => ({ status: "wrong", detail });
 export const warning = (detail: string): Result => ({ status: "warning", detail });
 export const skipped = (detail: string): Result => ({ status: "skipped", detail });
 
+/** What to do if no worker has done something yet. A worker polls Temporal only some seconds after it is ready. */
+export const START_WORKER =
+  "start one with `npm run worker` or `npm start`, or wait for half a minute if one has just started";
+
 /** Longer than the timeout of every single call. */
 const TIMEOUT_MS = 15_000;
 

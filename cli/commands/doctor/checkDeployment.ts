@@ -17,7 +17,7 @@ import type { ShardKind } from "../../../domain/shards.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
-import { checkWithDatabase, ok, wrong } from "./check.ts";
+import { checkWithDatabase, ok, START_WORKER, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> => {
@@ -77,7 +77,7 @@ const checkDispatcher = (context: Context): Promise<Finding> =>
     const { holder, isHeld, lastPassAgeSeconds } = status;
     const last = `the last complete pass was ${Math.round(lastPassAgeSeconds)} s ago`;
     if (holder === null) {
-      return wrong("no worker has dispatched yet; start one with `npm run worker` or `npm start`");
+      return wrong(`no worker has dispatched yet; ${START_WORKER}`);
     }
     const leader = isHeld
       ? `${holder} is the leader`
@@ -99,7 +99,7 @@ const checkShards = (context: Context, kind: ShardKind): Promise<Finding> => {
     const statuses = await listShardStatuses(await context.connections.database(), kind);
     if (statuses.length < SHARDS) {
       return wrong(
-        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for ${work} so far; start a worker with \`npm run worker\` or \`npm start\``,
+        `${counted(statuses.length, `of ${SHARDS} has`, `of ${SHARDS} have`)} looked for ${work} so far, so no worker may be running; ${START_WORKER}`,
       );
     }
     const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));

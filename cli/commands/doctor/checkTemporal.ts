@@ -5,7 +5,7 @@ import { usesOtherDatabase } from "../../../program/temporal/workerIdentity.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
-import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
+import { check, checkWithDatabase, ok, skipped, START_WORKER, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 /** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
@@ -69,9 +69,7 @@ const checkWorkers = (
         );
       }
       if (pollers.length === 0) {
-        return wrong(
-          `no worker polls for ${tasks}; start one with \`npm run worker\` or \`npm start\``,
-        );
+        return wrong(`no worker polls for ${tasks}; ${START_WORKER}`);
       }
       counts.push(`${pollers.length} for ${tasks}`);
     }
