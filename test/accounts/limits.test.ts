@@ -271,7 +271,7 @@ test("test keys store registrations, refunds and donations up to their limit, an
   }
 });
 
-test("a store's test keys have the same limit, with a code of their own", async (t) => {
+test("a store's test keys have the same limit, with a different code", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 3 } });
   const { post } = await startStoreApi(t, { ...t.context, guard });
   const store = await createTestStore(t.context.db, { balanceCents: 10_000 });

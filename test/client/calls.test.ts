@@ -42,7 +42,7 @@ test("every operation of the standalone interface has a method of its name", asy
   );
 });
 
-test("a registration without a key of its own gets one; with the same key, it is recorded once", async (t) => {
+test("a registration without a key gets one; with the same key, it is recorded once", async (t) => {
   const { impact } = await startWithClient(t);
   const replays: (string | null)[] = [];
   const options = {

@@ -3,7 +3,7 @@ import { createRenderings } from "../../api/standalone/dashboard/createRendering
 
 const MEGABYTE = 1024 * 1024;
 
-test("the same data are rendered once, and other data anew", (t) => {
+test("the same data are rendered once, and other data again", (t) => {
   const renderings = createRenderings<object, Buffer>((page) => page.length, {
     maximumBytes: 4 * MEGABYTE,
   });

@@ -41,7 +41,7 @@ const drawLogo = async (type: "png" | "jpeg" | "webp", side: number): Promise<Bu
   return Buffer.from(z.string().parse(url).split(",")[1] ?? "", "base64");
 };
 
-test.serial("logos of all three formats are drawn anew as PNGs that fit the page", async (t) => {
+test.serial("logos of all three formats are redrawn as PNGs that fit the page", async (t) => {
   for (const type of ["png", "jpeg", "webp"] as const) {
     const logo = await normalizeLogo(await drawLogo(type, 1400));
     t.deepEqual([logo.width, logo.height], [480, 240], type);
@@ -151,7 +151,7 @@ test.serial(
   },
 );
 
-test.serial("`none` restores the default, and a logo that nobody uses is deleted", async (t) => {
+test.serial("`none` restores the default, and an unused logo is deleted", async (t) => {
   const scene = await openDashboard(t);
   const logo = await normalizeLogo(await drawLogo("png", 100));
   await setProfile(t, scene, { displayName: "Brand", color: "#123456", logo });

@@ -117,7 +117,7 @@ test("a migration creates the roles with the passwords of their URLs; the reader
   t.regex(run.stderr, /permission denied for table account\. Check the role of DATABASE_URL/u);
 });
 
-test("the roles can use a later table at once, and migrating again takes away what they should not have", async (t) => {
+test("the roles can use a later table immediately, and migrating again takes away what they should not have", async (t) => {
   const { ownerUrl, urls } = await setUp(t, "app", "reader");
   const [appUrl = "", readerUrl = ""] = urls;
   const roles = { appUrl, readerUrl };

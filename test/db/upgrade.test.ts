@@ -173,7 +173,7 @@ test("an index is created concurrently, once, by several migrators", async (t) =
   t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
 });
 
-test("an invalid index that an interrupted migration left is created anew", async (t) => {
+test("an invalid index that an interrupted migration left is created again", async (t) => {
   const { upgrade, client } = await setUp(t);
   await upgrade(FIRST);
   await client.query("INSERT INTO thing VALUES (1), (1)");

@@ -43,7 +43,6 @@ test("Caddy passes on what both interfaces need, and logs neither keys nor queri
   t.notRegex(logged(), SECRETS);
 });
 
-test("Caddy returns errors of its own in the form of the interface", (t) =>
-  reportsOutage(t, CADDY));
+test("Caddy returns its own errors in the form of the interface", (t) => reportsOutage(t, CADDY));
 
 test("Caddy does not collect lists", (t) => streamsLists(t, CADDY));

@@ -175,7 +175,7 @@ const ingressOf = async (values: Values): Promise<unknown> =>
     spec?.ingress?.map(({ ports, from }) => ({ ports: ports?.map(({ port }) => port), from })),
   );
 
-test("only the monitoring may read the metrics, and without it nobody", async (t) => {
+test("only the monitoring may read the metrics; without it, nothing may", async (t) => {
   const open = { ports: [8080, 8081], from: undefined };
   t.deepEqual(await ingressOf({}), [[open], []]);
   const from = [{ podSelector: { matchLabels: { app: "prometheus" } } }];

@@ -41,8 +41,7 @@ test("nginx passes on what both interfaces need", async (t) => {
   t.notRegex(await readFile(inFolder("access.log"), "utf8"), SECRETS);
 });
 
-test("nginx returns errors of its own in the form of the interface", (t) =>
-  reportsOutage(t, NGINX));
+test("nginx returns its own errors in the form of the interface", (t) => reportsOutage(t, NGINX));
 
 test("nginx does not collect lists", (t) => streamsLists(t, NGINX));
 

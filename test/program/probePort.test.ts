@@ -7,7 +7,7 @@ import { findFreePort } from "../../program/server/probePort.ts";
 /** In the table of the system's sockets. */
 const TIME_WAIT = "06";
 
-test("a free port is kept from sockets that ask for any port, and can be listened on at once", async (t) => {
+test("a free port is kept from sockets that ask for any port, and can be listened on immediately", async (t) => {
   const port = await findFreePort();
   if (process.platform === "linux") {
     const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")}`;

@@ -147,7 +147,7 @@ test("without a subscription, the period is the month from the billing day", asy
   });
 });
 
-test("a registration keeps its usage when a restore numbers transactions and batches anew", async (t) => {
+test("a registration keeps its usage when a restore reuses numbers of transactions and batches", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, { db });
   const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);

@@ -161,7 +161,7 @@ test("a delivery that fails does not delay later events, and ten are in flight a
   t.true((await deliveries()).every(({ state }) => state === "delivered"));
 });
 
-test("a 410 disables the endpoint at once, and ends what is pending", async (t) => {
+test("a 410 disables the endpoint immediately, and ends what is pending", async (t) => {
   const { deps, endpoint, record, deliver, receiver, deliveries, disabled } =
     await setUpWebhooks(t);
   receiver.respond(answer(500));
@@ -207,7 +207,7 @@ const failCompletely = async ({
   }
 };
 
-test("five days of nothing but failures disable an endpoint; a success in between begins them anew", async (t) => {
+test("five days of nothing but failures disable an endpoint; a success in between restarts the count", async (t) => {
   const scene = await setUpWebhooks(t);
   const { deps, endpoint, record, deliver, receiver } = scene;
   await failCompletely(scene);
@@ -283,7 +283,7 @@ test("a sixth secret that would sign at the same time is refused", async (t) => 
   await t.notThrowsAsync(rotate());
 });
 
-test("a delivery that a stopping worker interrupts is made again at once by another", async (t) => {
+test("a delivery that a stopping worker interrupts is made again immediately by another", async (t) => {
   const { record, deliver, receiver, deliveries } = await setUpWebhooks(t);
   const stop = new AbortController();
   receiver.respond(() => stop.abort());

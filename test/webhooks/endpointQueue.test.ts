@@ -85,7 +85,7 @@ test("an endpoint is given the places that have become free", (t) => {
   t.true(queue.isEmpty());
 });
 
-test("quick, slow and silent endpoints have places of their own, however many wait", (t) => {
+test("quick, slow and silent endpoints have separate places, however many wait", (t) => {
   const { add, begin, know, pass } = setUp();
   const [quick, slow, silent] = [named("quick", 60), named("slow", 60), named("silent", 600)];
   know(silent, 15 * SECOND_MS, TIMEOUT);

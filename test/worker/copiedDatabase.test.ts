@@ -116,7 +116,7 @@ test("a worker of a copied database waits until an operator says that it replace
   t.like(readJson(again), { temporal_name: name, taken_over: false });
 });
 
-test("a separated copy has a name of its own, and never bills through the original's live account", async (t) => {
+test("a separated copy has a different name, and never bills through the original's live account", async (t) => {
   const { name, original, copy } = await fork(t);
   const waiting = startWaiting(t, copy);
   await eventually(() => waiting.messages.length > 0);

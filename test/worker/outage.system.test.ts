@@ -20,7 +20,7 @@ const ORGANIZATIONS = 260;
 
 const EVER = { start: 0, end: 4_000_000_000 };
 
-test("while Stripe fails and then never responds, few streams have a sender of their own, the usage of the ledger is billed, and afterwards everything once", async (t) => {
+test("while Stripe fails and then never responds, few streams have a separate sender, the usage of the ledger is billed, and afterwards everything once", async (t) => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);

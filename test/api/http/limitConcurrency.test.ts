@@ -252,7 +252,7 @@ test("a request that waits for its client has no place, and goes on although oth
   t.is(started[2]?.url, "/last");
 });
 
-test("a request that leaves its place at once does not start the next one within its own call", async (t) => {
+test("a request that leaves its place immediately does not start the next one within its call", async (t) => {
   let depth = 0;
   const depths: number[] = [];
   const { started, open } = await startServer(t, { maximumRunning: 1 }, (request) => {

@@ -85,9 +85,12 @@ test("what a failover lost is taken back once, and clients that repeat their key
   ]);
 });
 
-/** From the last read of a sum: 1 is between the two corrections, 2 before the first one. */
-for (const fromLast of [1, 2]) {
-  test(`a run that broke off ${fromLast} read(s) before its end is continued by the next one`, async (t) => {
+/** At which read of a sum, counted from the last one. */
+for (const [place, fromLast] of [
+  ["between two corrections", 1],
+  ["before the first correction", 2],
+] as const) {
+  test(`a run that broke off ${place} is continued by the next one`, async (t) => {
     const { restored, drain, billedByMinute, corrected } = await setUpFailover(t);
     const { deps } = restored;
     const stripe = deps.billing.findProcessor("stripe", "live") ?? t.fail();

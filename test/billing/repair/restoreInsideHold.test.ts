@@ -49,9 +49,12 @@ const setUpInsideHold = async (t: Parameters<typeof setUpRestore>[0]) => {
   return { ...scene, continued, restored, billed };
 };
 
-for (const seconds of [5, 3 * DAY]) {
+for (const [time, seconds] of [
+  ["five seconds", 5],
+  ["three days", 3 * DAY],
+] as const) {
   for (const first of ["the guard", "take-over", "the comparison"]) {
-    test(`a restore to a time inside a hold bills once if ${first} notices it ${seconds} s after the release`, async (t) => {
+    test(`a restore to a time inside a hold bills once if ${first} notices it ${time} after the release`, async (t) => {
       const { impact, restored, drain, pass, control, ...scene } = await setUpInsideHold(t);
       pass(seconds);
       const noticedAt = new Date(control.now() * 1000);

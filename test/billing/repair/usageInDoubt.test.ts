@@ -31,7 +31,7 @@ test("events that the processor sums together are one group, whichever account t
   );
 });
 
-test("without a customer, each account has groups of its own", (t) => {
+test("without a customer, each account has separate groups", (t) => {
   const events = [
     eventOf(1n, { customerId: null }),
     eventOf(2n, { customerId: null, accountId: "b" }),

@@ -63,7 +63,7 @@ test("a lowered rate rises by a tenth a second up to the maximum, whatever the c
   t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: -3600 }), 500);
 });
 
-test("another maximum counts at once", (t) => {
+test("another maximum counts immediately", (t) => {
   t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 25 }), 25);
   t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 5000 }), 5000);
 });

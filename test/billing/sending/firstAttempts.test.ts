@@ -162,7 +162,7 @@ const beforeTransactions = (db: DatabasePool, work: () => void): DatabasePool =>
     },
   });
 
-test.serial("streams that are sealed one by one have leases of their own", async (t) => {
+test.serial("streams that are sealed one by one have separate leases", async (t) => {
   const setup = await setUpShards(t, 3);
   const { organizations, deps, pass, sender } = setup;
   await Promise.all(organizations.map(({ register }) => register(2)));

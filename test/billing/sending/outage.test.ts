@@ -35,7 +35,7 @@ const delayOf = (setup: ShardSetup, index: number): number | null => {
 };
 
 test.serial(
-  "however many streams are in trouble, a shard gives some of them a sender of their own, and attempts the others itself with the same growing delays",
+  "however many streams are in trouble, a shard gives some of them separate senders, and attempts the others itself with the same growing delays",
   async (t) => {
     const count = 2 * OWN_SENDERS_PER_SHARD + 3;
     const setup = await setUpShards(t, count);

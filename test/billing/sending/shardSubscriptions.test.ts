@@ -65,7 +65,7 @@ test.serial(
 );
 
 test.serial(
-  "if the calls for the customer of a canceled subscription fail, only its stream gets a sender of its own, which bills it",
+  "if the calls for the customer of a canceled subscription fail, only its stream gets a separate sender, which bills it",
   async (t) => {
     const setup = await setUpShards(t, 4);
     const { organizations, deps, pass, reportOnce, reportAll, double } = setup;

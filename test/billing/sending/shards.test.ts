@@ -207,7 +207,7 @@ test.serial("an operator who works on a stream delays no other", async (t) => {
 });
 
 test.serial(
-  "when Stripe gets too many calls, all of them become fewer, no stream gets a sender of its own, and everything is billed once",
+  "when Stripe gets too many calls, all of them become fewer, no stream gets a separate sender, and everything is billed once",
   async (t) => {
     const setup = await setUpShards(t, 20);
     const { organizations, deps, pass, reportOnce, reportAll, double } = setup;

@@ -57,7 +57,7 @@ test("calls rejected by the rate limit never put a stream in trouble", (t) => {
   t.false(isTrouble(delayAfter(tooMany, 50), { attempts: 50 }));
 });
 
-test("a stream that waits for an operator, the processor's sums or another attempt is in trouble at once", (t) => {
+test("a stream that waits for an operator, the processor's sums or another attempt is in trouble immediately", (t) => {
   t.true(isTrouble(STRIPE_MISSING, { attempts: 1 }));
   t.true(isTrouble(LEASED, { attempts: 1 }));
   t.true(isTrouble(delayAfter({ kind: "conflict", reason: "x" }, 1), { attempts: 1 }));

@@ -132,7 +132,7 @@ test.serial(
   },
 );
 
-test.serial("expired responses are deleted, except those that are being stored anew", async (t) => {
+test.serial("expired responses are deleted, except those that are being replaced", async (t) => {
   const { db, databaseUrl } = t.context;
   const { setup } = await startEvidenceApi(t);
   const store = (prefix: string, count: number, expiresAt: string) =>

@@ -85,7 +85,7 @@ test(
   [record("a", 60), record("b", 40)],
 );
 test(
-  "a complete order is credited anew when one of its records is deleted",
+  "a complete order is credited again when one of its records is deleted",
   credits,
   [record("b", 40), record("c", 30)],
   [own("a", 60), own("b", 40)],

@@ -119,7 +119,7 @@ test.serial("a deleted or merged record does not block an order", async (t) => {
 });
 
 test.serial(
-  "a complete order that was not yet planted is credited anew when a record is deleted",
+  "a complete order that was not yet planted is credited again when a record is deleted",
   async (t) => {
     const { state, setup, order, poll } = await startTreeMapperPlanting(t);
     const id = await order(100);
