@@ -133,7 +133,8 @@ for (const [state, interrupt] of [
   ["hang", "hang"],
   ["are gone", "cut"],
 ] as const) {
-  test.serial(`a worker ends within 25 s while the database and Temporal ${state}`, async (t) => {
+  // These two wait most of the time. The others are serial, so that nothing else delays what has a limit.
+  test(`a worker ends within 25 s while the database and Temporal ${state}`, async (t) => {
     const { namespace, client } = await openNamespace(t);
     const database = await startRelay(t, t.context.databaseUrl);
     const temporal = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);

@@ -12,13 +12,13 @@ test("behind a pooler, the lease of a leader that was killed expires", async (t)
   const pooler = await startPgBouncer(t, databaseUrl);
   const relay = await startRelay(t, pooler.url);
   const pooled = await openTestPool(t, relay.url, 2);
-  const leader = await startDispatcher(t, { db: pooled, temporal });
+  const leader = await startDispatcher(t, { db: pooled, temporal, leaseMs: 4000 });
   const first = await refundOneTree(db);
   await eventually(() => isStarted(temporal, first.refund));
 
   relay.cut();
   await leader.stop();
-  await startDispatcher(t, { db, temporal });
+  await startDispatcher(t, { db, temporal, leaseMs: 4000 });
   const second = await refundOneTree(db);
 
   await eventually(() => isStarted(temporal, second.refund));
