@@ -77,6 +77,8 @@ const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
   synchronous_commit: "off",
   full_page_writes: "off",
+  // A database lives for seconds. The launcher would start a process for one of them every second.
+  autovacuum: "off",
 };
 
 /**
