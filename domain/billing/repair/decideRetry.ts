@@ -1,3 +1,4 @@
+import { counted } from "../../counted.ts";
 import { invalidRequest } from "../../errors.ts";
 import { atCustomer } from "./customersInDoubt.ts";
 import type { AttemptOutcome } from "../decideNextStep.ts";
@@ -58,7 +59,7 @@ export const decideRetry = (
  * @throws DomainError request_invalid if they do not show whether it was delivered
  */
 export const decideRetryAfterCheck = (
-  { id }: FailedEvent,
+  { id }: Pick<FailedEvent, "id">,
   checked: AttemptOutcome,
   customerId: string | null,
 ): Retried => {
@@ -72,4 +73,35 @@ export const decideRetryAfterCheck = (
     return retried("delivered", checked.acceptedQuantity);
   }
   throw invalidRequest(`meter event ${id}${atCustomer(customerId)}: ${checked.reason}`);
+};
+
+/**
+ * Checks that an event may be reopened, before the processor's sums are read.
+ * @throws DomainError request_invalid if it was not delivered
+ */
+export const requireDelivered = ({ id, state }: Pick<FailedEvent, "id" | "state">): void => {
+  if (state !== "delivered") {
+    throw invalidRequest(`meter event ${id} is ${state}: only delivered events can be reopened`);
+  }
+};
+
+/**
+ * Decides from the processor's sums of its minute whether a delivered event is sealed again: only if they lack all of it.
+ * @param customerId the customer whose sum decides, if several were checked
+ * @throws DomainError request_invalid unless the sums lack exactly this event
+ */
+export const decideReopenAfterCheck = (
+  event: Pick<FailedEvent, "id">,
+  checked: AttemptOutcome,
+  customerId: string | null,
+): "superseded" => {
+  const { state, acceptedQuantity } = decideRetryAfterCheck(event, checked, customerId);
+  if (state === "superseded") {
+    return state;
+  }
+  const reason =
+    acceptedQuantity === null
+      ? "the processor has its usage, or what it lacks is acknowledged"
+      : `the processor has ${counted(acceptedQuantity, "unit")} in that minute that no other event explains`;
+  throw invalidRequest(`meter event ${event.id}${atCustomer(customerId)}: ${reason}`);
 };

@@ -5,7 +5,7 @@ import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHa
 import {
   decideReopenAfterCheck,
   requireDelivered,
-} from "../../../domain/billing/repair/decideReopen.ts";
+} from "../../../domain/billing/repair/decideRetry.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

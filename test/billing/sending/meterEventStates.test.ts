@@ -2,11 +2,12 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { decideNextStep, withoutProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { AttemptOutcome, NextStep } from "../../../domain/billing/decideNextStep.ts";
-import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
 import {
   decideReopenAfterCheck,
+  decideRetry,
+  decideRetryAfterCheck,
   requireDelivered,
-} from "../../../domain/billing/repair/decideReopen.ts";
+} from "../../../domain/billing/repair/decideRetry.ts";
 import { decideLateRejection } from "../../../domain/billing/processorEvents.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import {
@@ -105,7 +106,7 @@ const statesAfterReopening = (state: MeterEventState): readonly MeterEventState[
   OUTCOMES.flatMap((outcome) =>
     unlessRefused(() => {
       requireDelivered({ id: 1n, state });
-      return decideReopenAfterCheck({ id: 1n, state }, outcome, null);
+      return decideReopenAfterCheck({ id: 1n }, outcome, null);
     }),
   );
 
