@@ -15,7 +15,7 @@ import type { RecoveryPositions } from "../../services/webhooks/recoverWebhookEv
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
 import { pathParameter } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Endpoint } from "../http/endpoint.ts";
 import { queryError } from "../http/queryError.ts";
 import { READ_ERROR } from "../http/readError.ts";
 import { defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
@@ -148,20 +148,22 @@ const recoverBody = bodyObject({
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
 });
 
-/** The endpoints of what was sent, and of sending it again. */
-export const deliveryEndpoints = (
-  { db, reads, clock, publicBaseUrl }: Dependencies,
-  { accountType, prefix, keyError }: WebhookInterface,
-): readonly Endpoint[] => {
-  const path = `${prefix}/webhook_endpoints/:id`;
-  const notFoundError: ErrorResponse = {
+const createCommonParts = ({ accountType, prefix }: WebhookInterface) => ({
+  path: `${prefix}/webhook_endpoints/:id`,
+  notFoundError: {
     code: "record_not_found",
     when: `The ${accountType} has no such endpoint or delivery in the key's mode.`,
     example: ENDPOINT_NOT_FOUND,
-  };
-  const example = { ...EXAMPLE, type: TYPES_EXAMPLE[accountType][0] };
-  const deps = { db, clock, actor: null };
-  const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
+  } as const,
+  example: { ...EXAMPLE, type: TYPES_EXAMPLE[accountType][0] },
+});
+
+const createReads = (
+  { reads, publicBaseUrl }: Dependencies,
+  on: WebhookInterface,
+): readonly Endpoint[] => {
+  const { keyError } = on;
+  const { path, notFoundError, example } = createCommonParts(on);
   return [
     keyEndpoint({
       method: "get",
@@ -235,6 +237,15 @@ export const deliveryEndpoints = (
         return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
       },
     }),
+  ];
+};
+
+const createActions = ({ db, clock }: Dependencies, on: WebhookInterface): readonly Endpoint[] => {
+  const { keyError } = on;
+  const { path, notFoundError, example } = createCommonParts(on);
+  const deps = { db, clock, actor: null };
+  const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
+  return [
     keyEndpoint({
       method: "post",
       path: `${path}/deliveries/:delivery_id/retry`,
@@ -297,3 +308,9 @@ export const deliveryEndpoints = (
     }),
   ];
 };
+
+/** The endpoints of what was sent, and of sending it again. */
+export const deliveryEndpoints = (
+  dependencies: Dependencies,
+  on: WebhookInterface,
+): readonly Endpoint[] => [...createReads(dependencies, on), ...createActions(dependencies, on)];
