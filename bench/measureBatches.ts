@@ -1,11 +1,11 @@
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { pgbenchAccountId } from "./support/runPgbench.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 const SIZES = [100, 1000] as const;
 
@@ -99,18 +99,11 @@ export const measureBatches = async (
   );
   await api.stop();
   await services.dropDatabase("batches");
-  return SIZES.map((size, place) => ({
-    what: `registrations/s in batches of ${size}, compared with single requests`,
-    measured: describeSpread(
-      measured.map(({ batched }) => batched[place] ?? 0),
-      0,
+  return SIZES.map((size, place) =>
+    compareRounds(
+      `registrations/s in batches of ${size}, compared with single requests`,
+      measured,
+      { value: ({ batched }) => batched[place] ?? 0, baseline: ({ single }) => single },
     ),
-    baseline: describeSpread(
-      measured.map(({ single }) => single),
-      0,
-    ),
-    ratio: median(measured.map(({ single, batched }) => (batched[place] ?? 0) / single)).toFixed(2),
-    goal: "",
-    isReached: null,
-  }));
+  );
 };

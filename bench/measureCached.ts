@@ -11,10 +11,10 @@ import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 const REGISTRATIONS = 1000;
 const SPAN_SECONDS = 30 * 24 * 3600;
@@ -102,17 +102,17 @@ export const measureCached = async (
             `bare Koa ${bare.requestsPerSecond.toFixed(0)}/s`,
         ),
     );
-    const ratio = median(
-      measured.map(({ memory: bare, cached }) => cached.requestsPerSecond / bare.requestsPerSecond),
+    results.push(
+      compareRounds(
+        `${what} (${bytes} bytes), cached: requests/s compared with bare Koa`,
+        measured,
+        {
+          value: ({ cached }) => cached.requestsPerSecond,
+          baseline: ({ memory: bare }) => bare.requestsPerSecond,
+          goal: { atLeast: 0.8 },
+        },
+      ),
     );
-    results.push({
-      what: `${what} (${bytes} bytes), cached: requests/s compared with bare Koa`,
-      measured: describeSpread(measured.map(({ cached }) => cached.requestsPerSecond)),
-      baseline: describeSpread(measured.map(({ memory: bare }) => bare.requestsPerSecond)),
-      ratio: ratio.toFixed(2),
-      goal: "at least 0.80",
-      isReached: ratio >= 0.8,
-    });
   }
   memory.close();
   await api.stop();

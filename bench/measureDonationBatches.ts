@@ -1,9 +1,9 @@
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { pgbenchAccountId } from "./support/runPgbench.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 /** Each key may send 20 single donations and one batch a second, so many keys are needed to keep the service busy. */
 const ACCOUNTS = 64;
@@ -98,19 +98,10 @@ export const measureDonationBatches = async (
   await api.stop();
   await services.dropDatabase("donations");
   return [
-    {
-      what: `donations/s in batches of ${SIZE}, compared with single requests of ${ACCOUNTS} accounts`,
-      measured: describeSpread(
-        measured.map(({ batched }) => batched),
-        0,
-      ),
-      baseline: describeSpread(
-        measured.map(({ single }) => single),
-        0,
-      ),
-      ratio: median(measured.map(({ single, batched }) => batched / single)).toFixed(2),
-      goal: "",
-      isReached: null,
-    },
+    compareRounds(
+      `donations/s in batches of ${SIZE}, compared with single requests of ${ACCOUNTS} accounts`,
+      measured,
+      { value: ({ batched }) => batched, baseline: ({ single }) => single },
+    ),
   ];
 };

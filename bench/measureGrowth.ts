@@ -1,11 +1,11 @@
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import type { Program, Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 export type GrowthSizes = {
   /** Numbers of existing registrations. The first is the baseline. */
@@ -85,17 +85,15 @@ export const measureGrowth = async (
     await services.dropDatabase(name);
   }
   const [first = 0] = existing;
-  return existing.slice(1).map((count, index) => {
-    const cost = median(
-      measuredRounds.map((reports) => rateAt(reports, 0) / rateAt(reports, index + 1)),
-    );
-    return {
-      what: `POST with ${count} existing registrations: requests/s compared with ${first}`,
-      measured: describeSpread(measuredRounds.map((reports) => rateAt(reports, index + 1))),
-      baseline: describeSpread(measuredRounds.map((reports) => rateAt(reports, 0))),
-      ratio: (1 / cost).toFixed(2),
-      goal: `flat: at least ${(1 / FLAT).toFixed(2)}`,
-      isReached: cost <= FLAT,
-    };
-  });
+  return existing.slice(1).map((count, index) =>
+    compareRounds(
+      `POST with ${count} existing registrations: requests/s compared with ${first}`,
+      measuredRounds,
+      {
+        value: (reports) => rateAt(reports, index + 1),
+        baseline: (reports) => rateAt(reports, 0),
+        goal: { atLeast: 1 / FLAT },
+      },
+    ),
+  );
 };

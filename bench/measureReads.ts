@@ -6,11 +6,11 @@ import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadOptions, LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 import { watchGroups } from "./support/watchMachine.ts";
 
 const ACCOUNTS = 100;
@@ -168,17 +168,12 @@ export const measureReads = async (
         );
       },
     );
-    const ratio = median(
-      measured.map(({ bare, service }) => service.requestsPerSecond / bare.requestsPerSecond),
+    results.push(
+      compareRounds(`${what}: requests/s compared with a bare reader`, measured, {
+        value: ({ service }) => service.requestsPerSecond,
+        baseline: ({ bare }) => bare.requestsPerSecond,
+      }),
     );
-    results.push({
-      what: `${what}: requests/s compared with a bare reader`,
-      measured: describeSpread(measured.map(({ service }) => service.requestsPerSecond)),
-      baseline: describeSpread(measured.map(({ bare }) => bare.requestsPerSecond)),
-      ratio: ratio.toFixed(2),
-      goal: "",
-      isReached: null,
-    });
   }
   await bareReader.stop();
   await api.stop();

@@ -5,9 +5,9 @@ import { sql } from "../db/sql.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 import { timeCalls } from "./support/timeCalls.ts";
 
 const KNOWN_REGISTRATIONS = 200_000;
@@ -141,20 +141,15 @@ export const measureRecords = async (
   await services.dropDatabase("records");
   return operations.map(([name]) => {
     const times = measured.flatMap((each) => each.get(name) ?? []);
-    const ratio = median(times.map((time) => time.large / time.small));
-    return {
-      what: `${name}, ${LARGE} registrations compared with ${SMALL}, without statistics: ms`,
-      measured: describeSpread(
-        times.map((time) => time.large),
-        1,
-      ),
-      baseline: describeSpread(
-        times.map((time) => time.small),
-        1,
-      ),
-      ratio: ratio.toFixed(2),
-      goal: `flat: at most ${FLAT}`,
-      isReached: ratio <= FLAT,
-    };
+    return compareRounds(
+      `${name}, ${LARGE} registrations compared with ${SMALL}, without statistics: ms`,
+      times,
+      {
+        value: ({ large }) => large,
+        baseline: ({ small }) => small,
+        digits: 1,
+        goal: { atMost: FLAT },
+      },
+    );
   });
 };

@@ -1,11 +1,11 @@
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { pgbenchAccountId, runPgbench } from "./support/runPgbench.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 export type RegistrationSizes = {
   readonly connections: number;
@@ -45,27 +45,6 @@ const describeRound = (
   );
 };
 
-/** Compares a value of the API with the baseline of the same round. */
-const compare = (
-  rounds: readonly Round[],
-  {
-    value,
-    baseline,
-    digits = 0,
-  }: {
-    readonly value: (round: Round) => number;
-    readonly baseline: (round: Round) => number | null;
-    readonly digits?: number;
-  },
-): Pick<Result, "measured" | "baseline"> & { readonly ratio: number } => {
-  const baselines = rounds.flatMap((round) => baseline(round) ?? []);
-  return {
-    measured: describeSpread(rounds.map(value), digits),
-    baseline: baselines.length === 0 ? "pgbench not installed" : describeSpread(baselines, digits),
-    ratio: median(rounds.map((round) => value(round) / (baseline(round) ?? Number.NaN))),
-  };
-};
-
 const summarize = (
   accounts: number,
   connections: number,
@@ -73,42 +52,28 @@ const summarize = (
 ): readonly Result[] => {
   const where = accounts === 1 ? "POST, one account" : `POST, ${accounts} accounts`;
   const hasGoal = accounts === 1;
-  const rate = (round: Round): number => round.api.requestsPerSecond;
-  const line = (
-    what: string,
-    { ratio, ...compared }: ReturnType<typeof compare>,
-    goal: { readonly text: string; readonly isReached: (ratio: number) => boolean } | null,
-  ): Result => ({
-    what: `${where}: ${what}`,
-    ...compared,
-    ratio: Number.isNaN(ratio) ? "" : ratio.toFixed(2),
-    goal: goal?.text ?? "",
-    isReached: goal && !Number.isNaN(ratio) ? goal.isReached(ratio) : null,
-  });
+  const value = ({ api }: Round): number => api.requestsPerSecond;
   return [
-    line(
-      "requests/s compared with the echo handler",
-      compare(rounds, { value: rate, baseline: ({ echo }) => echo.requestsPerSecond }),
-      hasGoal ? { text: "at least 0.90", isReached: (ratio) => ratio >= 0.9 } : null,
+    compareRounds(`${where}: requests/s compared with the echo handler`, rounds, {
+      value,
+      baseline: ({ echo }) => echo.requestsPerSecond,
+      goal: hasGoal ? { atLeast: 0.9 } : null,
+    }),
+    compareRounds(`${where}: p99 ms compared with the echo handler`, rounds, {
+      value: ({ api }) => api.p99Ms,
+      baseline: ({ echo }) => echo.p99Ms,
+      digits: 1,
+      goal: hasGoal ? { atMost: 2 } : null,
+    }),
+    compareRounds(
+      `${where}: requests/s compared with pgbench row by row, ${connections} clients`,
+      rounds,
+      { value, baseline: ({ rowByRow }) => rowByRow, goal: hasGoal ? { atLeast: 6 } : null },
     ),
-    line(
-      "p99 ms compared with the echo handler",
-      compare(rounds, {
-        value: ({ api }) => api.p99Ms,
-        baseline: ({ echo }) => echo.p99Ms,
-        digits: 1,
-      }),
-      hasGoal ? { text: "at most 2.00", isReached: (ratio) => ratio <= 2 } : null,
-    ),
-    line(
-      `requests/s compared with pgbench row by row, ${connections} clients`,
-      compare(rounds, { value: rate, baseline: ({ rowByRow }) => rowByRow }),
-      hasGoal ? { text: "at least 6.00", isReached: (ratio) => ratio >= 6 } : null,
-    ),
-    line(
-      `requests/s compared with pgbench row by row, ${POOL_CLIENTS} clients`,
-      compare(rounds, { value: rate, baseline: ({ rowByRowPool }) => rowByRowPool }),
-      null,
+    compareRounds(
+      `${where}: requests/s compared with pgbench row by row, ${POOL_CLIENTS} clients`,
+      rounds,
+      { value, baseline: ({ rowByRowPool }) => rowByRowPool },
     ),
   ];
 };

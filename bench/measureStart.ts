@@ -1,12 +1,12 @@
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { startEverything } from "./support/startEverything.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 
 const WARM_UP_MS = 4000;
 const MANY_ACCOUNTS = 1000;
@@ -54,18 +54,17 @@ export const measureStart = async (
             `other processes ${others === null ? "?" : (others * 100).toFixed(0)} % of CPU`,
         ),
     );
-    const ratio = median(
-      measured.map(({ bare, whole }) => whole.requestsPerSecond / bare.requestsPerSecond),
+    results.push(
+      compareRounds(
+        `POST to npm start, ${accounts === 1 ? "one account" : `${accounts} accounts`}: requests/s compared with bare Koa`,
+        measured,
+        {
+          value: ({ whole }) => whole.requestsPerSecond,
+          baseline: ({ bare }) => bare.requestsPerSecond,
+          goal: accounts === 1 ? { atLeast: 0.7 } : null,
+        },
+      ),
     );
-    const hasGoal = accounts === 1;
-    results.push({
-      what: `POST to npm start, ${accounts === 1 ? "one account" : `${accounts} accounts`}: requests/s compared with bare Koa`,
-      measured: describeSpread(measured.map(({ whole }) => whole.requestsPerSecond)),
-      baseline: describeSpread(measured.map(({ bare }) => bare.requestsPerSecond)),
-      ratio: ratio.toFixed(2),
-      goal: hasGoal ? "at least 0.70" : "",
-      isReached: hasGoal ? ratio >= 0.7 : null,
-    });
   }
   await bareServer.stop();
   await stop();

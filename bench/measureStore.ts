@@ -10,11 +10,11 @@ import { createStore } from "../services/stores/createStore.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import type { Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
 import { watchGroups } from "./support/watchMachine.ts";
 
 const WARM_UP_MS = 1500;
@@ -91,29 +91,6 @@ const describeLoad = ({ requestsPerSecond, p99Ms, cost }: Measured): string =>
   `${requestsPerSecond.toFixed(0)}/s, p99 ${p99Ms.toFixed(1)} ms, ` +
   `CPU of a request ${(cost.api * 1000).toFixed(0)} + ${(cost.postgres * 1000).toFixed(0)} µs (API + PostgreSQL)`;
 
-const compare = (
-  what: string,
-  rounds: readonly Round[],
-  value: (load: Measured) => number,
-  { digits, goal }: { readonly digits: number; readonly goal: number | null },
-): Result => {
-  const ratio = median(rounds.map(({ store, standalone }) => value(store) / value(standalone)));
-  return {
-    what,
-    measured: describeSpread(
-      rounds.map(({ store }) => value(store)),
-      digits,
-    ),
-    baseline: describeSpread(
-      rounds.map(({ standalone }) => value(standalone)),
-      digits,
-    ),
-    ratio: ratio.toFixed(2),
-    goal: goal === null ? "" : `at least ${goal.toFixed(2)}`,
-    isReached: goal === null ? null : ratio >= goal,
-  };
-};
-
 /**
  * Compares POST /app/api/plant of stores, with balance, ledger, customer indexes and idempotency keys, with
  * POST /plant/trees of as many organizations in the same process.
@@ -171,11 +148,16 @@ export const measureStore = async (
     );
     const what = `POST of ${name} compared with as many organizations`;
     results.push(
-      compare(`${what}: requests/s`, measured, (each) => each.requestsPerSecond, {
-        digits: 0,
-        goal: 0.7,
+      compareRounds(`${what}: requests/s`, measured, {
+        value: ({ store }) => store.requestsPerSecond,
+        baseline: ({ standalone }) => standalone.requestsPerSecond,
+        goal: { atLeast: 0.7 },
       }),
-      compare(`${what}: p99 ms`, measured, ({ p99Ms }) => p99Ms, { digits: 1, goal: null }),
+      compareRounds(`${what}: p99 ms`, measured, {
+        value: ({ store }) => store.p99Ms,
+        baseline: ({ standalone }) => standalone.p99Ms,
+        digits: 1,
+      }),
     );
   }
   await api.stop();

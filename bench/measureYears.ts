@@ -10,10 +10,12 @@ import { foldUsage } from "../services/billing/foldUsage.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillYears } from "./support/fillYears.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
+import { pgbenchAccountId } from "./support/runPgbench.ts";
 import type { Program, Services } from "./support/startServices.ts";
-import { describeSpread, median } from "./support/statistics.ts";
+import { describeSpread } from "./support/statistics.ts";
 import type { Reads } from "./support/createYearReads.ts";
 import { createYearReads } from "./support/createYearReads.ts";
 
@@ -41,9 +43,6 @@ const WARM_UP_MS = 1500;
 const READ_IDS = 1000;
 /** Highest growth of a cost that counts as flat. */
 const FLAT = 1.25;
-
-const accountIdOf = (number: number): string =>
-  `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
 
 type Stage = {
   readonly name: string;
@@ -94,8 +93,8 @@ const fill = async (
   const startedAtMs = performance.now();
   const missing: string[] = [];
   for (let number = 1; number <= ACCOUNTS; number += 1) {
-    if ((await findAccount(db, accountIdOf(number))) === null) {
-      missing.push(accountIdOf(number));
+    if ((await findAccount(db, pgbenchAccountId(number))) === null) {
+      missing.push(pgbenchAccountId(number));
     }
   }
   if (missing.length > 0) {
@@ -171,7 +170,7 @@ const listIds = async ({ url }: Stage): Promise<readonly string[]> => {
   const rows = await query<{ id: string }>(
     url,
     `SELECT id FROM registration
-     WHERE account_id = '${accountIdOf(1)}' AND created_at < now() - interval '30 days'
+     WHERE account_id = '${pgbenchAccountId(1)}' AND created_at < now() - interval '30 days'
      ORDER BY created_at DESC
      LIMIT ${READ_IDS}`,
   );
@@ -179,7 +178,7 @@ const listIds = async ({ url }: Stage): Promise<readonly string[]> => {
 };
 
 const issueTestKey = async ({ db }: Stage): Promise<string> => {
-  const account = await findAccount(db, accountIdOf(1));
+  const account = await findAccount(db, pgbenchAccountId(1));
   if (!account) {
     throw new RangeError("The database is not filled. Run the step fill first.");
   }
@@ -204,7 +203,7 @@ const measure = async (
     opened.push({
       key,
       api,
-      reads: await createYearReads(stage.db, accountIdOf(1), {
+      reads: await createYearReads(stage.db, pgbenchAccountId(1), {
         apiUrl: api.url,
         key,
         ids: await listIds(stage),
@@ -219,21 +218,18 @@ const measure = async (
   const results: Result[] = [];
   for (const [what, readOld] of old.reads) {
     const readYoung = young.reads.get(what) ?? readOld;
-    const times = { old: [] as number[], young: [] as number[] };
+    const times: { readonly youngMs: number; readonly oldMs: number }[] = [];
     for (let round = 0; round < rounds; round += 1) {
-      times.young.push(await readYoung());
-      times.old.push(await readOld());
+      times.push({ youngMs: await readYoung(), oldMs: await readOld() });
     }
-    const growth = median(times.old) / median(times.young);
-    report(`${what}: ${median(times.old).toFixed(2)} and ${median(times.young).toFixed(2)} ms`);
-    results.push({
-      what: `${what}: ms with 3 years, compared with 40 days`,
-      measured: describeSpread(times.old, 2),
-      baseline: describeSpread(times.young, 2),
-      ratio: growth.toFixed(2),
-      goal: `flat: at most ${FLAT}`,
-      isReached: growth <= FLAT,
+    const result = compareRounds(`${what}: ms with 3 years, compared with 40 days`, times, {
+      value: ({ oldMs }) => oldMs,
+      baseline: ({ youngMs }) => youngMs,
+      digits: 2,
+      goal: { atMost: FLAT },
     });
+    report(`${what}: ${result.measured} and ${result.baseline} ms`);
+    results.push(result);
   }
   const posts = await repeatUndisturbed(
     rounds,
@@ -259,16 +255,12 @@ const measure = async (
   for (const { api } of opened) {
     await api.stop();
   }
-  const share = median(posts.map(([many = 0, few = 0]) => many / few));
   return [
-    {
-      what: "POST: requests/s with 3 years, compared with 40 days",
-      measured: describeSpread(posts.map(([many = 0]) => many)),
-      baseline: describeSpread(posts.map(([, few = 0]) => few)),
-      ratio: share.toFixed(2),
-      goal: `flat: at least ${(1 / FLAT).toFixed(2)}`,
-      isReached: share >= 1 / FLAT,
-    },
+    compareRounds("POST: requests/s with 3 years, compared with 40 days", posts, {
+      value: ([many = 0]) => many,
+      baseline: ([, few = 0]) => few,
+      goal: { atLeast: 1 / FLAT },
+    }),
     ...results,
   ];
 };
@@ -292,7 +284,7 @@ const fold = async (
     const beganAtMs = performance.now();
     const [folded] = await foldUsage(
       deps,
-      { before, accountId: accountIdOf(number), isDryRun: false },
+      { before, accountId: pgbenchAccountId(number), isDryRun: false },
       () => undefined,
     );
     const seconds = (performance.now() - beganAtMs) / 1000;
