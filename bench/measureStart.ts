@@ -6,6 +6,7 @@ import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { startEverything } from "./support/startEverything.ts";
+import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 const WARM_UP_MS = 4000;
@@ -25,10 +26,7 @@ export const measureStart = async (
   { connections, rounds, roundMs }: RegistrationSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  // A fast machine exceeds the default limit.
-  const { run, stop } = await startEverything(services.folder, {
-    LIVE_REQUESTS_PER_SECOND: "1000000",
-  });
+  const { run, stop } = await startEverything(services.folder, UNLIMITED);
   const bareServer = await services.startProgram("bench/bareServer.ts", {});
   const keys = await createAccounts(
     run.databaseOwnerUrl,
