@@ -26,6 +26,8 @@ export type PlantingActivityDependencies = {
   readonly planting: Planting;
   /** The interval between two polls of an order if the partner names none, and there are not very many open orders. */
   readonly plantingPollMs: number;
+  /** The interval at which orders are created. */
+  readonly plantingOrderIntervalMs: number;
 };
 
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
@@ -33,7 +35,9 @@ export const createPlantingActivities = (deps: PlantingActivityDependencies) => 
   /** Creates planting orders of the trees that have none. */
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
     withHeartbeat(async (signal) => ({
-      orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal),
+      orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal, {
+        intervalMs: deps.plantingOrderIntervalMs,
+      }),
     })),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */

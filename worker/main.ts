@@ -109,6 +109,7 @@ const createBackgroundActivities = (
       );
     }),
     plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
+    plantingOrderIntervalMs: plantingOrderIntervalMs(config),
   }),
 });
 

@@ -91,8 +91,8 @@ export const setUpPlanting = async (
         { accountId: organization.id, mode: "live", kind: "tree" },
         { id, count, reason: null, idempotencyKey: null },
       ),
-    createOrders: (registrationsPerOrder?: number): Promise<number> =>
-      createPlantingOrders(deps, NEVER, registrationsPerOrder),
+    createOrders: (limits?: Parameters<typeof createPlantingOrders>[2]): Promise<number> =>
+      createPlantingOrders(deps, NEVER, limits),
     /** Places every order, as its workflow does; with the manual partner, as an operator does. */
     place: async (): Promise<void> => {
       for (const { id, publicId, partner: kind } of await orders()) {

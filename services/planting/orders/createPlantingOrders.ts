@@ -15,7 +15,17 @@ const ACCOUNTS_PER_PAGE = 200;
 /** The workflows of the created orders start after a run. What remains then is for the next run. */
 const MAXIMUM_RUN_MS = 30 * 60 * 1000;
 
-type Account = AccountMode & { readonly name: string };
+/**
+ * The most simulated orders of accounts that have had one. They plant nothing, so they must not take the machine from what
+ * clients do.
+ */
+const SIMULATED_ORDERS_PER_SECOND = 1;
+
+type Account = AccountMode & {
+  readonly name: string;
+  /** The last order of earlier runs. */
+  readonly lastOrderId: number | null;
+};
 
 /** An account, and the last registration of its previous order in this run. */
 type NextOrder = { readonly account: Account; readonly after: string | null };
@@ -26,6 +36,9 @@ type NextOrder = { readonly account: Account; readonly after: string | null };
  * continues after a crash, and after half an hour, once each account had an order. It also orders the trees that this one
  * does not find: locked ones, those that commit behind the last registration of an order, and those of accounts that have
  * their first ones meanwhile.
+ *
+ * Simulated orders are bounded. Accounts that have had one wait while too many others have waited for longer.
+ * @param intervalMs the time between two runs, which bounds simulated orders
  * @returns the number of orders
  */
 export const createPlantingOrders = async (
@@ -35,7 +48,10 @@ export const createPlantingOrders = async (
     planting,
   }: { readonly db: DatabasePool; readonly clock: Clock; readonly planting: Planting },
   signal: AbortSignal,
-  registrationsPerOrder = REGISTRATIONS_PER_ORDER,
+  {
+    intervalMs = Number.POSITIVE_INFINITY,
+    registrationsPerOrder = REGISTRATIONS_PER_ORDER,
+  }: { readonly intervalMs?: number; readonly registrationsPerOrder?: number } = {},
 ): Promise<number> => {
   const createOrder = ({ account: { accountId, mode, name }, after }: NextOrder) => {
     const partner = planting.partnerFor(mode);
@@ -75,11 +91,23 @@ export const createPlantingOrders = async (
 
   const endMs = clock.now().getTime() + MAXIMUM_RUN_MS;
   const more: NextOrder[] = [];
+  const createFirstOrders = async (accounts: readonly Account[]): Promise<void> => {
+    more.push(...(await createOrderForEach(accounts.map((account) => ({ account, after: null })))));
+  };
+  const isLimited = ({ mode, lastOrderId }: Account): boolean =>
+    lastOrderId !== null && planting.partnerFor(mode).kind === "simulated";
+  const limited: Account[] = [];
   let page: readonly Account[] = [];
   do {
     page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, ACCOUNTS_PER_PAGE);
-    more.push(...(await createOrderForEach(page.map((account) => ({ account, after: null })))));
+    await createFirstOrders(page.filter((account) => !isLimited(account)));
+    limited.push(...page.filter(isLimited));
   } while (page.length === ACCOUNTS_PER_PAGE);
+  await createFirstOrders(
+    limited
+      .toSorted((left, right) => Number(left.lastOrderId) - Number(right.lastOrderId))
+      .slice(0, (SIMULATED_ORDERS_PER_SECOND * intervalMs) / 1000),
+  );
   let remaining: readonly NextOrder[] = more;
   while (remaining.length > 0 && clock.now().getTime() < endMs) {
     remaining = await createOrderForEach(remaining);

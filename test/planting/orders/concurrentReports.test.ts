@@ -14,7 +14,7 @@ test("reports of two orders do not wait for each other because of sites that bot
   await setup.register(2);
   await setup.register(2);
   await setup.register(2);
-  await setup.createOrders(1);
+  await setup.createOrders({ registrationsPerOrder: 1 });
   await setup.place();
   const [first, second, third] = await setup.orders();
   const [allocation] = first

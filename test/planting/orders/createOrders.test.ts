@@ -47,8 +47,12 @@ test.serial("concurrent runs put no tree into two orders", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
   const signal = new AbortController().signal;
-  await Promise.all(Array.from({ length: 4 }, () => createPlantingOrders(setup.deps, signal, 7)));
-  await setup.createOrders(7);
+  await Promise.all(
+    Array.from({ length: 4 }, () =>
+      createPlantingOrders(setup.deps, signal, { registrationsPerOrder: 7 }),
+    ),
+  );
+  await setup.createOrders({ registrationsPerOrder: 7 });
   const orders = await setup.orders();
   t.is(
     orders.reduce((sum, { treeCount }) => sum + treeCount, 0),
@@ -74,7 +78,7 @@ test.serial("accounts with more trees than an order may have take turns", async 
   await Promise.all(Array.from({ length: 6 }, () => large.register(1)));
   await small.register(1);
 
-  t.is(await large.createOrders(2), 4);
+  t.is(await large.createOrders({ registrationsPerOrder: 2 }), 4);
 
   const ids = (await large.orders()).map(({ id }) => id);
   t.is(ids.length, 3);
@@ -94,13 +98,65 @@ test.serial("a run ends after half an hour, once each account had its turn", asy
   let nowMs = one.clock.now().getTime();
   // Each order seems to take longer than a run may.
   const clock = { now: () => new Date((nowMs += 31 * 60 * 1000)) };
-  const run = () => createPlantingOrders({ ...one.deps, clock }, new AbortController().signal, 1);
+  const run = () =>
+    createPlantingOrders({ ...one.deps, clock }, new AbortController().signal, {
+      registrationsPerOrder: 1,
+    });
 
   t.is(await run(), 2);
   t.is((await one.orders()).length, 1);
   t.is((await other.orders()).length, 1);
   t.is(await run(), 2);
   t.is(await one.createOrders(), 2);
+});
+
+const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> =>
+  Promise.all(setups.map(async ({ orders }) => (await orders()).length));
+
+test.serial(
+  "simulated orders are bounded: accounts that had none come first, then those whose last one is oldest",
+  async (t) => {
+    const { db } = t.context;
+    const { createOrders } = await setUpPlanting(db);
+    await createOrders();
+    const old = await Promise.all(Array.from({ length: 3 }, () => setUpPlanting(db)));
+    const registerAll = () => Promise.all(old.map(({ register }) => register(1)));
+    // Enough for two orders.
+    const intervalMs = 2000;
+    await registerAll();
+
+    t.is(await createOrders({ intervalMs }), 3);
+
+    for (const newcomer of [await setUpPlanting(db), await setUpPlanting(db)]) {
+      await registerAll();
+      await newcomer.register(1, { mode: "test" });
+      t.is(await createOrders({ intervalMs }), 3);
+      t.deepEqual(await ordersOf([newcomer]), [1]);
+    }
+    const counts = await ordersOf(old);
+    t.deepEqual(
+      counts.toSorted((left, right) => left - right),
+      [2, 2, 3],
+    );
+    await registerAll();
+    t.is(await createOrders({ intervalMs }), 2);
+    t.deepEqual(await ordersOf(old), [3, 3, 3]);
+    t.is(await createOrders({ intervalMs }), 1);
+    t.is(await createOrders({ intervalMs }), 0);
+  },
+);
+
+test.serial("the orders of a real partner are not bounded", async (t) => {
+  const { db } = t.context;
+  const setups = await Promise.all(
+    Array.from({ length: 3 }, () => setUpPlanting(db, { partner: "manual" })),
+  );
+  const [first] = setups;
+  await first?.createOrders();
+  for (const _ of [1, 2]) {
+    await Promise.all(setups.map(({ register }) => register(1)));
+    t.is(await first?.createOrders({ intervalMs: 1000 }), 3);
+  }
 });
 
 test.serial("accounts with unordered trees are listed in pages, each mode once", async (t) => {

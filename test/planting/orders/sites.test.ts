@@ -38,7 +38,7 @@ const placeOrders = async (
   for (let number = 0; number < count; number += 1) {
     await setup.register(10);
   }
-  await setup.createOrders(1);
+  await setup.createOrders({ registrationsPerOrder: 1 });
   await setup.place();
   return {
     setup,

@@ -79,6 +79,7 @@ const setUp = async (
       simulated: { timeline: "allocations", durations: DURATIONS },
     }),
     plantingPollMs,
+    plantingOrderIntervalMs: HOUR_MS,
   });
   const startWorker = async () => {
     const worker = await Worker.create({

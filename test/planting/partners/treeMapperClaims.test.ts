@@ -219,7 +219,7 @@ const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number)
 
   const { state, setup, order, poll, pollNow } = await startTreeMapperPlanting(t, { db });
   await Promise.all(Array.from({ length: others }, () => setup.register(1)));
-  await setup.createOrders(1);
+  await setup.createOrders({ registrationsPerOrder: 1 });
   for (const { id } of await setup.orders()) {
     const records = [{ reference: "shared", trees: 1000 }];
     await claimTrees({ db }, { id, partner: "treemapper", treeCount: 1 }, records, (change) =>
