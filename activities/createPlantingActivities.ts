@@ -3,10 +3,7 @@ import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
-import {
-  placePlantingOrder,
-  pollPlantingOrder,
-} from "../services/planting/orders/pollPlantingOrder.ts";
+import { pollPlantingOrder } from "../services/planting/orders/pollPlantingOrder.ts";
 import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
@@ -46,10 +43,7 @@ export const createPlantingActivities = (deps: PlantingActivityDependencies) => 
   markOrdersStarted: (orderIds: readonly number[]): Promise<void> =>
     recordPlantingOrdersStarted(deps, orderIds),
 
-  placePlantingOrder: (orderId: number): Promise<void> =>
-    asNonRetryable(() => placePlantingOrder(deps, orderId, Context.current().cancellationSignal)),
-
-  /** Polls the partner once and returns when to poll again. */
+  /** Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. */
   pollPlantingOrder: async (
     orderId: number,
   ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {

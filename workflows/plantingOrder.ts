@@ -11,19 +11,18 @@ import type { PlantingActivities } from "../activities/createPlantingActivities.
 /** Wakes an order's workflow after facts were recorded by a callback or an operator. */
 export const factsRecordedSignal = defineSignal("factsRecorded");
 
-const { placePlantingOrder, pollPlantingOrder } = proxyActivities<PlantingActivities>({
+const { pollPlantingOrder } = proxyActivities<PlantingActivities>({
   startToCloseTimeout: "1 minute",
   // A partner may be down for days; attempts add nothing to the history.
   retry: { initialInterval: "2 seconds", backoffCoefficient: 2, maximumInterval: "10 minutes" },
 });
 
-/** Places an order with its partner and polls it until nothing more is expected, usually for months. */
+/** Polls an order until nothing more is expected, usually for months. The first poll places it with its partner. */
 export const plantingOrder = async (orderId: number): Promise<void> => {
   let woken = false;
   setHandler(factsRecordedSignal, () => {
     woken = true;
   });
-  await placePlantingOrder(orderId);
   for (;;) {
     woken = false;
     const { isFinished, nextPollMs } = await pollPlantingOrder(orderId);

@@ -12,7 +12,6 @@ test("one run starts the workflows of all waiting orders, however many they are"
       started.push(orderIds);
       return Promise.resolve();
     },
-    placePlantingOrder: () => Promise.resolve(),
     pollPlantingOrder: () => Promise.resolve({ isFinished: true, nextPollMs: 0 }),
   });
   await client.workflow.execute(plantingOrderCreation, {
@@ -37,7 +36,6 @@ test("orders that wait for their workflows do not wait for the creation of other
       calls.push(orderIds);
       return Promise.resolve();
     },
-    placePlantingOrder: () => Promise.resolve(),
     pollPlantingOrder: () => Promise.resolve({ isFinished: true, nextPollMs: 0 }),
   });
   await client.workflow.execute(plantingOrderCreation, {

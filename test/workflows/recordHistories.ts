@@ -73,7 +73,6 @@ const createOrders = (
     createPlantingOrders: inOrder(() => ({ orders: 1 })),
     listOrdersToStart: inOrder(...pages.map((page) => () => page)),
     markOrdersStarted: inOrder<undefined>(() => undefined),
-    placePlantingOrder: inOrder<undefined>(() => undefined),
     pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
   },
   run: async (client) => {
@@ -167,7 +166,6 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   },
   "planting-order-signaled": {
     activities: {
-      placePlantingOrder: inOrder<undefined>(() => undefined),
       pollPlantingOrder: inOrder<{ isFinished: boolean; nextPollMs: number }>(
         () => ({ isFinished: false, nextPollMs: 200 }),
         () => ({ isFinished: false, nextPollMs: 60_000 }),
@@ -179,7 +177,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         ...options("planting-order-recorded"),
         args: [7],
       });
-      await activitiesCompleted(handle, 3);
+      await activitiesCompleted(handle, 2);
       await handle.signal(factsRecordedSignal);
       await handle.result();
       return handle;

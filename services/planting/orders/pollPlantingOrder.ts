@@ -78,8 +78,8 @@ const isPollingDone = (
   (!isVerificationPolled && isTimelineComplete(timeline, stage));
 
 /**
- * Polls the partner for updates of an order and records them. An order that is not placed is placed first: the workflow
- * may have placed one of this number that a restore of the database has lost.
+ * Polls the partner for updates of an order and records them. An order that is not placed is placed first, at its first
+ * poll, or because a restore of the database has lost that.
  * @returns `nextPollMs`: the time until the next poll; null for the configured interval
  */
 export const pollPlantingOrder = async (
