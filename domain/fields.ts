@@ -42,11 +42,18 @@ export const emptyAsNull = (given: string): string | null => (given === "" ? nul
 
 export const blankAsNull = (given: string): string | null => (given.trim() === "" ? null : given);
 
-const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
+const COUNT_MUST_BE = "an integer of at least 1";
 
-/** A count of units that JSON represents exactly. */
+/** A count of units that JSON represents exactly. Accounts have lower limits, so only a number beyond the maximum names it. */
 export const count = () =>
-  z.int({ error: mustBe(COUNT_MUST_BE) }).min(1, `must be ${COUNT_MUST_BE}`);
+  z
+    .int({
+      error: (issue) =>
+        issue.code === "too_big"
+          ? `must be at most ${Number.MAX_SAFE_INTEGER}`
+          : mustBe(COUNT_MUST_BE)(issue),
+    })
+    .min(1, `must be ${COUNT_MUST_BE}`);
 
 const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/iu;
 

@@ -36,11 +36,11 @@ test(
 test("text is required", hasMessages, text(3), undefined, "required");
 test("a number is not text", hasMessages, text(3), 1, "must be a string");
 
-const COUNT = "must be an integer from 1 to 9007199254740991";
+const COUNT = "must be an integer of at least 1";
 
 test("1 is a count", hasMessages, count(), 1);
 test("2^53 - 1 is a count", hasMessages, count(), 2 ** 53 - 1);
-for (const value of [0, -1, 1.5, 2 ** 53, Infinity, Number.NaN, "1", null]) {
+for (const value of [0, -1, 1.5, Infinity, Number.NaN, "1", null]) {
   test(
     `${JSON.stringify(value)} (${String(value)}) is not a count`,
     hasMessages,
@@ -49,6 +49,7 @@ for (const value of [0, -1, 1.5, 2 ** 53, Infinity, Number.NaN, "1", null]) {
     COUNT,
   );
 }
+test("2^53 is not a count", hasMessages, count(), 2 ** 53, "must be at most 9007199254740991");
 test("a count is required", hasMessages, count(), undefined, "required");
 
 const DATE = "must be a calendar date in the form YYYY-MM-DD";

@@ -31,7 +31,7 @@ const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependenci
         "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
         "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
       errors: [KEY_ERROR],
-      exampleRejection: "count: must be an integer from 1 to 9007199254740991",
+      exampleRejection: "count: must be an integer of at least 1",
     },
     schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,

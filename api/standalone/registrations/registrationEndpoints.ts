@@ -80,7 +80,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
           when:
             "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
             "one request, or for a whole day.",
-          example: "count: must be an integer from 1 to 9007199254740991",
+          example: "count: must be an integer of at least 1",
         },
         KEY_ERROR,
         SUSPENDED_ERROR,

@@ -65,7 +65,7 @@ export const registerEndpoint = (
           when:
             "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
             "one request, or for a whole day.",
-          example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
+          example: `${plural}: must be an integer of at least 1`,
         },
         KEY_ERROR,
         BUDGET_ERROR,
