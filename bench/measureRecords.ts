@@ -146,8 +146,8 @@ export const measureRecords = async (
       `${name}, ${LARGE} registrations compared with ${SMALL}, without statistics: ms`,
       times,
       {
-        value: ({ large }) => large,
-        baseline: ({ small }) => small,
+        value: (time) => time.large,
+        baseline: (time) => time.small,
         digits: 1,
         goal: { atMost: FLAT },
       },
