@@ -56,6 +56,17 @@ export const openNamespace = async (
   return { namespace, client: new Client({ connection, namespace }) };
 };
 
+/** Returns whether a worker polls a task queue for workflow tasks. */
+export const isPolled = async (temporal: Client, taskQueue: string): Promise<boolean> => {
+  const { pollers } = await temporal.workflowService.describeTaskQueue({
+    namespace: temporal.options.namespace,
+    taskQueue: { name: taskQueue },
+    // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not a dependency.
+    taskQueueType: 1,
+  });
+  return pollers.length > 0;
+};
+
 /**
  * Starts a program of the service in a process that is killed after the test.
  * @param root the checkout, this one by default

@@ -23,7 +23,13 @@ import type { Run } from "../cli/runImpact.ts";
 import { refunded } from "../events/readEvents.ts";
 import { copyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import {
+  eventually,
+  isPolled,
+  openNamespace,
+  startProgram,
+  TEMPORAL_ADDRESS,
+} from "../support/programs.ts";
 import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
 import { startReceiver } from "../webhooks/startReceiver.ts";
 import { seizeLease } from "./dispatcher/dispatching.ts";
@@ -257,16 +263,7 @@ test("doctor names a copied database that is undecided, and a worker that uses a
     TEMPORAL_NAMESPACE: namespace,
     LOG_LEVEL: "silent",
   });
-  const isPolled = async (): Promise<boolean> => {
-    const { pollers } = await client.workflowService.describeTaskQueue({
-      namespace,
-      taskQueue: { name: backgroundQueue(name) },
-      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not a dependency.
-      taskQueueType: 1,
-    });
-    return pollers.length > 0;
-  };
-  await eventually(isPolled);
+  await eventually(() => isPolled(client, backgroundQueue(name)));
   t.regex(
     (await diagnose(original.impact)).of("worker (background)"),
     /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database/u,

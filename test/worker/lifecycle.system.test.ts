@@ -3,13 +3,18 @@ import type { ChildProcess } from "node:child_process";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
-import type { Client } from "@temporalio/client";
 import { backgroundQueue, interactiveQueue } from "../../workflows/taskQueues.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import {
+  eventually,
+  isPolled,
+  openNamespace,
+  startProgram,
+  TEMPORAL_ADDRESS,
+} from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 
 const test = testWithDatabase();
@@ -98,20 +103,6 @@ test.serial("a worker that is stopped while Temporal is down stops gracefully", 
   await stopsGracefully(t, worker);
 });
 
-const isPolled = async (
-  temporal: Client,
-  namespace: string,
-  taskQueue: string,
-): Promise<boolean> => {
-  const { pollers } = await temporal.workflowService.describeTaskQueue({
-    namespace,
-    taskQueue: { name: taskQueue },
-    // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not a dependency.
-    taskQueueType: 1,
-  });
-  return pollers.length > 0;
-};
-
 test.serial(
   "a worker that is stopped while it polls its task queues stops gracefully",
   async (t) => {
@@ -119,7 +110,7 @@ test.serial(
     const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
     const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
     for (const taskQueue of [backgroundQueue(deployment), interactiveQueue(deployment)]) {
-      await eventually(() => isPolled(client, namespace, taskQueue));
+      await eventually(() => isPolled(client, taskQueue));
     }
 
     await stopsGracefully(t, worker);
@@ -145,7 +136,7 @@ for (const [state, interrupt] of [
       LOG_LEVEL: "silent",
     });
     const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
-    await eventually(() => isPolled(client, namespace, backgroundQueue(deployment)));
+    await eventually(() => isPolled(client, backgroundQueue(deployment)));
 
     database[interrupt]();
     temporal[interrupt]();
