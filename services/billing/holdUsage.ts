@@ -13,6 +13,7 @@ import { SERVICE } from "../../domain/accounts/audit.ts";
 import {
   describeHold,
   findHold,
+  HOLD_ADVICE,
   isHoldMissing,
   RESTORE_HOLD,
 } from "../../domain/billing/deployment.ts";
@@ -42,7 +43,7 @@ export const holdUsage = (
         return hold;
       }
       throw invalidRequest(
-        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage release\` or \`impact usage compare-and-release\`, so no other hold was recorded. Let ${hold.by} know, or release usage and hold it again.`,
+        `${describeHold(hold)}. It began at ${hold.at.toISOString()} and ends for all with \`impact usage release\` or \`impact usage compare-and-release\`, so no other hold was recorded. ${HOLD_ADVICE} If the data folder was copied during a hold, see docs/backup.md.`,
       );
     }
     const recorded = { at: await readDatabaseTime(transaction, clock), reason, by };

@@ -86,6 +86,17 @@ for (const [time, seconds] of [
   }
 }
 
+test("another hold is refused after a noticed restore with the advice to compare, not to release usage and hold it again", async (t) => {
+  const { impact, restored } = await setUpInsideHold(t);
+  await guardUsage(restored.deps);
+
+  const refused = await impact(restored, "usage", "hold", "--reason", "restore");
+
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /After a restore .*run `impact usage compare-and-release`/u);
+  t.notRegex(refused.stderr, /hold it again/u);
+});
+
 test("the release after a planned promotion sends what was registered during the hold", async (t) => {
   const scene = await setUpRestore(t);
   await holdUsage(scene.original.deps, UPGRADE);
