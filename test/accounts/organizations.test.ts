@@ -357,3 +357,17 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     t.true(stderr.includes(UNKNOWN));
   }
 });
+
+test("org update prints the profile and the limits that it changed", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const update = (...options: readonly string[]) =>
+    runImpact(["org", "update", id, ...options], { env });
+  const named = await update("--display-name", "Fjord & Fern");
+  t.regex(named.stdout, /display name +Fjord & Fern/u);
+  const limited = await update("--mode", "test", "--requests-per-second", "7", "--json");
+  t.like(readJson(limited), {
+    profile: { display_name: "Fjord & Fern" },
+    limits: [{ mode: "live" }, { mode: "test", requests_per_second: 7 }],
+  });
+});

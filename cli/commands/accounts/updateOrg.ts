@@ -1,4 +1,6 @@
+import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import type { AccountChanges } from "../../../db/accounts/accounts.ts";
+import { findProfile } from "../../../db/dashboard/profiles.ts";
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
@@ -7,12 +9,17 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson } from "../../output/print.ts";
+import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
 import type { LimitOptions } from "./limitOptions.ts";
-import { newLimitsOf } from "./limitOptions.ts";
+import { LIMIT_HEADINGS, limitRows, newLimitsOf, presentLimits } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
-import { readProfileChanges, reportColorAdjustments } from "./profileOptions.ts";
+import {
+  presentProfile,
+  profileRecord,
+  readProfileChanges,
+  reportColorAdjustments,
+} from "./profileOptions.ts";
 import type { ProfileOptions } from "./profileOptions.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
 
@@ -62,14 +69,26 @@ export const updateOrg = async (
   if (Object.keys(changes).length === 0 && limits === null && profile === null) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
-  const account = await updateOrganization(await openChange(context, options), id, changes, {
-    limits,
-    profile,
-  });
+  const change = await openChange(context, options);
+  const account = await updateOrganization(change, id, changes, { limits, profile });
+  const newProfile = await findProfile(change.db, id);
+  const newLimits = await listAccountLimits(change.db, id);
   if (json) {
-    printJson(context.io, presentOrganization(account));
+    printJson(context.io, {
+      ...presentOrganization(account),
+      profile: presentProfile(newProfile),
+      limits: presentLimits(newLimits),
+    });
   } else {
     printOrganization(context, account);
+    if (profile !== null) {
+      context.io.stdout.write("\n");
+      printRecord(context.io, profileRecord(newProfile));
+    }
+    if (limits !== null) {
+      context.io.stdout.write("\n");
+      printTable(context.io, LIMIT_HEADINGS, limitRows(newLimits));
+    }
   }
   reportColorAdjustments(context, profile);
   const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
