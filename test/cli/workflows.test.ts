@@ -37,7 +37,7 @@ test.serial("a workflow is terminated once, with its reason", async (t) => {
   t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
     workflow_id: workflowId,
     type: "usageSender",
-    status: "RUNNING",
+    status: "running",
     result: null,
     failure: null,
   });
@@ -50,7 +50,7 @@ test.serial("a workflow is terminated once, with its reason", async (t) => {
   );
   t.is(run.exitCode, 0);
   t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
-    status: "TERMINATED",
+    status: "terminated",
     failure: "moved to another queue",
   });
   const again = await impact("workflow", "terminate", workflowId, "--reason", "again");

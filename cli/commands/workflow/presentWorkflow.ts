@@ -8,9 +8,8 @@ export const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) =>
   workflow_id: workflow.workflowId,
   run_id: workflow.runId,
   type: workflow.type,
-  status: workflow.status.name,
+  status: formatStatus(workflow),
   task_queue: workflow.taskQueue,
   started_at: workflow.startTime,
   closed_at: workflow.closeTime ?? null,
-  history_length: workflow.historyLength,
 });

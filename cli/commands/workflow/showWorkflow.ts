@@ -65,6 +65,8 @@ export const showWorkflow = async (
   if (json) {
     printJson(io, {
       ...presentWorkflow(description),
+      // Of lists, Temporal returns 0 for workflows that run.
+      history_length: description.historyLength,
       pending_activities: pending,
       result,
       failure,
