@@ -14,23 +14,34 @@ import type { Start } from "./start.ts";
 const PARENT_POLL_MS = 250;
 const REPEATED_SIGNAL_MS = 1000;
 
-type Arguments = { readonly isDemo: boolean; readonly stopsWithParent: boolean };
+type Arguments = {
+  readonly isDemo: boolean;
+  readonly isHelp: boolean;
+  readonly stopsWithParent: boolean;
+};
+
+const USAGE = "The only option is --demo, as in: npm start -- --demo";
+/** Given by the npm script, so errors do not name it. */
+const STOP_WITH_PARENT = "--stop-with-parent";
 
 /** @throws StartupError for unknown arguments */
 const readArguments = (): Arguments => {
   try {
     const { values } = parseArgs({
-      options: { demo: { type: "boolean" }, "stop-with-parent": { type: "boolean" } },
+      options: {
+        demo: { type: "boolean" },
+        help: { type: "boolean" },
+        "stop-with-parent": { type: "boolean" },
+      },
     });
     return {
       isDemo: values.demo === true,
+      isHelp: values.help === true,
       stopsWithParent: values["stop-with-parent"] === true,
     };
   } catch (error) {
-    throw new StartupError(
-      `Unknown argument: ${process.argv.slice(2).join(" ")}. The only option is --demo, as in: npm start -- --demo`,
-      { cause: error },
-    );
+    const given = process.argv.slice(2).filter((argument) => argument !== STOP_WITH_PARENT);
+    throw new StartupError(`Unknown argument: ${given.join(" ")}. ${USAGE}`, { cause: error });
   }
 };
 
@@ -78,6 +89,10 @@ const describe = (error: unknown): string =>
 
 const main = async (): Promise<void> => {
   const given = readArguments();
+  if (given.isHelp) {
+    console.log(`Starts the service with its databases. ${USAGE}`);
+    return;
+  }
   const shutdown = shutdownRequested(given);
   const unknown = findUnknownSettings();
   if (unknown.length > 0) {

@@ -158,7 +158,10 @@ for (const [name, settings, message] of [
 test("an unknown argument of npm start is an error", async (t) => {
   const refused = runStart(t, await makeDataDir(t), {}, ["--dmeo"]);
   t.is(await refused.exitCode, 1);
-  t.regex(refused.output(), /Unknown argument: .*--dmeo.*npm start -- --demo/u);
+  t.regex(refused.output(), /Unknown argument: --dmeo\. .*npm start -- --demo/u);
+  const help = runStart(t, await makeDataDir(t), {}, ["--help"]);
+  t.is(await help.exitCode, 0);
+  t.regex(help.output(), /npm start -- --demo/u);
 });
 
 test("the same time has the same plan, in order and without a step in the future", (t) => {
