@@ -130,7 +130,7 @@ const CARD_ELEMENT = tag({
 });
 
 const NOT_FOUND_STYLE =
-  "body{font:1.1rem/1.5 system-ui,sans-serif;margin:15vh auto;max-width:30rem;padding:0 1.25rem;color-scheme:light dark}";
+  ":root{color-scheme:light dark}body{font:1.1rem/1.5 system-ui,sans-serif;margin:15vh auto;max-width:30rem;padding:0 1.25rem}";
 
 const NOT_FOUND = tag({
   type: "text/html",
