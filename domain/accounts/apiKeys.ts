@@ -77,7 +77,7 @@ export const requireImportableKey = (key: string, type: AccountType, mode: Mode)
     for (const [otherMode, prefix] of Object.entries(prefixes)) {
       if (key.startsWith(prefix) && (otherType !== type || otherMode !== mode)) {
         throw invalidRequest(
-          `a key with the prefix ${prefix} is a ${otherType}'s key for ${otherMode} mode`,
+          `keys with the prefix ${prefix} are for ${otherType}s in ${otherMode} mode`,
         );
       }
     }
