@@ -71,7 +71,10 @@ test("a key of another account, a revoked key and an unusable key are refused", 
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /must be 16 to 256 visible ASCII characters/u);
   }
-  t.regex((await importKey(one.id, `PROD-${key}`)).stderr, /prefix PROD- are for stores in live mode/u);
+  t.regex(
+    (await importKey(one.id, `PROD-${key}`)).stderr,
+    /prefix PROD- are for stores in live mode/u,
+  );
   t.regex((await importKey(one.id, `${key}\n${newKey()}`)).stderr, /one secret on one line/u);
 });
 

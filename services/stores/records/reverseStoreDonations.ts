@@ -1,11 +1,11 @@
 import { lockNewestDonations } from "../../../db/stores/storeDonations.ts";
-import { counted } from "../../../domain/counted.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { recordDonationRefunds } from "../../charities/donations/refundDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
+import { tooFewLeft } from "./tooFewLeft.ts";
 
 /** Limits the size of the transaction; larger reversals need several calls. */
 export const MAXIMUM_DONATIONS = 1000;
@@ -37,9 +37,7 @@ export const reverseStoreDonations = (
       }
       const found = await lockNewestDonations(transaction, owner, filter, quantity);
       if (found.length < quantity) {
-        throw invalidRequest(
-          `quantity: only ${counted(found.length, "of the matching donations remains", "of the matching donations remain")} to be reversed`,
-        );
+        throw tooFewLeft(found.length, "donation");
       }
       const request = { reason, idempotencyKey: null, metadata: {} };
       await recordDonationRefunds(

@@ -7,7 +7,6 @@ import type { ReversibleRecord } from "../../../db/stores/storeRegistrations.ts"
 import { insertReversals, lockReversible } from "../../../db/stores/storeRegistrations.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import { counted } from "../../../domain/counted.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Owner } from "../../../domain/registrations/registrations.ts";
 import { changedBalance } from "../../../domain/stores/changedBalance.ts";
@@ -18,6 +17,7 @@ import { releaseRefundedTrees } from "../../planting/orders/releaseRefundedTrees
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../newId.ts";
+import { tooFewLeft } from "./tooFewLeft.ts";
 
 const PAGE_RECORDS = 500;
 /** Limits the size of the transaction; larger reversals need several calls. */
@@ -56,9 +56,7 @@ const selectNewestUnits = async (
     }
     after = positionOf(page.at(-1));
     if (missing > 0 && page.length < limit) {
-      throw invalidRequest(
-        `quantity: only ${counted(quantity - missing, "of the matching units remains", "of the matching units remain")} to be reversed`,
-      );
+      throw tooFewLeft(quantity - missing, "unit");
     }
   }
   return selected;

@@ -142,15 +142,15 @@ test("a reversal of more units than match is rejected and changes nothing", asyn
   const before = await readStoreState(db, store.id);
 
   for (const [type, quantity, left] of [
-    ["tree", 3, 2],
-    ["plastic", 1, 0],
-    ["donation", 2, 1],
-    ["tree", Number.MAX_SAFE_INTEGER, 2],
+    ["tree", 3, "only 2 "],
+    ["plastic", 1, "no matching unit remains .*a customer's name must match as a whole"],
+    ["donation", 2, "only 1 "],
+    ["tree", Number.MAX_SAFE_INTEGER, "only 2 "],
   ] as const) {
     const { status, body } = await post("/app/api/refund", store.live, { type, quantity });
     t.is(status, 400);
     t.is(body["code"], "INVALID_PARAMETER");
-    t.regex(String(body["error"]), new RegExp(`^quantity: only ${left} `, "u"));
+    t.regex(String(body["error"]), new RegExp(`^quantity: ${left}`, "u"));
   }
   t.deepEqual(await readStoreState(db, store.id), before);
 });
