@@ -36,7 +36,7 @@ import {
   openToAll,
   policy,
   send,
-  sendPicture,
+  pictureOf,
   tag,
 } from "./servePages.ts";
 import type { Rendered, Tagged } from "./servePages.ts";
@@ -51,7 +51,13 @@ const ONE_DAY = "public, max-age=86400";
 const SVG = "image/svg+xml";
 const HTML = "text/html; charset=utf-8";
 
-const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
+/** Drawn at its first request, because the start of the API does not need it. */
+let world: Tagged | undefined;
+
+const ICON = pictureOf(
+  SVG,
+  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`,
+);
 
 /** May come from an earlier system, so its form is unknown. */
 const SLUG = text(200);
@@ -271,8 +277,11 @@ export const dashboardPages = ({
   };
 
   const pages: readonly Page[] = [
-    { path: "/dashboard/world.svg", run: (ctx) => sendPicture(ctx, SVG, renderWorld(), ONE_DAY) },
-    { path: "/dashboard/icon.svg", run: (ctx) => sendPicture(ctx, SVG, ICON, ONE_DAY) },
+    {
+      path: "/dashboard/world.svg",
+      run: (ctx) => send(ctx, (world ??= pictureOf(SVG, renderWorld())), ONE_DAY),
+    },
+    { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
     {
       path: "/media/simulated/:seed.svg",
       run: (ctx) => {
@@ -280,7 +289,7 @@ export const dashboardPages = ({
         if (!SEED.test(seed)) {
           throw new HttpError("path_not_found", "failed to find picture");
         }
-        sendPicture(ctx, SVG, drawSimulatedPhoto(seed), IMMUTABLE);
+        send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
       },
     },
     logoPage(db),

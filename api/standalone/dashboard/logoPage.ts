@@ -6,28 +6,33 @@ import { rememberUnknown } from "../../../services/rememberUnknown.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
-import { IMMUTABLE, sendPicture } from "./servePages.ts";
+import { IMMUTABLE, pictureOf, send } from "./servePages.ts";
+import type { Tagged } from "./servePages.ts";
 
 const HASH = /^[0-9a-f]{64}$/u;
 const CACHED_BYTES = 16 * 1024 * 1024;
 
 /** Serves the logos of organizations. */
 export const logoPage = (db: CommonQueryMethods): Page => {
-  const files = new LRUCache<string, Buffer>({
+  const pictures = new LRUCache<string, Tagged>({
     maxSize: CACHED_BYTES,
-    sizeCalculation: (file) => file.length,
+    sizeCalculation: ({ body }) => body.length,
   });
   const lookUp = rememberUnknown(createLookups((hashes) => findLogoFiles(db, hashes)));
   return {
     path: "/media/logos/:hash.png",
     run: async (ctx) => {
       const hash = pathParameter(ctx, "hash");
-      const file = files.get(hash) ?? (HASH.test(hash) ? await lookUp(hash) : null);
-      if (file === null) {
-        throw new HttpError("path_not_found", "failed to find picture");
+      let picture = pictures.get(hash);
+      if (picture === undefined) {
+        const file = HASH.test(hash) ? await lookUp(hash) : null;
+        if (file === null) {
+          throw new HttpError("path_not_found", "failed to find picture");
+        }
+        picture = pictureOf("image/png", file);
+        pictures.set(hash, picture);
       }
-      files.set(hash, file);
-      sendPicture(ctx, "image/png", file, IMMUTABLE);
+      send(ctx, picture, IMMUTABLE);
     },
   };
 };

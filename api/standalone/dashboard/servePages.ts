@@ -89,19 +89,9 @@ export const asReadyResponse = (
   body,
 });
 
-/** Serves a picture that is drawn or read anew for each request. */
-export const sendPicture = (
-  ctx: ApiContext,
-  type: "image/svg+xml" | "image/png",
-  body: string | Buffer,
-  cacheControl: string,
-): void =>
-  send(
-    ctx,
-    tag({
-      type,
-      body,
-      headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
-    }),
-    cacheControl,
-  );
+export const pictureOf = (type: "image/svg+xml" | "image/png", body: string | Buffer): Tagged =>
+  tag({
+    type,
+    body,
+    headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+  });

@@ -23,16 +23,12 @@ const readLand = (): string => {
   return geoPath(projection).digits(1)(feature(world, land)) ?? "";
 };
 
-let world: string | undefined;
-
 /**
  * Returns the continents as one picture for all pages. The outlines are Natural Earth's, in the public domain. Projecting
- * them takes 30 ms CPU, which the start of the API does not need.
+ * them takes 30 ms CPU.
  */
-export const renderWorld = (): string => {
-  world ??= `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}"><path fill="#7d9688" fill-opacity=".38" d="${readLand()}"/></svg>`;
-  return world;
-};
+export const renderWorld = (): string =>
+  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}"><path fill="#7d9688" fill-opacity=".38" d="${readLand()}"/></svg>`;
 
 /** Large enough for the number of the project. */
 const SMALLEST_RADIUS = 10;
