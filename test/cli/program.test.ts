@@ -127,7 +127,7 @@ test(
 );
 test(usageError, ["key", "issue", "--org", ID, "--mode", "live", "--expires", "0d"], /3660d/u);
 test(usageError, ["key", "list"], /Pass --org or --store/u);
-test(usageError, ["usage", "list", "--state", "lost"], /pending, sent, failed/u);
+test(usageError, ["usage", "list", "--state", "lost"], /pending, delivered, failed/u);
 test(usageError, ["usage", "list", "--limit", "0"], /1 to 100000/u);
 test(usageError, ["usage", "retry"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "1", "--all"], /Name what to retry/u);
