@@ -2,29 +2,45 @@ import { invalidRequest } from "../../errors.ts";
 import type { AttemptOutcome } from "../decideNextStep.ts";
 import type { ProcessorName } from "../usage.ts";
 
+/** What the customers that may have an event depend on. */
+type EventInDoubt = {
+  readonly processor: ProcessorName;
+  readonly customerId: string | null;
+  readonly quantity: number;
+};
+
+/** A refund goes to the customer of its usage. */
+const mayBeAtPresent = ({ processor, customerId, quantity }: EventInDoubt): boolean =>
+  processor === "stripe" && (customerId === null || quantity > 0);
+
 /**
  * Returns the customers that may have usage of which it is unknown whether it was sent, its own first. A lost history may have
- * given the organization its present customer and retried the usage, which goes to that customer then; a refund goes to
- * the customer of its usage.
+ * given the organization its present customer and retried the usage, which goes to that customer then.
  * @param currentCustomerId the organization's Stripe customer; null if it has none
  * @returns `[null]` for usage of the built-in ledger, which has no customers; nothing if no customer is known
  */
 export const customersInDoubt = (
-  event: {
-    readonly processor: ProcessorName;
-    readonly customerId: string | null;
-    readonly quantity: number;
-  },
+  event: EventInDoubt,
   currentCustomerId: string | null,
 ): readonly (string | null)[] => {
-  const { processor, customerId, quantity } = event;
-  if (processor !== "stripe") {
+  if (event.processor !== "stripe") {
     return [null];
   }
-  const customers =
-    customerId === null || quantity > 0 ? [customerId, currentCustomerId] : [customerId];
+  const { customerId } = event;
+  const customers = mayBeAtPresent(event) ? [customerId, currentCustomerId] : [customerId];
   return [...new Set(customers)].filter((customer) => customer !== null);
 };
+
+/**
+ * Returns whether usage that no known customer has may be at an unknown one: the organization has no customer, and a lost
+ * history may have given it one.
+ */
+export const isCustomerUnknown = (event: EventInDoubt, currentCustomerId: string | null): boolean =>
+  currentCustomerId === null && mayBeAtPresent(event);
+
+/** Why it is unclear who has usage whose customer is unknown. */
+export const CUSTOMER_UNKNOWN =
+  "its organization has no Stripe customer; set the one that may have the usage with `impact org update`, and retry";
 
 /**
  * Returns the check that decides about an event, of those at the customers that may have it. A customer that has all of it

@@ -7,7 +7,11 @@ import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { compareEvents } from "../../../domain/billing/compareUsage.ts";
 import type { ComparedOutcome } from "../../../domain/billing/compareUsage.ts";
-import { customersInDoubt } from "../../../domain/billing/repair/customersInDoubt.ts";
+import {
+  CUSTOMER_UNKNOWN,
+  customersInDoubt,
+  isCustomerUnknown,
+} from "../../../domain/billing/repair/customersInDoubt.ts";
 import { decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { groupByMinute } from "../../../domain/billing/repair/usageInDoubt.ts";
@@ -61,8 +65,14 @@ export type AfterRestoreOptions = {
   readonly isDryRun: boolean;
 };
 
+const ELSEWHERE = "the organization's present customer may have the usage; retry";
+
 /** An event in doubt, and the customers that may have it. It is compared at the first of them. */
-type LocatedEvent = StoredMeterEvent & { readonly customers: readonly (string | null)[] };
+type LocatedEvent = StoredMeterEvent & {
+  readonly customers: readonly (string | null)[];
+  /** Why it stays unclear whether the event was sent if that customer does not have all of it; null: it was not. */
+  readonly doubt: string | null;
+};
 
 const locate = async (
   db: DatabasePool,
@@ -73,8 +83,11 @@ const locate = async (
     events.map(({ accountId }) => accountId),
   );
   return events.map((event) => {
-    const customers = customersInDoubt(event, current.get(event.accountId) ?? null);
-    return { ...event, customers, customerId: customers[0] ?? null };
+    const currentCustomerId = current.get(event.accountId) ?? null;
+    const customers = customersInDoubt(event, currentCustomerId);
+    const elsewhere = customers.length > 1 ? ELSEWHERE : null;
+    const doubt = isCustomerUnknown(event, currentCustomerId) ? CUSTOMER_UNKNOWN : elsewhere;
+    return { ...event, customers, customerId: customers[0] ?? null, doubt };
   });
 };
 
@@ -101,8 +114,6 @@ const record = (
   );
 };
 
-const ELSEWHERE = "the organization's present customer may have the usage; retry";
-
 /** What the processor's sum shows of a minute. It is valid only while the version of the minute's other events is the same. */
 type ComparedMinute = {
   readonly doubts: readonly SettledDoubt[];
@@ -125,9 +136,7 @@ const compareMinute = async (
     othersVersion,
   });
   if (first.customers.length === 0) {
-    return allUnclear(
-      "the organization has no Stripe customer; set the one that may have the usage, and retry",
-    );
+    return allUnclear(CUSTOMER_UNKNOWN);
   }
   try {
     const customer = { accountId, customerId };
@@ -136,8 +145,8 @@ const compareMinute = async (
     const outcomes = compareEvents(quantities, theirs - explained);
     const doubts = events.map((event, index): SettledDoubt => {
       const outcome = outcomes[index] ?? { kind: "absent" };
-      return outcome.kind !== "delivered" && event.customers.length > 1
-        ? { event, outcome: { kind: "unclear", reason: ELSEWHERE } }
+      return outcome.kind !== "delivered" && event.doubt !== null
+        ? { event, outcome: { kind: "unclear", reason: event.doubt } }
         : { event, outcome };
     });
     return { doubts, othersVersion };

@@ -3,8 +3,10 @@ import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
+  CUSTOMER_UNKNOWN,
   customersInDoubt,
   decisiveCheck,
+  isCustomerUnknown,
 } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -26,23 +28,32 @@ const TIMEOUT_MS = 20_000;
 /** An event at a customer that may have it, and what that customer's sums show. */
 export type CustomerCheck = DeliveryCheck & { readonly event: StoredMeterEvent };
 
+const refuseUnknown = ({ id }: StoredMeterEvent): never => {
+  throw invalidRequest(`meter event ${id}: ${CUSTOMER_UNKNOWN}`);
+};
+
+const findCurrentCustomer = async (
+  { db }: Pick<Dependencies, "db">,
+  { accountId }: StoredMeterEvent,
+): Promise<string | null> => (await findAccount(db, accountId))?.stripeCustomerId ?? null;
+
+const requireCustomers = (
+  event: StoredMeterEvent,
+  currentCustomerId: string | null,
+): readonly [string | null, ...(readonly (string | null)[])] => {
+  const [first, ...others] = customersInDoubt(event, currentCustomerId);
+  return first === undefined ? refuseUnknown(event) : [first, ...others];
+};
+
 /**
  * Returns the customers that may have an event, its own first.
  * @throws DomainError request_invalid if none is known
  */
 export const listCustomers = async (
-  { db }: Pick<Dependencies, "db">,
+  deps: Pick<Dependencies, "db">,
   event: StoredMeterEvent,
-): Promise<readonly [string | null, ...(readonly (string | null)[])]> => {
-  const account = await findAccount(db, event.accountId);
-  const [first, ...others] = customersInDoubt(event, account?.stripeCustomerId ?? null);
-  if (first === undefined) {
-    throw invalidRequest(
-      `meter event ${event.id}: its organization has no Stripe customer; set the one that may have the usage with \`impact org update\`, and retry`,
-    );
-  }
-  return [first, ...others];
-};
+): Promise<ReturnType<typeof requireCustomers>> =>
+  requireCustomers(event, await findCurrentCustomer(deps, event));
 
 /**
  * Checks one of the customers that may have an event. At the event's own customer, acknowledged drift counts as other usage.
@@ -77,7 +88,7 @@ const checkCustomer = async (
 /**
  * Checks the customers that may have an event, until one has all of it.
  * @returns the check that decides, its customer if several were checked, and all checks
- * @throws DomainError request_invalid if no customer is known, or several have parts of it
+ * @throws DomainError request_invalid if no customer is known, several have parts of it, or one that is not known may have it
  * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
  */
 export const checkCustomers = async (
@@ -88,7 +99,8 @@ export const checkCustomers = async (
   readonly decisiveCustomerId: string | null;
   readonly checks: readonly CustomerCheck[];
 }> => {
-  const [first, ...others] = await listCustomers(deps, event);
+  const currentCustomerId = await findCurrentCustomer(deps, event);
+  const [first, ...others] = requireCustomers(event, currentCustomerId);
   const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(deps, event, first)];
   for (const customerId of others) {
     if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
@@ -97,6 +109,10 @@ export const checkCustomers = async (
     checks.push(await checkCustomer(deps, event, customerId));
   }
   const decisive = decisiveCheck(event, checks);
+  const { kind } = decisive.outcome;
+  if ((kind === "absent" || kind === "partial") && isCustomerUnknown(event, currentCustomerId)) {
+    return refuseUnknown(event);
+  }
   const decisiveCustomerId = checks.length > 1 ? decisive.event.customerId : null;
   return { decisive, decisiveCustomerId, checks };
 };

@@ -299,3 +299,42 @@ for (const [sentTo, refunded] of [
     t.is(sumBilled(), 11 - refunded);
   });
 }
+
+test("pending usage is not billed twice if the customer was removed before the restored time, and a lost history has set another and sent it", async (t) => {
+  const scene = await setUpRestore(t);
+  const { control, impact, pass, register, drain, original } = scene;
+  const setCustomer = async (opened: typeof original, customerId: string): Promise<void> => {
+    const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
+    const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
+    t.is(run.exitCode, 0, run.stderr);
+  };
+  const { customerId: earlierCustomerId } = control.addCustomer({});
+  await setCustomer(original, earlierCustomerId);
+  await register(original, 1);
+  pass(5);
+  await drain(original);
+  await setCustomer(original, "none");
+  pass(2 * MINUTE);
+  await register(original, 10);
+  pass(5);
+  const { continued, restored } = await scene.fork(original);
+  await setCustomer(continued, scene.customerId);
+  await drain(continued);
+  t.deepEqual(scene.billedByMinute(), { 2: 10 });
+  pass(FORGOTTEN_AFTER_SECONDS);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+
+  const compared = await impact(restored, "usage", "compare-and-release", "--json");
+
+  t.like(readJson(compared), [{ quantity: 10, result: "unclear" }]);
+  await drain(restored);
+  const early = await impact(restored, "usage", "retry", "--all");
+  t.is(early.exitCode, 1);
+  t.regex(early.stdout, /has no Stripe customer/u);
+  await setCustomer(restored, scene.customerId);
+  const retried = await impact(restored, "usage", "retry", "--all", "--json");
+  t.like(readJson(retried), [{ result: "delivered" }]);
+  await drain(restored);
+  t.deepEqual(scene.billedByMinute(), { 2: 10 });
+});
