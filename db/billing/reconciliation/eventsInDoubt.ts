@@ -41,7 +41,10 @@ export const doubtEvent = async (
 
 const customerRow = z.strictObject({ customerId: z.string().nullable() });
 
-/** Returns the customer of an account's latest live usage at Stripe; null if it has none. */
+/**
+ * Returns the customer of an account's latest live usage; null if that is the ledger's or there is none. The ledger's events
+ * are not skipped, because all events of an account without others would be read. Where Stripe bills, they are the earlier ones.
+ */
 export const findLatestCustomer = (
   db: CommonQueryMethods,
   accountId: string,
@@ -50,12 +53,13 @@ export const findLatestCustomer = (
     SELECT latest.customer_id AS "customerId"
     FROM (VALUES ('tree'), ('bottle')) AS stream (meter)
     CROSS JOIN LATERAL (
-      SELECT customer_id, second
+      SELECT customer_id, processor, second
       FROM meter_event
-      WHERE account_id = ${accountId} AND mode = 'live' AND meter = stream.meter AND processor = 'stripe'
+      WHERE account_id = ${accountId} AND mode = 'live' AND meter = stream.meter
       ORDER BY second DESC, sequence DESC
       LIMIT 1
     ) AS latest
+    WHERE latest.processor = 'stripe'
     ORDER BY latest.second DESC
     LIMIT 1
   `);
