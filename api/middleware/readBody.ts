@@ -1,5 +1,4 @@
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
 import type { Middleware } from "koa";
@@ -7,7 +6,8 @@ import bodyParser from "koa-bodyparser";
 import type { ApiContext, ApiState } from "../http/apiContext.ts";
 import { isJsonInUtf8 } from "../http/contentType.ts";
 import { HttpError } from "../http/httpError.ts";
-import { bodyTooLarge, receiveBody } from "./receiveBody.ts";
+import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
+import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 
 /** The largest body of a request, and of a batch. */
 export const BODY_KIB = 64;
@@ -92,27 +92,6 @@ const nextTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
-/** Beyond the longest valid body of a request that is no batch, except for white space and escapes. */
-const LONG_BODY_BYTES = 16 * 1024;
-
-/** Leaves as much time to other requests as a turn of the event loop took. */
-const restAfter = async (turn: Promise<void>): Promise<void> => {
-  await turn;
-  const beganAtMs = performance.now();
-  await nextTurn();
-  await sleep(performance.now() - beganAtMs);
-};
-
-/** Resolves when another long body may be parsed, of either interface. */
-let rested = Promise.resolve();
-
-/** Waits for a turn in which no other long body is parsed, because that can take as long as hundreds of requests. */
-const turnForLongBody = (): Promise<void> => {
-  const turn = rested.then(nextTurn);
-  rested = restAfter(turn);
-  return turn;
-};
-
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
 export const readBody = (limitKib: number): Middleware<ApiState> => {
   const parse = bodyParser({
@@ -131,23 +110,38 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
     const hasBody = isChunked || announced > 0;
     requireJson(headers["content-type"], hasBody);
     const coding = headers["content-encoding"];
-    if (coding === undefined && !isChunked && announced <= limitKib * 1024) {
+    if (coding === undefined && !isChunked && announced <= LONG_BODY_BYTES) {
       if (!ctx.req.complete) {
         await nextTurn();
       }
       if (ctx.req.complete) {
-        if (announced > LONG_BODY_BYTES) {
-          await turnForLongBody();
-        }
         return parse(ctx, next);
       }
     }
     const decode = hasBody ? decoderOf(coding) : null;
-    const received = await receiveBody(ctx, limitKib);
-    const body = decode === null ? received : await decompress(received, decode, limitKib);
-    if (body.length > LONG_BODY_BYTES) {
-      await turnForLongBody();
+    const { body, endTurn } = await receiveBody(
+      ctx,
+      limitKib,
+      async (received, signal) => {
+        const read = decode === null ? received : await decompress(received, decode, limitKib);
+        return {
+          body: read,
+          endTurn:
+            read.length > LONG_BODY_BYTES
+              ? await takeTurnOfLongBody(bodyOwnerOf(ctx), signal)
+              : () => {},
+        };
+      },
+      decode !== null,
+    );
+    try {
+      await parse(withBody(ctx, body), () => {
+        const result = next();
+        endTurn();
+        return result;
+      });
+    } finally {
+      endTurn();
     }
-    return parse(withBody(ctx, body), next);
   };
 };

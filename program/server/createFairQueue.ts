@@ -1,6 +1,7 @@
 type FairQueue<Item> = {
   /** Returns false if the client has no place for it. */
   readonly add: (client: string, item: Item) => boolean;
+  readonly remove: (client: string, item: Item) => void;
   readonly take: () => Item | undefined;
 };
 
@@ -8,34 +9,42 @@ type FairQueue<Item> = {
  * Creates a queue whose clients take turns. A client may have as many items in it as there are free places, so what cannot
  * be added is of the client that sends too much.
  */
-export const createFairQueue = <Item>(maximum: number): FairQueue<Item> => {
+export const createFairQueue = <Item extends object>(maximum: number): FairQueue<Item> => {
   /** By client, in the order of their turns. */
-  const waiting = new Map<string, Item[]>();
+  const waiting = new Map<string, Set<Item>>();
   let count = 0;
+  const remove = (client: string, item: Item): void => {
+    const items = waiting.get(client);
+    if (items?.delete(item) === true) {
+      count -= 1;
+      if (items.size === 0) {
+        waiting.delete(client);
+      }
+    }
+  };
   return {
     add: (client, item) => {
-      const items = waiting.get(client) ?? [];
-      if (items.length >= maximum - count) {
+      const items = waiting.get(client) ?? new Set();
+      if (items.size >= maximum - count) {
         return false;
       }
-      items.push(item);
+      items.add(item);
       waiting.set(client, items);
       count += 1;
       return true;
     },
+    remove,
     take: () => {
-      const [next] = waiting;
-      if (next === undefined) {
-        return undefined;
+      for (const [client, items] of waiting) {
+        for (const item of items) {
+          // The client's next turn comes after those of the others.
+          waiting.delete(client);
+          waiting.set(client, items);
+          remove(client, item);
+          return item;
+        }
       }
-      const [client, items] = next;
-      count -= 1;
-      waiting.delete(client);
-      if (items.length > 1) {
-        // The client's next turn comes after those of the others.
-        waiting.set(client, items);
-      }
-      return items.shift();
+      return undefined;
     },
   };
 };

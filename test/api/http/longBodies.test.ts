@@ -1,25 +1,54 @@
-import { IncomingMessage, ServerResponse } from "node:http";
+import { once } from "node:events";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { Socket } from "node:net";
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
 import test from "ava";
 import Koa from "koa";
-import { readBody } from "../../../api/middleware/readBody.ts";
 import type { ApiState } from "../../../api/http/apiContext.ts";
+import { takeTurnOfLongBody } from "../../../api/middleware/longBodies.ts";
+import { readBody } from "../../../api/middleware/readBody.ts";
+import { limitConcurrency } from "../../../program/server/limitConcurrency.ts";
 
-/** Returns a request whose body has arrived. */
-const received = (body: string): IncomingMessage => {
-  const request = new IncomingMessage(new Socket());
-  request.method = "POST";
-  request.headers = { "content-type": "application/json", "content-length": String(body.length) };
-  request.push(body);
-  request.push(null);
-  request.complete = true;
-  return request;
+const app = new Koa<ApiState>();
+const read = readBody(64);
+
+type Given = {
+  readonly body: string;
+  readonly accountId?: string;
+  readonly coding?: string;
 };
 
+/** Reads a body that has arrived. */
+const start = ({ body, accountId, coding }: Given, parsed: () => void) => {
+  const request = new IncomingMessage(new Socket());
+  const sent = coding === undefined ? Buffer.from(body) : gzipSync(body);
+  request.method = "POST";
+  request.headers = {
+    "content-type": "application/json",
+    "content-length": String(sent.length),
+    ...(coding === undefined ? {} : { "content-encoding": coding }),
+  };
+  request.push(sent);
+  request.push(null);
+  request.complete = true;
+  const response = new ServerResponse(request);
+  const ctx = app.createContext<ApiState>(request, response);
+  Object.assign(ctx.state, accountId === undefined ? {} : { caller: { accountId } });
+  const done = read(ctx, () => {
+    parsed();
+    return Promise.resolve();
+  });
+  return { response, done };
+};
+
+/** Takes the turn of long bodies, so that others wait until the test ends it. */
+const holdTurn = (): Promise<() => void> =>
+  takeTurnOfLongBody("holder", new AbortController().signal);
+
 /** Reads bodies that have arrived together, and returns the turn of the event loop in which each was parsed. */
-const turnsOf = async (bodies: readonly string[]): Promise<readonly number[]> => {
-  const app = new Koa<ApiState>();
-  const read = readBody(64);
+const turnsOf = async (given: readonly Given[]): Promise<readonly number[]> => {
   let turn = 0;
   let isReading = true;
   const count = (): void => {
@@ -29,17 +58,14 @@ const turnsOf = async (bodies: readonly string[]): Promise<readonly number[]> =>
     }
   };
   setImmediate(count);
-  const turns = await Promise.all(
-    bodies.map(async (body) => {
-      const request = received(body);
-      const ctx = app.createContext<ApiState>(request, new ServerResponse(request));
-      let parsedIn = -1;
-      await read(ctx, () => {
-        parsedIn = turn;
-        return Promise.resolve();
-      });
-      return parsedIn;
-    }),
+  const turns = given.map(() => -1);
+  await Promise.all(
+    given.map(
+      (each, index) =>
+        start(each, () => {
+          turns[index] = turn;
+        }).done,
+    ),
   );
   isReading = false;
   return turns;
@@ -47,15 +73,123 @@ const turnsOf = async (bodies: readonly string[]): Promise<readonly number[]> =>
 
 const bodyOf = (bytes: number): string => JSON.stringify({ attribution: "x".repeat(bytes) });
 
+const LONG = bodyOf(30_000);
+
 test.serial(
   "long bodies that arrive together are parsed in different turns of the event loop",
   async (t) => {
-    const turns = await turnsOf([20_000, 40_000, 60_000].map(bodyOf));
-    t.is(new Set(turns).size, 3, String(turns));
+    const turns = await turnsOf([
+      { body: LONG },
+      { body: bodyOf(60_000) },
+      { body: LONG, coding: "gzip" },
+      { body: LONG, coding: "gzip" },
+    ]);
+    t.is(new Set(turns).size, 4, String(turns));
   },
 );
 
-test.serial("short bodies that arrive together are parsed in one turn", async (t) => {
-  const turns = await turnsOf([10, 100, 10_000].map(bodyOf));
-  t.is(new Set(turns).size, 1, String(turns));
+test.serial(
+  "bodies as long as a valid item that arrive together are parsed in one turn",
+  async (t) => {
+    const turns = await turnsOf([10, 100, 20_000].map((bytes) => ({ body: bodyOf(bytes) })));
+    t.is(new Set(turns).size, 1, String(turns));
+  },
+);
+
+test.serial(
+  "as much time as a long body takes is left to others before the next one",
+  async (t) => {
+    const workMs = 60;
+    const times: number[] = [];
+    const work = (): void => {
+      times.push(performance.now());
+      const endMs = performance.now() + workMs;
+      while (performance.now() < endMs) {
+        // Works.
+      }
+      times.push(performance.now());
+    };
+    await Promise.all([start({ body: LONG }, work).done, start({ body: LONG }, work).done]);
+
+    const [, endMs = 0, nextMs = 0] = times;
+    // Timers are precise to a millisecond.
+    t.true(nextMs - endMs >= workMs - 1, `${nextMs - endMs} ms`);
+  },
+);
+
+test.serial("accounts and clients without a key take turns with their long bodies", async (t) => {
+  const endTurn = await holdTurn();
+  const order: string[] = [];
+  const names = ["a", "a", "a", "b", undefined, undefined];
+  const reads = names.map((accountId) =>
+    start({ body: LONG, ...(accountId === undefined ? {} : { accountId }) }, () =>
+      order.push(accountId ?? "public"),
+    ),
+  );
+  await nextLoopIteration();
+  endTurn();
+  await Promise.all(reads.map(({ done }) => done));
+
+  t.deepEqual(order, ["a", "b", "public", "a", "public", "a"]);
+});
+
+test.serial("a long body whose client disconnects is not parsed", async (t) => {
+  const endTurn = await holdTurn();
+  const order: string[] = [];
+  const gone = start({ body: LONG, accountId: "a" }, () => order.push("gone"));
+  const last = start({ body: LONG, accountId: "a" }, () => order.push("last"));
+  await nextLoopIteration();
+
+  gone.response.emit("close");
+  await t.throwsAsync(async () => gone.done, { message: "the client has disconnected" });
+  endTurn();
+  await last.done;
+
+  t.deepEqual(order, ["last"]);
+});
+
+test.serial("long bodies that wait are in the memory for bodies", async (t) => {
+  const endTurn = await holdTurn();
+  const body = bodyOf(63 * 1024);
+  const ofAccount = start({ body, accountId: "a" }, () => {});
+  const oldest = start({ body }, () => {});
+  // Clients without a key have 8 MiB together.
+  const others = Array.from({ length: 129 }, () => start({ body }, () => {}));
+
+  await t.throwsAsync(async () => oldest.done, { message: /^too many request bodies/u });
+  endTurn();
+  await t.notThrowsAsync(async () => ofAccount.done);
+  await t.notThrowsAsync(async () => others.at(-1)?.done);
+  await Promise.allSettled(others.map(({ done }) => done));
+});
+
+test.serial("a long body that waits has no place in the process", async (t) => {
+  const server = createServer(
+    limitConcurrency(
+      async (request, response) => {
+        await read(app.createContext<ApiState>(request, response), () => Promise.resolve());
+        response.end("parsed");
+      },
+      { maximumRunning: 1, reject: (response) => response.writeHead(503).end() },
+    ),
+  );
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = server.address() as AddressInfo;
+  const post = (body: string): Promise<Response> =>
+    fetch(`http://127.0.0.1:${port}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body,
+    });
+  const endTurn = await holdTurn();
+
+  const arrived = once(server, "request");
+  const long = post(LONG);
+  await arrived;
+  t.is(await (await post("{}")).text(), "parsed");
+  endTurn();
+  t.is(await (await long).text(), "parsed");
 });
