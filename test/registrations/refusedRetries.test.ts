@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { systemClock } from "../../domain/clock.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
+import { sql } from "../../db/sql.ts";
 import { updateStore } from "../../db/stores/stores.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { batchIn } from "../api/batches.ts";
@@ -98,3 +99,71 @@ for (const [path, body, feature] of [
     t.is(replay.text, original.text);
   });
 }
+
+const GIFT = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
+const UNKNOWN_CHARITY = { ein: "000000000" };
+
+/** Sends a batch of donations, and another one that fails while the first one is being written. */
+const repeatDonations = async (
+  t: ExecutionContext<DatabaseContext>,
+  items: readonly object[],
+  query = "",
+) => {
+  const { db } = t.context;
+  const held = createHoldingGuard(t, {});
+  const { call } = await startStandaloneApi(t, { db, guard: held.guard });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await call("POST", "/charities/subscribe", { key });
+  const path = `/charities/donate/batch${query}`;
+  const setActive = (activeSince: string | null) =>
+    db.query(sql.typeAlias("void")`
+      UPDATE donation_subscription SET active_since = ${activeSince} WHERE account_id = ${id}
+    `);
+  const first = await held.sendHeld(() => call("POST", path, { key, body: { items: [GIFT] } }));
+  return {
+    endSubscription: () => setActive(null),
+    renewSubscription: () => setActive("2026-01-01"),
+    retry: async () => {
+      const { response } = await held.send(() => call("POST", path, { key, body: { items } }));
+      // Without an earlier request it waits for none. A retry that does not wait has failed by then, too.
+      const other = { ...GIFT, ...UNKNOWN_CHARITY, idempotency_key: "gift-2" };
+      t.not((await call("POST", "/charities/donate", { key, body: other })).status, 200);
+      return {
+        finish: async () => {
+          held.write();
+          return { original: await first.response, replay: await response };
+        },
+      };
+    },
+  };
+};
+
+test("a batch of donations whose charity fails waits for its first request, and returns its record", async (t) => {
+  const items = [{ ...GIFT, ...UNKNOWN_CHARITY }];
+  const { retry } = await repeatDonations(t, items);
+  const { original, replay } = await (await retry()).finish();
+
+  t.deepEqual([original.status, replay.status], [200, 200]);
+  const [before, after] = [original, replay].map((response) => batchIn(response).results[0]);
+  t.true(after?.idempotent_replayed);
+  t.deepEqual(after?.body, before?.body);
+});
+
+test("of a batch of donations without a subscription, only items that no earlier request records are rejected", async (t) => {
+  const items = [GIFT, { ...GIFT, idempotency_key: "gift-3" }];
+  const { endSubscription, renewSubscription, retry } = await repeatDonations(
+    t,
+    items,
+    "?atomic=false",
+  );
+  await endSubscription();
+  const { finish } = await retry();
+  await renewSubscription();
+  const { original, replay } = await finish();
+
+  t.is(original.status, 200);
+  t.deepEqual(
+    batchIn(replay).results.map(({ status }) => status),
+    [200, 400],
+  );
+});

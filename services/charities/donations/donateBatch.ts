@@ -231,20 +231,41 @@ export const donateBatch = async (
     }
   };
 
+  /** Accepts rejected items that repeat what is recorded meanwhile. */
+  const acceptReplays = async (
+    refused: readonly Item[],
+    awaitEarlier: () => Promise<void>,
+  ): Promise<void> => {
+    if (keysOf(refused).length === 0) {
+      return;
+    }
+    await awaitEarlier();
+    const known = await findKnownKeys();
+    for (const { index, request } of refused) {
+      if (request.idempotencyKey !== null && known.has(request.idempotencyKey)) {
+        rejected[index] = null;
+      }
+    }
+  };
+
   const { outcomes } = await deps.guard.writeBatch(
     caller,
     items.map(({ index, request: { idempotencyKey } }) => ({ index, count: null, idempotencyKey })),
     {
       findKnownKeys,
-      write: async (rejections) => {
+      write: async (rejections, awaitEarlier) => {
         for (const [index, error] of rejections) {
           rejected[index] = error;
         }
         check();
         const known = await findKnownKeys();
-        await checkSubscription(listNew(known));
-        check();
+        const wanted = listNew(known);
+        await checkSubscription(wanted);
         const accepted = await decideAll(listNew(known));
+        await acceptReplays(
+          wanted.filter(({ index }) => rejected[index] !== null),
+          awaitEarlier,
+        );
         check();
         const now = deps.clock.now();
         const entries = accepted.map(({ index, request, charity }) => ({

@@ -53,7 +53,8 @@ export type SpendingGuard = {
   /**
    * Runs a batch. Items are compared with the limits in their order; those that are refused or exceed one are rejected,
    * except repeated ones, which bill nothing.
-   * @param attempt.write records the items without those that are rejected, by their indices, or throws
+   * @param attempt.write records the items without those that are rejected, by their indices, or throws. Before it rejects
+   * others, it awaits earlier writes with their keys by `awaitEarlier`, and looks them up
    * @throws what `write` throws
    */
   readonly writeBatch: <Result extends NewRecords>(
@@ -61,7 +62,10 @@ export type SpendingGuard = {
     items: readonly LimitedItem[],
     attempt: {
       readonly findKnownKeys: () => Promise<ReadonlySet<string>>;
-      readonly write: (rejections: ReadonlyMap<number, DomainError>) => Promise<Result>;
+      readonly write: (
+        rejections: ReadonlyMap<number, DomainError>,
+        awaitEarlier: () => Promise<void>,
+      ) => Promise<Result>;
     },
   ) => Promise<Result>;
   /** Stores the counts of this process. */
@@ -75,9 +79,9 @@ export type SpendingGuard = {
  * seconds and reads the sums, or reads them before a write if it has not since. So a day can exceed its limit by what other
  * processes accept in four seconds, and by what a process that was killed had not stored.
  *
- * A write that is refused or beyond a limit is not decided while an earlier one with its idempotency key is in flight in this process. If it
- * repeats that one, it gets the recorded original; if that one fails, its units are free again. Other writes, and those
- * without a key, cannot be recorded by an earlier one, so they are rejected immediately.
+ * A write that is refused or beyond a limit is not decided while an earlier one with its idempotency key is in flight in
+ * this process. If it repeats that one, it gets the recorded original; if that one fails, its units are free again. Other
+ * writes, and those without a key, cannot be recorded by an earlier one, so they are rejected immediately.
  * @param onUnusualDay called once per account and day, by one process
  * @param onError called when counts cannot be stored; they are kept and stored later
  */
@@ -236,7 +240,7 @@ export const createSpendingGuard = ({
           return runReserved(
             caller,
             accepted,
-            () => write(rejections),
+            () => write(rejections, () => inFlight.awaitEarlier(own)),
             (recorded) => recorded,
           );
         },
