@@ -31,6 +31,22 @@ test("doctor warns of names in .env that no program reads", async (t) => {
   t.regex(found?.detail ?? "", /no program reads LIVE_REQUEST_PER_SECOND, STRIPE_SECRET in/u);
 });
 
+test("doctor warns of misspelt names of other programs, and of files of settings that have none", async (t) => {
+  const names = [
+    "PGSSLMOD",
+    "PORT_FILE",
+    "TEMPORAL_ADRESS",
+    "TEST_REQUEST_PER_SECOND",
+    "TZDATA",
+    "LANGUAGES",
+  ];
+  const found = await diagnose(t, names.map((name) => `${name}=\n`).join(""));
+  t.is(found?.status, "warning");
+  for (const name of names) {
+    t.true(found?.detail.includes(name), name);
+  }
+});
+
 test("names of Docker Compose, of other programs and of files with secrets are known", async (t) => {
   const settings = [
     "APP_PASSWORD",
@@ -38,6 +54,9 @@ test("names of Docker Compose, of other programs and of files with secrets are k
     "PGSSLMODE",
     "OTEL_SERVICE_NAME",
     "TEMPORAL_TLS",
+    "TEST_TEMPORAL_ADDRESS",
+    "LC_ALL",
+    "TZ",
     "NODE_OPTIONS",
     "no_proxy",
     "STRIPE_SECRET_KEY_FILE",
