@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
+import { testQuotaMessage } from "../../domain/accounts/limits.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import {
   BatchRejectedError,
@@ -10,6 +11,7 @@ import {
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { mustBe } from "../../domain/fields.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
+import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";
 import { callerOf } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
@@ -154,6 +156,24 @@ const presentRejection = ({
   })),
 });
 
+/** Returns the status of a batch of which nothing was recorded: 403 if it could be recorded later, once limits allow it. */
+const statusOf = ({ rejections }: BatchRejectedError): 400 | 403 =>
+  [...rejections.values()].every(({ code }) => ERROR_STATUS[code] === 403) ? 403 : 400;
+
+const describeRejected = (
+  code: ApiErrorCode,
+  when: string,
+  rejection: DomainError,
+): ErrorResponse => ({
+  code,
+  when,
+  example: rejection.message,
+  body: {
+    schema: rejectedBatch,
+    example: presentRejection(new BatchRejectedError(new Map([[1, rejection]]), 2)),
+  },
+});
+
 /** Defines an endpoint that takes the bodies of many single requests. */
 export const batchEndpoint = <
   Item extends z.ZodType,
@@ -226,17 +246,16 @@ export const batchEndpoint = <
     description: {
       ...description,
       errors: [
-        {
-          code: "request_invalid",
-          when: "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-          example: exampleRejection,
-          body: {
-            schema: rejectedBatch,
-            example: presentRejection(
-              new BatchRejectedError(new Map([[1, invalidRequest(exampleRejection)]]), 2),
-            ),
-          },
-        },
+        describeRejected(
+          "request_invalid",
+          "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
+          invalidRequest(exampleRejection),
+        ),
+        describeRejected(
+          "test_quota_reached",
+          "All rejected items have the status 403, such as items beyond the limit of a day or of test data, and nothing was recorded; `errors` names them.",
+          new DomainError("test_quota_reached", testQuotaMessage(1_000_000)),
+        ),
         ...errors,
         QUEUE_ERROR,
       ],
@@ -275,7 +294,7 @@ export const batchEndpoint = <
         if (!(error instanceof BatchRejectedError)) {
           throw error;
         }
-        ctx.status = 400;
+        ctx.status = statusOf(error);
         ctx.body = presentRejection(error);
         return;
       }

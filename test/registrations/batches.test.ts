@@ -1,5 +1,6 @@
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
+import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
@@ -10,7 +11,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestGuard, createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -337,4 +338,29 @@ test("an item that only repeats another one is rejected if that one increases th
   );
   t.regex(String(results[2]?.body["error"]), /^fractional_count: .*not enabled/u);
   t.like(await readAccountSums(db, id), { registrations: 1, total: 5n, usage: 5n });
+});
+
+test("a batch as a whole is a 403 if limits of a day alone reject it, and a 400 if an item is rejected on every day", async (t) => {
+  const { db } = t.context;
+  const guard = createTestGuard(t, { db, limits: { countPerDay: 10 } });
+  const { call } = await startStandaloneApi(t, { db, guard });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const send = (counts: readonly number[]) =>
+    call("POST", "/plant/trees/batch", {
+      key,
+      body: { items: counts.map((count) => ({ count })) },
+    });
+
+  const later = await send([8, 3]);
+  const never = await send([8, 3, 11]);
+
+  t.is(later.status, 403);
+  t.deepEqual(rejectionIn(later).errors, [
+    { index: 1, status: 403, error: dailyLimitMessage(10, 8) },
+  ]);
+  t.is(never.status, 400);
+  t.deepEqual(
+    rejectionIn(never).errors.map(({ status }) => status),
+    [403, 400],
+  );
 });
