@@ -68,9 +68,9 @@ const REJECTED: readonly (readonly [values: Values, message: RegExp])[] = [
   [{ "api.podDisruptionBudget.maxUnavailable": "0" }, /maxUnavailable.*minimum: got 0, want 1/su],
   [
     { "migration.enabled": "false", "secrets.DATABASE_OWNER_URL.existingSecret": "x" },
-    /DATABASE_OWNER_URL is for the migration, and migration\.enabled is false/u,
+    /DATABASE_OWNER_URL is for the migration, but migration\.enabled is false/u,
   ],
-  [{ "api.autoscaling.minReplicas": "9" }, /minReplicas is 9, and maxReplicas only 6/u],
+  [{ "api.autoscaling.minReplicas": "9" }, /minReplicas \(9\) must not exceed maxReplicas \(6\)/u],
   [
     { "worker.autoscaling.enabled": "true", "worker.resources.requests.cpu": "null" },
     /worker\.autoscaling needs worker\.resources\.requests\.cpu/u,
