@@ -137,6 +137,7 @@ const createRunners = (
           identity,
           activities,
           taskQueue: queueOf(name),
+          hasLongTasks: queueOf === interactiveQueue,
           workflowBundle,
           logger,
           logMissingNamespace,

@@ -13,10 +13,24 @@ const RECONNECT_INTERVAL_MS = 2000;
 /** Activities mostly wait for a processor, so many more of them than CPU cores can run concurrently. */
 const MAX_CONCURRENT_ACTIVITIES = 200;
 
+/**
+ * One thread runs the workflows of a task queue, and a task expires after ten seconds. When many workflows have to be
+ * replayed at the same time, more tasks would expire while they wait for it, again and again.
+ */
+const MAX_CONCURRENT_WORKFLOW_TASKS = 40;
+
+/**
+ * Of each task queue. The SDK's default depends on the limit of V8's heap, so large machines cache more workflows than the
+ * memory of a container holds.
+ */
+const MAX_CACHED_WORKFLOWS = 300;
+
 type WorkerSettings = {
   readonly identity: string;
   readonly activities: object;
   readonly taskQueue: string;
+  /** Whether its workflow tasks wait for other services, in local activities. */
+  readonly hasLongTasks: boolean;
   readonly logger: Logger;
   /** Called at each attempt while the namespace is missing. */
   readonly logMissingNamespace: (error: Error) => void;
@@ -79,7 +93,7 @@ const requireNamespace = async (connection: NativeConnection, namespace: string)
 };
 
 const connectAndRun = async (
-  { identity, activities, taskQueue }: WorkerSettings,
+  { identity, activities, taskQueue, hasLongTasks }: WorkerSettings,
   workflowBundle: WorkflowBundle,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -95,9 +109,11 @@ const connectAndRun = async (
       workflowBundle,
       activities,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
-      // A local activity runs within a workflow task.
       maxConcurrentLocalActivityExecutions: MAX_CONCURRENT_ACTIVITIES,
-      maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
+      maxConcurrentWorkflowTaskExecutions: hasLongTasks
+        ? MAX_CONCURRENT_ACTIVITIES
+        : MAX_CONCURRENT_WORKFLOW_TASKS,
+      maxCachedWorkflows: MAX_CACHED_WORKFLOWS,
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "14 seconds",
     });

@@ -38,6 +38,7 @@ test("a worker that is stopped while its workflows are being bundled does not wa
       activities: {},
       identity: "test",
       taskQueue: "unused",
+      hasLongTasks: false,
       workflowBundle: new Promise(() => undefined),
       logger: pino({ level: "silent" }),
       logMissingNamespace: () => undefined,
