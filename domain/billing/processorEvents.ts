@@ -1,5 +1,6 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../durations.ts";
 import type { LiveProcessor } from "./deployment.ts";
+import { isUnfinished } from "./meterEvents.ts";
 import type { StoredState } from "./meterEvents.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
@@ -74,13 +75,18 @@ const CLOCK_DIFFERENCE_MS = 5 * MINUTE_MS;
 
 /**
  * Returns whether a report can be about an event. After a restore, an event may have the identifier of one that the
- * processor refused in the lost history, and that was sent before the first attempt of this one.
+ * processor refused in the lost history, and that was sent before the first attempt of this one. If the outcome of an attempt
+ * is unknown, the event can be the refused one, because the processor recognized its identifier. As long as it is being sent,
+ * that may still turn out.
  */
 export const isInReport = (
-  { firstAttemptAt }: { readonly firstAttemptAt: Date | null },
+  { state, outcomeUnknown, firstAttemptAt }: StoredState & { readonly firstAttemptAt: Date | null },
   { windowEnd }: Pick<RejectionReport, "windowEnd">,
 ): boolean =>
-  firstAttemptAt === null || firstAttemptAt.getTime() <= windowEnd.getTime() + CLOCK_DIFFERENCE_MS;
+  isUnfinished(state) ||
+  outcomeUnknown ||
+  firstAttemptAt === null ||
+  firstAttemptAt.getTime() <= windowEnd.getTime() + CLOCK_DIFFERENCE_MS;
 
 /**
  * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null

@@ -148,19 +148,38 @@ test("late usage that was settled by hand stays settled when Stripe refuses it a
   t.is((await impact("usage", "reconcile")).exitCode, 0);
 });
 
-for (const isSending of [false, true]) {
-  test(`a report from before an event was first sent is not about it, also ${isSending ? "while it is being sent" : "after it was delivered"}`, async (t) => {
-    const { original, register, pass, drain, control } = await setUpRestore(t);
-    await register(original, 4);
-    pass(5);
-    if (isSending) {
-      control.addFault({ kind: "drop" });
-    }
-    await drain(original);
-    pass(60);
+test("a report from before a delivered event was first sent is not about it, and waits while it is being sent", async (t) => {
+  const { original, register, pass, drain, control } = await setUpRestore(t);
+  await register(original, 4);
+  pass(5);
+  control.addFault({ kind: "respond", status: 429, body: { error: { message: "later" } } });
+  await drain(original);
+  pass(60);
+  t.deepEqual(await statesIn(original), ["sending"]);
+  await t.throwsAsync(applyReport(original, DAY), { message: /still being sent/u });
+  await drain(original);
 
-    await applyReport(original, DAY);
+  await applyReport(original, DAY);
 
-    t.deepEqual(await statesIn(original), [isSending ? "sending" : "delivered"]);
-  });
-}
+  t.deepEqual(await statesIn(original), ["delivered"]);
+});
+
+test("a report from before an event was first sent blocks it if the lost history has sent it", async (t) => {
+  const { original, register, pass, drain, control, fork, impact } = await setUpRestore(t);
+  await register(original, 4);
+  pass(5);
+  const { continued, restored } = await fork(original);
+  await drain(continued);
+  pass(10 * 60);
+  t.is((await impact(restored, "usage", "release")).exitCode, 0);
+  await drain(restored);
+  pass(LAG_SECONDS);
+  await drain(restored);
+  t.deepEqual(await statesIn(restored), ["delivered"]);
+  const [identifier = ""] = await identifiersIn(restored);
+  control.rejectAccepted({ identifier });
+
+  await applyReport(restored, LAG_SECONDS + 10 * 60);
+
+  t.deepEqual(await statesIn(restored), ["blocked"]);
+});
