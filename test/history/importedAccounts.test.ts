@@ -284,7 +284,7 @@ const entry = (id: string, kind: string, amount: number, balance: number, more: 
 
 const LEDGER = [
   entry("1", "topup", 10_000, 10_000, { reference: "invoice-7", note: "wire transfer" }),
-  entry("2", "tree", -450, 9550, { quantity: 10 }),
+  entry("2", "tree", -450, 9550, { quantity: 10, reference: "order of Ann Smith" }),
   entry("3", "donation", -250, 9300),
   entry("4", "refund", 90, 9390, { quantity: 2, note: "Ann Smith sent them back" }),
   entry("5", "adjustment", -390, 9000),
@@ -319,10 +319,10 @@ test("a store's ledger is imported entry by entry, once, and its balance with it
   t.like(summaryOf(rest), { new: 2, known: 3, conflict: 0, bad: 0 });
   t.like(await ledger(), [
     { kind: "adjustment", amount_cents: -390, balance_cents: 9000 },
-    // It may name a customer, and an erasure would not find it.
+    // Notes and references of these kinds may name a customer, and an erasure would not find them.
     { kind: "refund", amount_cents: 90, balance_cents: 9390, quantity: 2, note: "" },
     { kind: "donation", amount_cents: -250, balance_cents: 9300 },
-    { kind: "tree", amount_cents: -450, balance_cents: 9550, quantity: 10 },
+    { kind: "tree", amount_cents: -450, balance_cents: 9550, quantity: 10, reference: null },
     {
       kind: "topup",
       amount_cents: 10_000,

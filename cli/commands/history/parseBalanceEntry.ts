@@ -24,10 +24,10 @@ const balanceLine = z.strictObject({
 });
 
 /**
- * The kinds whose notes operators write. Notes of other kinds may name customers, as reasons of refunds do, and an erasure
- * could not find them: an imported entry does not say to which record it belongs.
+ * The kinds whose references and notes operators write. Those of other kinds may name customers, as reasons of refunds do,
+ * and an erasure could not find them: an imported entry does not say to which record it belongs.
  */
-const NOTED: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"]);
+const BY_OPERATORS: ReadonlySet<BalanceEntryKind> = new Set(["topup", "adjustment"]);
 
 /** The fields of a line, to name the columns of a CSV file. */
 export const BALANCE_FIELDS: readonly string[] = Object.keys(balanceLine.shape);
@@ -55,6 +55,7 @@ export const parseBalanceEntry = (
   if (line.created_at > now) {
     return { problem: "created_at: must not be in the future" };
   }
+  const isByOperator = BY_OPERATORS.has(line.entry_kind);
   return {
     balanceEntry: {
       importedId: line.id,
@@ -62,8 +63,8 @@ export const parseBalanceEntry = (
       amountCents: line.amount_cents,
       balanceCents: line.balance_cents ?? null,
       quantity: line.quantity ?? null,
-      reference: line.reference,
-      note: NOTED.has(line.entry_kind) ? line.note : "",
+      reference: isByOperator ? line.reference : null,
+      note: isByOperator ? line.note : "",
       createdAt: line.created_at,
     },
   };
