@@ -279,17 +279,21 @@ export const reconcileUsage = async (
   const deps = { ...given, clock, db: openBulkPool(given.db, pace) };
   const span = givenSpan ?? defaultSpan(clock.now());
   const acknowledgedOf = await readAcknowledgedDrift(deps.db, span);
-  const unsealed = new Map(
-    (await sumUnsealed(deps.db, pace, span, accountId)).map((each) => [
-      streamKey(each),
-      each.quantity,
-    ]),
-  );
   const { separatedAt } = await readDeployment(deps.db);
   const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
   const totals =
     among === null ? await sumStreams(deps.db, pace, span, { atStripe, accountId }) : null;
-  const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
+  const selected = among ?? totals ?? [];
+  // A customer of the account can have belonged to other accounts as well.
+  const accountIds =
+    accountId === null ? null : [...new Set(selected.flatMap((stream) => stream.accountIds))];
+  const unsealed = new Map(
+    (await sumUnsealed(deps.db, pace, span, accountIds)).map((each) => [
+      streamKey(each),
+      each.quantity,
+    ]),
+  );
+  const comparisons = selected.map((stream, index): Comparison => ({
     stream,
     span: ownSpanOf(stream, span, separatedAt),
     totals: totals?.[index] ?? null,

@@ -18,21 +18,21 @@ import type { Span } from "../../../domain/billing/usage.ts";
 
 /**
  * Sums the usage that is in no meter event.
- * @param accountId null for all
+ * @param accountIds null for all
  */
 export const sumUnsealed = async (
   db: DatabasePool,
   pace: BulkPace,
   span: Span,
-  accountId: string | null,
+  accountIds: readonly string[] | null,
 ): Promise<readonly UnsealedQuantity[]> => {
-  if (accountId !== null || !pace.isYielding()) {
-    return sumUnsealedUsage(db, span, accountId === null ? null : [accountId]);
+  if (accountIds !== null || !pace.isYielding()) {
+    return sumUnsealedUsage(db, span, accountIds);
   }
   const waiting = new Set((await listWaitingStreams(db)).map((stream) => stream.accountId));
   const groups: (readonly UnsealedQuantity[])[] = [];
-  for await (const group of inGroups([...waiting], pace, (accountIds) =>
-    sumUnsealedUsage(db, span, accountIds),
+  for await (const group of inGroups([...waiting], pace, (ids) =>
+    sumUnsealedUsage(db, span, ids),
   )) {
     groups.push(group);
   }
