@@ -48,20 +48,24 @@ const block = async (
   return { ...event, state: "blocked", outcomeUnknown: true, settledAt: heldAt };
 };
 
-/**
- * Returns where the lost history billed a stream's new usage at first. It may have given the organization its present
- * customer later, so that is the customer of its latest usage. Usage that this customer lacks may be at the present one.
- */
-const targetInDoubt = async (
+/** Returns where a stream's new usage is billed now, and where the lost history billed it at first. */
+const targetsOf = async (
   transaction: DatabaseTransactionConnection,
   billing: Billing,
   { accountId, mode }: UsageStream,
-): Promise<BillingTarget> => {
+): Promise<{ readonly present: BillingTarget; readonly inDoubt: BillingTarget }> => {
   const account = await findAccount(transaction, accountId);
-  const { processor, customerId } = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
-  return processor === "stripe"
-    ? { processor, customerId: (await findLatestCustomer(transaction, accountId)) ?? customerId }
-    : { processor, customerId };
+  const present = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
+  if (present.processor !== "stripe") {
+    return { present, inDoubt: present };
+  }
+  // The lost history may have given the organization its present customer later. Usage that the customer of its latest usage
+  // lacks may be at the present one.
+  const latestCustomerId = await findLatestCustomer(transaction, accountId);
+  return {
+    present,
+    inDoubt: { ...present, customerId: latestCustomerId ?? present.customerId },
+  };
 };
 
 /**
@@ -86,13 +90,13 @@ const blockStream = async (
       blocked.push(await block(transaction, unfinished, { clock, heldAt }));
     }
   }
-  const current = await targetInDoubt(transaction, billing, stream);
+  const { present, inDoubt } = await targetsOf(transaction, billing, stream);
   const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME };
   // Each statement begins at the oldest second of the one before, which may have more units than fit into one event.
   for (let oldestSecond = firstSecond; ;) {
     const [parts = []] = await listOldestUnsealedFacts(
       transaction,
-      [{ ...stream, current, firstSecond: oldestSecond }],
+      [{ ...stream, current: inDoubt, firstSecond: oldestSecond }],
       range,
     );
     const [oldest] = parts;
@@ -101,6 +105,8 @@ const blockStream = async (
     }
     oldestSecond = oldest.second;
     for (const { ids, held, second, processor, customerId } of parts) {
+      // A refund of failed usage went where a retry sent that: to the customer of that time.
+      const isOfRetried = held && customerId === inDoubt.customerId;
       for (const signed of await sumFactsBySign(transaction, ids)) {
         const [event] = await insertMeterEvents(
           transaction,
@@ -111,7 +117,7 @@ const blockStream = async (
               factIds: signed.ids,
               second,
               processor,
-              customerId,
+              customerId: isOfRetried ? present.customerId : customerId,
               // Not sealed: an unfinished event of an earlier second may remain.
               state: "held",
             },

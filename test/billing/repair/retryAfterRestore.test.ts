@@ -128,9 +128,14 @@ for (const [title, change] of [
   });
 }
 
-for (const state of ["held", "unsealed"] as const) {
-  test(`a refund that was ${state} at the restored time, and waived since, is not sent by a retry of its usage`, async (t) => {
-    const scene = await setUpRetried(t, { pending: 1, refund: { units: 3, state } });
+for (const [state, customer] of [
+  ["held", "same"],
+  ["unsealed", "same"],
+  ["unsealed", "another"],
+] as const) {
+  test(`a refund that was ${state} at the restored time, and waived since, is not sent by a retry of its usage, if the organization had ${customer === "same" ? "the same" : "another"} customer then`, async (t) => {
+    const scene = await setUpRetried(t, { pending: 1, refund: { units: 3, state }, customer });
+    await scene.setCustomer();
     const { restored, usageId, impact } = scene;
     const billed = { 0: 7, 1: 1 };
     t.deepEqual(scene.billed, billed);
@@ -142,7 +147,7 @@ for (const state of ["held", "unsealed"] as const) {
         for (const [command, ...args] of [
           ["waive", usageId, "--reason", "invoiced by hand"],
           ["waive", refundId, "--reason", "invoiced by hand"],
-          ["retry", usageId, "--assume", "delivered"],
+          ["retry", usageId, "--assume", "delivered", "--customer", scene.customerId],
         ] as const) {
           const run = await impact(restored, "usage", command, ...args);
           t.is(run.exitCode, 0, run.stdout + run.stderr);
