@@ -227,5 +227,7 @@ const nameInPreview = (name: string, homeUrl: string | null): string | undefined
 test("a preview whose font cannot draw the name has the host of the home page, or the slug", (t) => {
   t.is(nameInPreview("Green Shop", "https://green.example/about"), "Green Shop");
   t.is(nameInPreview("森林", "https://green.example/about"), "green.example");
+  t.is(nameInPreview("森林", "https://xn--grn-ioa.example:8443/"), "grün.example:8443");
+  t.is(nameInPreview("森林", "https://xn--btvs3a.example/"), "green-shop-k3v9m2qd");
   t.is(nameInPreview("森林", null), "green-shop-k3v9m2qd");
 });
