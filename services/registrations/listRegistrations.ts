@@ -80,8 +80,9 @@ export type RegistrationList<Page> = {
 };
 
 /**
- * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant, and no connection is held between two pages, so a slow
- * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
+ * Lists an owner's registrations, newest first; a page in which the filter matches nothing is empty. Memory use is constant,
+ * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
+ * registrations, also with a filter that few of them match.
  *
  * A part of few registrations is a short page, unless their JSON is long. In all others, the bytes of pages are passed on as
  * they arrive.

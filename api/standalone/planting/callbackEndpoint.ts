@@ -4,7 +4,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
 import { ORDER_NOT_FOUND } from "../../../services/planting/orders/requireOrder.ts";
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
-import { publicEndpoint } from "../../http/endpoint.ts";
+import { publicEndpoint, RETRY_AFTER } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
@@ -78,7 +78,7 @@ export const callbackEndpoint = ({
             "The database cannot be reached, or too many requests are arriving or waiting for it; nothing was recorded. " +
             "Send the report again.",
           example: "the service is temporarily unavailable, try again",
-          headers: { "Retry-After": "Seconds to wait." },
+          headers: RETRY_AFTER,
         },
       ],
     },
