@@ -100,8 +100,8 @@ export const requireAffordableCount = (
 
 /** Returns the error message for a write beyond the limit of test data. */
 export const testQuotaMessage = (testRecords: number): string =>
-  `test data limit reached: this account's test keys may store at most ${counted(testRecords, "record")}. Old test data are ` +
-  "deleted every night; ask the service's operator to raise the limit";
+  `test data limit reached: this account's test keys may store at most ${counted(testRecords, "record")}. Old test data ` +
+  "may be deleted automatically; ask the service's operator to raise the limit";
 
 /**
  * Checks that the account may store one more record with its test keys.

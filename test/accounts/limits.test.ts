@@ -224,7 +224,7 @@ for (const value of ["0", "-1", "1.5", "many", "1e3"]) {
 
 const fullMessage = (records: number): string =>
   `test data limit reached: this account's test keys may store at most ${records} records. ` +
-  "Old test data are deleted every night; ask the service's operator to raise the limit";
+  "Old test data may be deleted automatically; ask the service's operator to raise the limit";
 
 test("test keys store registrations, refunds and donations up to their limit, and production keys more", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 4 } });
