@@ -1,4 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import { findAccount } from "../../../db/accounts/accounts.ts";
 import {
   hasReportableFacts,
   listMeterEventIdsOfEndedPeriods,
@@ -41,10 +42,24 @@ export const followOutcome = async (
   }
 };
 
+/** Nothing is known of the periods of an earlier customer. */
+const isOfEndedPeriod = async (
+  transaction: DatabaseTransactionConnection,
+  { id, accountId, customerId }: StoredMeterEvent,
+  now: Date,
+): Promise<boolean> => {
+  const account = await findAccount(transaction, accountId);
+  if (account?.stripeCustomerId !== customerId) {
+    return false;
+  }
+  const ends = { now, graceMs: DEFAULT_GRACE_MS };
+  return (await listMeterEventIdsOfEndedPeriods(transaction, [id], ends)).length > 0;
+};
+
 /**
  * Moves a settled event to what was decided about it. What the processor does not have of it is sealed again. Usage that it
- * has is late if the billing period had ended by `settledAt`, the latest time at which it can have been delivered. Must run
- * under the stream's lock.
+ * has is late if the billing period had ended by `settledAt`, the latest time at which it can have been delivered, and its
+ * customer is the organization's present one. Must run under the stream's lock.
  * @param outcome.customerId of the event if the processor has it; null: as before
  */
 export const applyOutcome = async (
@@ -57,10 +72,13 @@ export const applyOutcome = async (
     ...circumstances
   }: Circumstances & { readonly note: string | null; readonly settledAt: Date },
 ): Promise<void> => {
-  const ends = { now: settledAt, graceMs: DEFAULT_GRACE_MS };
   const isLate =
     state === "delivered" &&
-    (await listMeterEventIdsOfEndedPeriods(transaction, [event.id], ends)).length > 0;
+    (await isOfEndedPeriod(
+      transaction,
+      { ...event, customerId: customerId ?? event.customerId },
+      settledAt,
+    ));
   await moveSettledEvent(transaction, event.id, {
     state,
     note,

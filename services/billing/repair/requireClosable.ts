@@ -15,7 +15,7 @@ export const requireClosable = async (
 ): Promise<void> => {
   if (await hasFailedSinceAcknowledged(transaction, event)) {
     throw invalidRequest(
-      `meter event ${event.id} counted as delivered when drift of its minute was acknowledged; run \`impact usage retry ${event.id}\`, which sends nothing that this drift explains; if it was billed by hand after that, pass \`--assume delivered\` and acknowledge the new difference`,
+      `meter event ${event.id} counted as delivered when drift of its minute was acknowledged; run \`impact usage retry ${event.id}\`, which sends nothing that this drift explains; if it was billed by hand after that, pass \`--assume delivered\`, acknowledge the new difference, and if \`impact usage list --state late\` lists the event, record the document with \`impact usage settle\``,
     );
   }
 };

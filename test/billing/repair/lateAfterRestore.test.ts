@@ -64,7 +64,11 @@ test("usage that a comparison finds delivered is late if its period ended before
 
   const compared = await compare();
 
-  t.regex(compared.stderr, /The billing period of event \d+ has ended/u);
+  t.regex(
+    compared.stderr,
+    /^1 delivered event may not be on any invoice.*usage list --state late/mu,
+  );
+  t.notRegex(compared.stderr, /billing period of event/u);
   await requireLate(t, scene, scene.restored, 5);
 });
 
@@ -72,8 +76,9 @@ test("usage that a comparison finds delivered is not late if its period ended on
   const { compare, impact, restored, pass } = await setUpPending(t, 5);
   pass(3 * DAY);
 
-  await compare();
+  const compared = await compare();
 
+  t.notRegex(compared.stderr, /billing period|invoice/u);
   t.deepEqual(readJson(await impact(restored, ...LIST_LATE)), []);
 });
 
@@ -100,4 +105,26 @@ test("usage that a retry finds delivered is late if its period has ended", async
   t.like(await scene.check(usageId), [{ result: "delivered" }]);
 
   await requireLate(t, scene, restored, 10);
+});
+
+test("usage that a retry finds at an earlier customer is not late: the periods are the present one's", async (t) => {
+  const scene = await setUpRetried(t);
+  const { restored, stream, pass, usageId, impact, control } = scene;
+  await resolveBillingCycle(restored.deps, stream);
+  await scene.compare();
+  pass(31 * DAY);
+  const { customerId } = control.addCustomer({});
+  const updated = await impact(
+    restored,
+    "org",
+    "update",
+    stream.accountId,
+    "--stripe-customer",
+    customerId,
+  );
+  t.is(updated.exitCode, 0, updated.stderr);
+
+  t.like(await scene.check(usageId), [{ result: "delivered" }]);
+
+  t.deepEqual(readJson(await impact(restored, ...LIST_LATE)), []);
 });

@@ -1,3 +1,4 @@
+import { countLateMeterEvents } from "../../../../db/billing/meterEventReports.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { HOUR_MS } from "../../../../domain/durations.ts";
 import { timeOf } from "../../../../domain/billing/usage.ts";
@@ -73,8 +74,15 @@ export const compareAndRelease = async (
   }
   await warnOfEndedPeriods(
     context,
-    settled.map(({ event }) => event.id),
+    settled.filter(({ outcome }) => outcome.kind !== "delivered").map(({ event }) => event.id),
   );
+  const late = await countLateMeterEvents(await context.connections.database());
+  if (late > 0) {
+    say(
+      io,
+      `${counted(late, "delivered event")} may not be on any invoice; see \`impact usage list --state late\`.`,
+    );
+  }
   say(
     io,
     `Settled ${counted(settled.length - unclear, "event")} in doubt, and ended the hold. The workers send what the processor lacks.`,
