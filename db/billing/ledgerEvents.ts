@@ -122,6 +122,22 @@ export const revokeLedgerEvents = (
       FROM superseded
       WHERE id NOT IN (SELECT event_id FROM sealed)
     ),
+    -- The other units, offset against refunds.
+    void AS (
+      UPDATE meter_event
+      SET state = 'superseded', last_error = ${noteBeforeError(note)}, settled_at = ${timestamp(revokedAt)}
+      WHERE id = ANY(ARRAY(
+        SELECT event.id
+        FROM part
+        CROSS JOIN LATERAL (
+          SELECT id
+          FROM meter_event
+          WHERE ${isAmong(events)} AND second = part.second AND state = 'void'
+          OFFSET 0
+        ) AS event
+      ))
+      RETURNING id
+    ),
     rest AS (
       SELECT fact.id
       FROM part
@@ -135,12 +151,17 @@ export const revokeLedgerEvents = (
           AND second = part.second
         OFFSET 0
       ) AS fact
+      UNION ALL
+      SELECT fact.id
+      FROM void
+      CROSS JOIN LATERAL (
+        SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = void.id OFFSET 0
+      ) AS fact
     ),
     released AS (
       UPDATE usage_fact
-      SET
-        meter_event_id = NULL,
-        already_reported = CASE WHEN second NOT IN (SELECT second FROM part) THEN already_reported END
+      -- A part of them that counted as reported is revoked here, or was by an earlier move.
+      SET meter_event_id = NULL, already_reported = NULL
       WHERE id = ANY(ARRAY(SELECT id FROM sealed UNION ALL SELECT id FROM rest))
     )
     SELECT

@@ -3,6 +3,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
+import { revokeLedgerEvents } from "../../../db/billing/ledgerEvents.ts";
 import { sql } from "../../../db/sql.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
@@ -232,10 +233,15 @@ test("usage is not moved to Stripe any more once a hold has ended meanwhile", as
   t.is(sumBilled(), 10);
 });
 
-for (const rest of ["not sealed", "delivered"] as const) {
+for (const [rest, state, refunded] of [
+  ["not sealed", null, 0],
+  ["delivered", "delivered", 0],
+  ["delivered after the part was moved", "sealed", 0],
+  ["offset against a refund", "void", 4],
+] as const) {
   test(`all units of usage of which a comparison has found a part in the ledger are moved to Stripe if the rest is ${rest}`, async (t) => {
     const scene = await setUpMoved(t, { state: "delivered" });
-    const { restored, impact, pass, stream, move, compare, drain, sumBilled } = scene;
+    const { restored, impact, pass, stream, refund, move, compare, drain, sumBilled } = scene;
     const { accountId } = stream;
     await restored.db.transaction(async (transaction) => {
       const part = await transaction.oneFirst(sql.type(z.object({ id: z.bigint() }))`
@@ -243,7 +249,10 @@ for (const rest of ["not sealed", "delivered"] as const) {
       `);
       await releaseFacts(transaction, part, 6);
     });
-    if (rest === "delivered") {
+    if (refunded > 0) {
+      await refund(refunded);
+    }
+    if (state !== null) {
       await restored.db.query(sql.typeAlias("void")`
         WITH event AS (
           INSERT INTO meter_event
@@ -251,10 +260,30 @@ for (const rest of ["not sealed", "delivered"] as const) {
               account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, state,
               sealed_at
             )
-          VALUES (${accountId}, 'live', 'tree', ${NOON}, 2, 4, 6, 'event-2', 'ledger', 'delivered', now())
+          VALUES
+            (
+              ${accountId}, 'live', 'tree', ${NOON}, 2, ${4 - refunded}, 6, 'event-2', 'ledger', ${state}, now()
+            )
           RETURNING *
         )
         UPDATE usage_fact SET meter_event_id = event.id FROM event WHERE usage_fact.account_id = event.account_id
+      `);
+    }
+    if (state === "sealed") {
+      await restored.db.transaction((transaction) =>
+        revokeLedgerEvents(
+          transaction,
+          { ...stream, fromSecond: NOON },
+          {
+            note: "moved to Stripe",
+            revokedAt: restored.deps.clock.now(),
+            limit: 1,
+            withUnsettled: false,
+          },
+        ),
+      );
+      await restored.db.query(sql.typeAlias("void")`
+        UPDATE meter_event SET state = 'delivered' WHERE identifier = 'event-2'
       `);
     }
 
@@ -262,7 +291,7 @@ for (const rest of ["not sealed", "delivered"] as const) {
 
     await compare();
     await drain();
-    t.is(sumBilled(), 10);
+    t.is(sumBilled(), 10 - refunded);
     pass(LAG_SECONDS);
     const reconciled = await impact(restored, "usage", "reconcile", "--org", accountId);
     t.is(reconciled.exitCode, 0, reconciled.stdout);

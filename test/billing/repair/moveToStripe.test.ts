@@ -91,7 +91,8 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
     superseded: EVENTS - 1,
     notes: ["moved to Stripe", "moved to Stripe; before: busy"],
     unsealed: EVENTS - 1,
-    alreadyReported: EVENTS,
+    // Of the unfinished event, which has not moved.
+    alreadyReported: 1,
     ledgerEntries: 2 * (EVENTS - 1),
     ledgerUnits: 0,
   });
