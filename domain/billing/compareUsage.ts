@@ -73,9 +73,9 @@ export const compareUsage = (
 
 /**
  * Concludes how much the processor has of the events of a minute that may have been sent. Its units that neither delivered
- * events nor acknowledged drift explain are allotted to them in their order. Unlike for
- * `compareUsage`, an event is absent if the units have the opposite sign: all events of the minute that are not delivered
- * are compared together, and later checks count what is sent now, so the minute's sum is right in the end.
+ * events nor acknowledged drift explain are allotted to them in their order. Unlike for `compareUsage`, an event is absent if
+ * the units have the opposite sign: all events of the minute that are not delivered are compared together, and later checks
+ * count what is sent now, so the minute's sum is right in the end.
  * @param quantities of the events, usage before refunds
  * @param found the unexplained units, if everything that was sent is in the processor's sums
  */

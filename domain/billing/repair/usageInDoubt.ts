@@ -16,7 +16,7 @@ type EventInDoubt = {
 export type MinuteInDoubt<Event> = readonly [Event, ...Event[]];
 
 /** Orders usage before refunds, and the events of a stream in the order of their sealings. */
-const compareEvents = (a: EventInDoubt, b: EventInDoubt): number =>
+const inComparisonOrder = (a: EventInDoubt, b: EventInDoubt): number =>
   Math.sign(b.quantity) - Math.sign(a.quantity) ||
   a.accountId.localeCompare(b.accountId) ||
   a.meter.localeCompare(b.meter) ||
@@ -28,7 +28,7 @@ export const groupByMinute = <Event extends EventInDoubt>(
   events: readonly Event[],
 ): readonly MinuteInDoubt<Event>[] => {
   const minutes = new Map<string, [Event, ...Event[]]>();
-  for (const event of events.toSorted(compareEvents)) {
+  for (const event of events.toSorted(inComparisonOrder)) {
     const { processor, customerId, accountId, meter, second } = event;
     const key = [processor, customerId ?? accountId, meter, minuteOf(second).start].join("/");
     const minute = minutes.get(key);
