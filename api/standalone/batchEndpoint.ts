@@ -156,9 +156,16 @@ const presentRejection = ({
   })),
 });
 
-/** Returns the status of a batch of which nothing was recorded: 403 if it could be recorded later, once limits allow it. */
+/** Why items are rejected that may be recorded later. */
+const TEMPORARY: ReadonlySet<ApiErrorCode> = new Set([
+  "daily_limit_reached",
+  "subscription_inactive",
+  "test_quota_reached",
+]);
+
+/** Returns the status of a batch of which nothing was recorded: 403 if each rejected item may be recorded later. */
 const statusOf = ({ rejections }: BatchRejectedError): 400 | 403 =>
-  [...rejections.values()].every(({ code }) => ERROR_STATUS[code] === 403) ? 403 : 400;
+  [...rejections.values()].every(({ code }) => TEMPORARY.has(code)) ? 403 : 400;
 
 const describeRejected = (
   code: ApiErrorCode,

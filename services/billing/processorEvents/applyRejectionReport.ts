@@ -64,7 +64,7 @@ const stateAfterRefusal = async (
 const refuseDelivered = async (
   { db, clock, observeRejection }: Dependencies,
   event: StoredMeterEvent,
-  reason: string,
+  { report, reason }: { readonly report: RejectionReport; readonly reason: string },
 ): Promise<Result> => {
   if (!(await hasFacts(db, event.id)) && event.state === "delivered") {
     return "unknown";
@@ -74,7 +74,9 @@ const refuseDelivered = async (
     const current = await findMeterEvent(transaction, event.id);
     const deployment = await readDeployment(transaction);
     const holds = { isHeld: findHold(deployment) !== null, releasedAt: deployment.releasedAt };
-    const decided = current && decideLateRejection(current, holds);
+    // It may have been delivered since it was listed.
+    const decided =
+      current && isInReport(current, report) ? decideLateRejection(current, holds) : null;
     if (current && decided !== null && decided !== "wait") {
       const now = clock.now();
       const state = await stateAfterRefusal(transaction, current, decided);
@@ -124,7 +126,7 @@ export const applyRejectionReport = async (
     let named = 0;
     for (const event of events.filter(({ id }) => left === null || left.has(id))) {
       const reason = `${code}: ${reasons.get(event.identifier)}`;
-      const result = await refuseDelivered(deps, event, reason);
+      const result = await refuseDelivered(deps, event, { report, reason });
       if (result === "wait") {
         leftEventIds.push(event.id);
       }

@@ -281,14 +281,17 @@ export const reconcileUsage = async (
   const acknowledgedOf = await readAcknowledgedDrift(deps.db, span);
   const { separatedAt } = await readDeployment(deps.db);
   const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
+  const readUnsealed = (accountIds: readonly string[] | null) =>
+    sumUnsealed(deps.db, pace, span, accountIds);
+  // Before the events, so that what is sealed in between is counted twice and not left out.
+  const unsealedOfAll = accountId === null ? await readUnsealed(null) : null;
   const totals =
     among === null ? await sumStreams(deps.db, pace, span, { atStripe, accountId }) : null;
   const selected = among ?? totals ?? [];
   // A customer of the account can have belonged to other accounts as well.
-  const accountIds =
-    accountId === null ? null : [...new Set(selected.flatMap((stream) => stream.accountIds))];
+  const accountIds = [...new Set(selected.flatMap((stream) => stream.accountIds))];
   const unsealed = new Map(
-    (await sumUnsealed(deps.db, pace, span, accountIds)).map((each) => [
+    (unsealedOfAll ?? (await readUnsealed(accountIds))).map((each) => [
       streamKey(each),
       each.quantity,
     ]),
