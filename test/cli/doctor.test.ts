@@ -110,7 +110,7 @@ test.serial(
     t.regex(human.stdout, /confirmRefund/u);
 
     double.control.clearFaults();
-    await eventually(async () => (await show())?.status === "COMPLETED");
+    await eventually(async () => (await show())?.status === "completed");
     t.is(
       double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
       3,

@@ -37,7 +37,7 @@ export const terminateWorkflow = async (
   });
   await callTemporal(temporal, () => handle.terminate(reason));
   if (json) {
-    printJson(io, { workflow_id: workflowId, status: "TERMINATED", reason });
+    printJson(io, { workflow_id: workflowId, status: "terminated", reason });
     return;
   }
   say(io, `Terminated ${workflowId} at ${formatTime(clock.now())}.`);
