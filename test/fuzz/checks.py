@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "a key belongs to its first request": r"Idempotency-Key: was used before with another request body|idempotency_key: belongs to the refund of another \w+",
     "an item of a batch may name no record": r"failed to find (tree|bottle) registration|donation not found",
     "what is left of a record limits a refund": r"count: only \d+ can still be refunded|\w+ registration is already fully refunded",
-    "what is left of a customer's records limits a reversal": r"quantity: only [\d,]+ of the matching \w+ remains? to be reversed",
+    "what is left of a customer's records limits a reversal": r"quantity: (only [\d,]+ of the|no) matching \w+ remains? to be reversed(; a customer's name must match as a whole)?",
     "a reversal is limited in records": r"quantity: (one call can reverse units of at most|at most \d+ donations can be reversed in one call).*",
     "an account's limits": r"\w+: must be at most \d+, this account's limit for one request",
     "a setting of the account": r"fractional_count: fractional counting is not enabled for this organization",
