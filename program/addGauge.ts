@@ -14,7 +14,7 @@ export const addGauge = (
   registry.registerMetric(
     new Gauge({
       ...description,
-      // By default, prom-client adds it to a registry of its own.
+      // By default, prom-client adds it to its global registry.
       registers: [],
       collect() {
         set(this);

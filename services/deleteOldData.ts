@@ -24,7 +24,7 @@ export type RetentionDependencies = {
   readonly testDataDays: number;
 };
 
-/** Usage that is reported later has a trace of its own. */
+/** Usage that is reported later has a separate trace. */
 const TRACE_CONTEXT_DAYS = 1;
 
 /** Longer than any client retries. What remains of a response, the hash of the request, is enough for a replay. */

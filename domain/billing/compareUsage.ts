@@ -10,7 +10,7 @@ export const OTHER_EVENT_IN_FLIGHT: AttemptOutcome = {
   afterMs: CHECK_AGAIN_MS,
 };
 
-/** Returns the part of an event that unexplained units can be: those of its own sign, up to its quantity. */
+/** Returns the part of an event that unexplained units can be: those of the same sign, up to its quantity. */
 const shareOf = (quantity: number, found: number): number =>
   Math.sign(quantity) === Math.sign(found)
     ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(found))

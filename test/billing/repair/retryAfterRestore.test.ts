@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
@@ -249,6 +250,17 @@ test("an event that a lost history has sent to another customer is not billed tw
   t.deepEqual(scene.billedByMinute(), { 0: 10 });
 });
 
+type RestoreScene = Awaited<ReturnType<typeof setUpRestore>>;
+
+/** Returns a function that gives the scene's organization a customer, in one of its databases. */
+const createCustomerSetter =
+  (t: ExecutionContext, { impact, stream }: RestoreScene) =>
+  async (opened: RestoreScene["original"], customerId: string): Promise<void> => {
+    const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
+    const run = await impact(opened, "org", "update", stream.accountId, ...ids);
+    t.is(run.exitCode, 0, run.stderr);
+  };
+
 for (const [sentTo, refunded] of [
   ["the earlier customer", 0],
   ["the earlier customer", 3],
@@ -259,11 +271,7 @@ for (const [sentTo, refunded] of [
   test(`pending usage of which ${refunded} units are refunded is billed once if a lost history has changed the customer and sent it to ${sentTo}`, async (t) => {
     const scene = await setUpRestore(t);
     const { control, impact, pass, register, drain, original } = scene;
-    const setCustomer = async (opened: typeof original, customerId: string): Promise<void> => {
-      const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
-      const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
-      t.is(run.exitCode, 0, run.stderr);
-    };
+    const setCustomer = createCustomerSetter(t, scene);
     const { customerId: earlierCustomerId } = control.addCustomer({});
     const sumBilled = (): number =>
       [earlierCustomerId, scene.customerId]
@@ -308,11 +316,7 @@ for (const [sentTo, refunded] of [
 test("pending usage is not billed twice if the customer was removed before the restored time, and a lost history has set another and sent it", async (t) => {
   const scene = await setUpRestore(t);
   const { control, impact, pass, register, drain, original } = scene;
-  const setCustomer = async (opened: typeof original, customerId: string): Promise<void> => {
-    const ids = ["--stripe-customer", customerId, "--stripe-subscription", "none"];
-    const run = await impact(opened, "org", "update", scene.stream.accountId, ...ids);
-    t.is(run.exitCode, 0, run.stderr);
-  };
+  const setCustomer = createCustomerSetter(t, scene);
   const { customerId: earlierCustomerId } = control.addCustomer({});
   await setCustomer(original, earlierCustomerId);
   await register(original, 1);
