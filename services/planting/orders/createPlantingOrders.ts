@@ -15,10 +15,7 @@ const ACCOUNTS_PER_PAGE = 200;
 /** The workflows of the created orders start after a run. What remains then is for the next run. */
 const MAXIMUM_RUN_MS = 30 * 60 * 1000;
 
-/**
- * The most simulated orders of accounts that have had one. They plant nothing, so they must not take the machine from what
- * clients do.
- */
+/** Simulated orders plant nothing, so they must not take the machine from what clients do. */
 const SIMULATED_ORDERS_PER_SECOND = 1;
 
 type Account = AccountMode & {
@@ -37,7 +34,7 @@ type NextOrder = { readonly account: Account; readonly after: string | null };
  * does not find: locked ones, those that commit behind the last registration of an order, and those of accounts that have
  * their first ones meanwhile.
  *
- * Simulated orders are bounded. Accounts that have had one wait while too many others have waited for longer.
+ * Simulated orders are bounded. Accounts that have had none come first, then those whose last one is the oldest.
  * @param intervalMs the time between two runs, which bounds simulated orders
  * @returns the number of orders
  */
@@ -94,18 +91,18 @@ export const createPlantingOrders = async (
   const createFirstOrders = async (accounts: readonly Account[]): Promise<void> => {
     more.push(...(await createOrderForEach(accounts.map((account) => ({ account, after: null })))));
   };
-  const isLimited = ({ mode, lastOrderId }: Account): boolean =>
-    lastOrderId !== null && planting.partnerFor(mode).kind === "simulated";
-  const limited: Account[] = [];
+  const isSimulated = ({ mode }: Account): boolean =>
+    planting.partnerFor(mode).kind === "simulated";
+  const simulated: Account[] = [];
   let page: readonly Account[] = [];
   do {
     page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, ACCOUNTS_PER_PAGE);
-    await createFirstOrders(page.filter((account) => !isLimited(account)));
-    limited.push(...page.filter(isLimited));
+    await createFirstOrders(page.filter((account) => !isSimulated(account)));
+    simulated.push(...page.filter(isSimulated));
   } while (page.length === ACCOUNTS_PER_PAGE);
   await createFirstOrders(
-    limited
-      .toSorted((left, right) => Number(left.lastOrderId) - Number(right.lastOrderId))
+    simulated
+      .toSorted((left, right) => (left.lastOrderId ?? 0) - (right.lastOrderId ?? 0))
       .slice(0, (SIMULATED_ORDERS_PER_SECOND * intervalMs) / 1000),
   );
   let remaining: readonly NextOrder[] = more;

@@ -124,24 +124,27 @@ test.serial(
     // Enough for two orders.
     const intervalMs = 2000;
     await registerAll();
-
-    t.is(await createOrders({ intervalMs }), 3);
-
-    for (const newcomer of [await setUpPlanting(db), await setUpPlanting(db)]) {
-      await registerAll();
-      await newcomer.register(1, { mode: "test" });
-      t.is(await createOrders({ intervalMs }), 3);
-      t.deepEqual(await ordersOf([newcomer]), [1]);
-    }
-    const counts = await ordersOf(old);
+    t.is(await createOrders({ intervalMs }), 2);
+    const first = await ordersOf(old);
     t.deepEqual(
-      counts.toSorted((left, right) => left - right),
-      [2, 2, 3],
+      first.toSorted((left, right) => left - right),
+      [0, 1, 1],
     );
+
+    const newcomer = await setUpPlanting(db);
+    await newcomer.register(1, { mode: "test" });
     await registerAll();
     t.is(await createOrders({ intervalMs }), 2);
-    t.deepEqual(await ordersOf(old), [3, 3, 3]);
+    t.deepEqual(await ordersOf([newcomer, ...old]), [1, 1, 1, 1]);
+
+    await registerAll();
+    t.is(await createOrders({ intervalMs }), 2);
+    t.deepEqual(
+      await ordersOf(old),
+      first.map((orders) => orders + 1),
+    );
     t.is(await createOrders({ intervalMs }), 1);
+    t.deepEqual(await ordersOf(old), [2, 2, 2]);
     t.is(await createOrders({ intervalMs }), 0);
   },
 );
