@@ -1,5 +1,5 @@
-import { deleteOldData } from "../services/deleteOldData.ts";
-import type { RetentionDependencies } from "../services/deleteOldData.ts";
+import { deleteOldData } from "../services/retention/deleteOldData.ts";
+import type { RetentionDependencies } from "../services/retention/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */

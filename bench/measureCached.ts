@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import Koa from "koa";
 import { z } from "zod";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
 import { systemClock } from "../domain/clock.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { openTextFile } from "../cli/input/openTextFile.ts";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createCatalogue } from "../providers/charities/catalogue/createCatalogue.ts";

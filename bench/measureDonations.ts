@@ -1,6 +1,6 @@
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { updateAccount } from "../db/accounts/accounts.ts";
 import { startProviderDouble } from "../test/charities/startProviderDouble.ts";
 import { createAccounts } from "./support/createAccounts.ts";

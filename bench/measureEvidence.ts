@@ -1,5 +1,5 @@
 import { Client } from "pg";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";

@@ -1,5 +1,5 @@
 import { Client } from "pg";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { findRecords } from "../services/support/findRecords.ts";

@@ -5,7 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { issueKey } from "../services/accounts/issueKey.ts";

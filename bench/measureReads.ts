@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
 import { eventIdOf } from "../domain/events/events.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";

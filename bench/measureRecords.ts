@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";

@@ -1,7 +1,7 @@
 import { Agent } from "node:https";
 import { once } from "node:events";
 import { z } from "zod";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
 import { findFreePort } from "../program/server/probePort.ts";
 import { startHaproxy } from "../test/deploy/startHaproxy.ts";

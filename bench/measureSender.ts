@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../test/stripeDouble/startStripeDouble.ts";

@@ -1,4 +1,4 @@
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { listStatistics } from "../db/dashboard/statistics.ts";
 import type { Grouping, Interval } from "../domain/dashboard/statistics.ts";
 import { createAccounts } from "./support/createAccounts.ts";

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { findAccount } from "../db/accounts/accounts.ts";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { latestFoldTime } from "../domain/billing/foldUsage.ts";
 import { systemClock } from "../domain/clock.ts";

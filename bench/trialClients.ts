@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { sql } from "../db/sql.ts";
 import { startProviderDouble } from "../test/charities/startProviderDouble.ts";
 import { startStripeDouble } from "../test/stripeDouble/startStripeDouble.ts";

@@ -1,5 +1,7 @@
 import { z } from "zod";
-import type { Metadata } from "./registrations/registrations.ts";
+
+/** A JSON object that a client attaches to its records, to filter by. */
+export type Metadata = Readonly<Record<string, unknown>>;
 
 const METADATA_DEPTH = 8;
 const METADATA_BYTES = 16 * 1024;

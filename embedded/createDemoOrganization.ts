@@ -1,5 +1,5 @@
 import { hasAccounts } from "../db/accounts/hasAccounts.ts";
-import { openPool } from "../db/pool.ts";
+import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createOrganization } from "../services/accounts/createOrganization.ts";

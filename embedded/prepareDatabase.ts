@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Config } from "../config/config.ts";
-import type { DatabaseRoles } from "../db/grantPrivileges.ts";
-import { migrate } from "../db/migrate.ts";
+import type { DatabaseRoles } from "../db/upgrade/grantPrivileges.ts";
+import { migrate } from "../db/upgrade/migrate.ts";
 import { withoutPassword } from "../domain/databaseUrl.ts";
 import { StartupError } from "../program/startupError.ts";
 import { findDemoData } from "./demo/demoData.ts";

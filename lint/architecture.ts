@@ -67,7 +67,12 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   history: ["billing", "charities", "dashboard", "planting", "registrations", "stores"],
   /** What support staff do across capabilities: find any record, refund any registration. */
   support: ["billing", "charities", "planting", "registrations", "stores"],
+  /** The deletion of what is old enough, in all capabilities. */
+  retention: ["billing", "charities", "events", "planting", "registrations", "stores", "webhooks"],
 };
+
+/** Layers in which files outside of the capabilities are shared by them, and import none of them but the words of domain/. */
+const SHARING = new Set(["domain", "db", "services"]);
 
 /** Files that may import more than their folder, with the reason. A path that ends in `/` is a folder. */
 const EXCEPTIONS: readonly {
@@ -82,7 +87,7 @@ const EXCEPTIONS: readonly {
   },
   {
     file: "api/middleware/shareConnections.ts",
-    imports: ["db/connections/connectionShares.ts"],
+    imports: ["db/pools/connectionShares.ts"],
     reason: "names the account that a request's connections are for",
   },
   {
@@ -311,6 +316,15 @@ const checkFile = (file: string, target: string, node: ImportNode): string | nul
     return CAPABILITIES[mine]?.includes(theirs)
       ? null
       : `the capability ${mine} does not import ${theirs}`;
+  }
+  if (
+    !mine &&
+    theirs &&
+    theirs !== "accounts" &&
+    SHARING.has(from) &&
+    (to === from || to === "db")
+  ) {
+    return `what capabilities share in ${from}/ does not import ${theirs}`;
   }
   return null;
 };

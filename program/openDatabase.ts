@@ -1,11 +1,11 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../config/config.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
-import { createReadShares, createTurns } from "../db/connections/connectionShares.ts";
-import { openCopyPool } from "../db/copyPool.ts";
-import type { CopyPool } from "../db/copyPool.ts";
-import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
-import { openPool, openTurnPool } from "../db/pool.ts";
+import { createReadShares, createTurns } from "../db/pools/connectionShares.ts";
+import { openCopyPool } from "../db/pools/copyPool.ts";
+import type { CopyPool } from "../db/pools/copyPool.ts";
+import { requireCurrentSchema, SchemaMismatchError } from "../db/upgrade/migrate.ts";
+import { openPool, openTurnPool } from "../db/pools/pool.ts";
 import { nameDatabase } from "../domain/databaseUrl.ts";
 import { StartupError } from "./startupError.ts";
 

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Histogram, Registry } from "prom-client";
 import { addGauge } from "../../program/addGauge.ts";
-import type { BatchObserver } from "../../services/createGroupCommit.ts";
+import type { BatchObserver } from "../../services/batching/createGroupCommit.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 
 export type ApiMetrics = {

@@ -1,6 +1,6 @@
 import type { Middleware } from "koa";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { runForAccount } from "../../db/connections/connectionShares.ts";
+import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { createSlowReadCheck } from "../http/slowReads.ts";
 import type { ApiState } from "../http/apiContext.ts";
 

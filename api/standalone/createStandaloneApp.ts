@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { CopyPool } from "../../db/copyPool.ts";
+import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";

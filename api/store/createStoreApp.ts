@@ -3,7 +3,7 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import { createAccountQueue } from "../../services/createAccountQueue.ts";
+import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/records/donateFromStore.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";

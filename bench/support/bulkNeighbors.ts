@@ -7,7 +7,7 @@ import type { DatabasePool } from "slonik";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { openBulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 
 /** Work that POSTs are measured beside. */
 export type Work = {

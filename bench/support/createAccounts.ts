@@ -1,4 +1,4 @@
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";

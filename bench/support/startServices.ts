@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Client, DatabaseError } from "pg";
 import { buildChildEnvironment } from "../../config/config.ts";
-import { migrate } from "../../db/migrate.ts";
+import { migrate } from "../../db/upgrade/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";

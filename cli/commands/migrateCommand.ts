@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
-import { migrate } from "../../db/migrate.ts";
+import { migrate } from "../../db/upgrade/migrate.ts";
 import { counted } from "../../domain/counted.ts";
 import { unusableDatabaseError } from "../../program/openDatabase.ts";
 import type { Context } from "../context.ts";

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
 import { isRecent, MAXIMUM_STEP_MS, observe, turnMs } from "../../domain/bulkWork.ts";
 import type { LatestRecords, Observation } from "../../domain/bulkWork.ts";
-import { runForAll } from "../connections/connectionShares.ts";
+import { runForAll } from "../pools/connectionShares.ts";
 import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
 
 /** Makes bulk work yield to what clients record, in this process and in others. */

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { wrapPool } from "../connections/wrapPool.ts";
+import { wrapPool } from "../pools/wrapPool.ts";
 import type { BulkPace } from "./createBulkPace.ts";
 
 /** Returns the pool for bulk work: each statement or transaction is a step of the pace. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../domain/charities/donations.ts";
 import type { ConfirmedDonation, Donation } from "../../domain/charities/donations.ts";
-import type { Metadata } from "../../domain/registrations/registrations.ts";
+import type { Metadata } from "../../domain/fields.ts";
 import { ownedWithIds, ownedWithKeys } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { donationColumns, donationCoreColumns, donationCoreRow, donationRow } from "./donations.ts";

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
-import type { CopyPool } from "../copyPool.ts";
-import { COLUMN_END } from "../copyPool.ts";
+import type { CopyPool } from "../pools/copyPool.ts";
+import { COLUMN_END } from "../pools/copyPool.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";

@@ -1,5 +1,5 @@
 import type { Client } from "pg";
-import { DatabaseRoleError } from "../grantPrivileges.ts";
+import { DatabaseRoleError } from "./grantPrivileges.ts";
 import type { Migration } from "./readMigrations.ts";
 
 const CREATE_EXTENSION = /^CREATE EXTENSION IF NOT EXISTS (?<name>\w+);/gmu;

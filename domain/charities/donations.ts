@@ -1,5 +1,5 @@
 import type { AccountMode } from "../accounts/accounts.ts";
-import type { Metadata } from "../registrations/registrations.ts";
+import type { Metadata } from "../fields.ts";
 import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
 
 /** A recorded donation; the amount is in whole US cents. */

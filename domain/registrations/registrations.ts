@@ -1,8 +1,6 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import type { DomainError } from "../errors.ts";
-
-/** A JSON object that a client attaches to its records, to filter by. */
-export type Metadata = Readonly<Record<string, unknown>>;
+import type { Metadata } from "../fields.ts";
 
 /** A recorded impact action. */
 export type Registration = {

@@ -3,7 +3,7 @@ import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { createAccountQueue } from "../../services/createAccountQueue.ts";
+import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
 import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import { donateFromStore } from "../../services/stores/records/donateFromStore.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Config } from "../../config/config.ts";
 import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
 import { hasAccounts } from "../../db/accounts/hasAccounts.ts";
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { StartupError } from "../../program/startupError.ts";
 
 const demoData = z.strictObject({

@@ -1,4 +1,4 @@
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
 import {
   getCertificateToken,

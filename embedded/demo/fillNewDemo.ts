@@ -1,5 +1,5 @@
 import type { Config } from "../../config/config.ts";
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createDemoPlanting } from "./createDemoPlanting.ts";
 import { fillDemo } from "./fillDemo.ts";

@@ -7,7 +7,7 @@ import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { isExpired, isPossibleKey } from "../../domain/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createLookups } from "../createLookups.ts";
+import { createLookups } from "../batching/createLookups.ts";
 import type { KeyUses } from "./createKeyUses.ts";
 import { createRefreshedCache } from "./createRefreshedCache.ts";
 

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { LRUCache } from "lru-cache";
-import type { LookUp } from "../createLookups.ts";
+import type { LookUp } from "../batching/createLookups.ts";
 
 /** Half of the promise that every process notices a revoked key or an uninstalled store within five seconds. */
 const CACHED_MS = 2500;

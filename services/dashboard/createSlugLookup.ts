@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlugs } from "../../db/dashboard/dashboards.ts";
-import type { LookUp } from "../createLookups.ts";
-import { createLookups } from "../createLookups.ts";
-import { rememberUnknown } from "../rememberUnknown.ts";
+import type { LookUp } from "../batching/createLookups.ts";
+import { createLookups } from "../batching/createLookups.ts";
+import { rememberUnknown } from "../batching/rememberUnknown.ts";
 
 /**
  * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { deleteEventDays, findEventBoundary, insertEventDay } from "../../db/events/eventDays.ts";
 import { deleteEventsBefore } from "../../db/events/events.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { deleteInOrder } from "../deleteInBatches.ts";
+import { deleteInOrder } from "../batching/deleteInBatches.ts";
 import { keptSince } from "./readFeed.ts";
 
 /**

@@ -1,8 +1,8 @@
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { ownerKey } from "../../domain/registrations/registrations.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { createAccountQueue } from "../createAccountQueue.ts";
-import type { AccountQueue } from "../createAccountQueue.ts";
+import { createAccountQueue } from "../batching/createAccountQueue.ts";
+import type { AccountQueue } from "../batching/createAccountQueue.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import type { RefundWindowDependencies } from "./readRefundWindow.ts";
 

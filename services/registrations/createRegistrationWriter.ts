@@ -4,7 +4,7 @@ import type {
   RegistrationEntry,
 } from "../../db/registrations/registrations.ts";
 import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
-import { runForAccount } from "../../db/connections/connectionShares.ts";
+import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { ownerKey } from "../../domain/registrations/registrations.ts";
@@ -15,10 +15,10 @@ import type {
   Totals,
 } from "../../domain/registrations/registrations.ts";
 import type { Tracing } from "../../domain/tracing.ts";
-import type { BatchObserver } from "../createGroupCommit.ts";
-import { createGroupCommit } from "../createGroupCommit.ts";
-import { submitTraced, traceBatches, traceJob, traceOfRequest } from "../traceBatches.ts";
-import type { TracedEntry } from "../traceBatches.ts";
+import type { BatchObserver } from "../batching/createGroupCommit.ts";
+import { createGroupCommit } from "../batching/createGroupCommit.ts";
+import { submitTraced, traceBatches, traceJob, traceOfRequest } from "../batching/traceBatches.ts";
+import type { TracedEntry } from "../batching/traceBatches.ts";
 import { rememberRequests } from "./rememberRequests.ts";
 import { newId } from "../newId.ts";
 

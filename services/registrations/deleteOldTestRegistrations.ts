@@ -14,7 +14,7 @@ import {
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { secondOf, timeOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { deleteInBatches } from "../deleteInBatches.ts";
+import { deleteInBatches } from "../batching/deleteInBatches.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
 /** Deleting this many takes tens of milliseconds; the account's test writes wait for the transaction. */

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import type { CopyPool } from "../../db/copyPool.ts";
+import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
 import type { ListPage, RowSeparator } from "../../db/registrations/registrationPages.ts";
 import { findListPosition, readPage, ROW_END } from "../../db/registrations/registrationPages.ts";

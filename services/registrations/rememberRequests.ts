@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import type { Tracing } from "../../domain/tracing.ts";
-import type { TracedEntry } from "../traceBatches.ts";
+import type { TracedEntry } from "../batching/traceBatches.ts";
 
 /**
  * Records which requests made registrations, so that the traces continue when the usage is reported. It runs beside the

@@ -1,4 +1,4 @@
-import { createConnectionShares, sharesOfOneKind } from "../../db/connections/connectionShares.ts";
+import { createConnectionShares, sharesOfOneKind } from "../../db/pools/connectionShares.ts";
 import { isContentError } from "../../db/isContentError.ts";
 import { isLockTimeout } from "../../db/stores/balances.ts";
 import { DomainError } from "../../domain/errors.ts";

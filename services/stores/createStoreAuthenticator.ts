@@ -6,7 +6,7 @@ import type { Store } from "../../db/stores/stores.ts";
 import { listStoresByDomain, listStoresByUserId } from "../../db/stores/stores.ts";
 import type { KeyUses } from "../accounts/createKeyUses.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
-import { createLookups } from "../createLookups.ts";
+import { createLookups } from "../batching/createLookups.ts";
 import { createRefreshedCache } from "../accounts/createRefreshedCache.ts";
 
 /** The header that names the store, and its value. */

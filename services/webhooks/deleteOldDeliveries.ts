@@ -4,7 +4,7 @@ import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DAY_MS } from "../../domain/durations.ts";
-import { deleteInOrder } from "../deleteInBatches.ts";
+import { deleteInOrder } from "../batching/deleteInBatches.ts";
 import { keptSince } from "../events/readFeed.ts";
 
 /** Longer than any transaction that records an event for the endpoint. */

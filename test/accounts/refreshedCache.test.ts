@@ -1,5 +1,5 @@
 import test from "ava";
-import { createLookups } from "../../services/createLookups.ts";
+import { createLookups } from "../../services/batching/createLookups.ts";
 import { createRefreshedCache } from "../../services/accounts/createRefreshedCache.ts";
 
 /** A cache of values whose lookups the test answers, on a clock of its own. */

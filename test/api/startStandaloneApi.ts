@@ -3,7 +3,7 @@ import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
-import type { CopyPool } from "../../db/copyPool.ts";
+import type { CopyPool } from "../../db/pools/copyPool.ts";
 import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import type { OpenLists } from "../../api/http/lists/openLists.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";

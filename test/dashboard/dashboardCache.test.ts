@@ -1,5 +1,5 @@
 import { sql } from "../../db/sql.ts";
-import { wrapPool } from "../../db/connections/wrapPool.ts";
+import { wrapPool } from "../../db/pools/wrapPool.ts";
 import type { DatabasePool } from "slonik";
 import { systemClock } from "../../domain/clock.ts";
 import { createDashboardCache } from "../../services/dashboard/createDashboardCache.ts";

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { createSlugLookup } from "../../services/dashboard/createSlugLookup.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
-import { wrapPool } from "../../db/connections/wrapPool.ts";
+import { wrapPool } from "../../db/pools/wrapPool.ts";
 import { insertAlias } from "../../db/dashboard/dashboards.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

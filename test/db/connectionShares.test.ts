@@ -6,8 +6,8 @@ import {
   runForAll,
   sharesOfMixedPool,
   sharesOfOneKind,
-} from "../../db/connections/connectionShares.ts";
-import type { Claim } from "../../db/connections/connectionShares.ts";
+} from "../../db/pools/connectionShares.ts";
+import type { Claim } from "../../db/pools/connectionShares.ts";
 import { sql } from "../../db/sql.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";

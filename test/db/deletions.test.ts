@@ -6,7 +6,7 @@ import { safeInteger } from "../../db/columns.ts";
 import { sql } from "../../db/sql.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
-import { deleteInBatches, deleteInOrder } from "../../services/deleteInBatches.ts";
+import { deleteInBatches, deleteInOrder } from "../../services/batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { openTestPool, testWithDatabase } from "../support/database.ts";

@@ -14,7 +14,7 @@ import {
 } from "../../db/stores/idempotentResponses.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
-import { deleteInOrder } from "../../services/deleteInBatches.ts";
+import { deleteInOrder } from "../../services/batching/deleteInBatches.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
-import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/migrate.ts";
+import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/upgrade/migrate.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startProgram } from "../support/programs.ts";

@@ -2,7 +2,7 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { z } from "zod";
-import { openPool } from "../../db/pool.ts";
+import { openPool } from "../../db/pools/pool.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { planDemo } from "../../embedded/demo/planDemo.ts";

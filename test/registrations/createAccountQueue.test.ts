@@ -1,6 +1,6 @@
 import test from "ava";
 import { DomainError } from "../../domain/errors.ts";
-import { createAccountQueue } from "../../services/createAccountQueue.ts";
+import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
 
 test("the work of one account runs in order, one at a time, and a failure does not stop the rest", async (t) => {
   const queue = createAccountQueue();

@@ -1,6 +1,6 @@
 import test from "ava";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
-import { createGroupCommit } from "../../services/createGroupCommit.ts";
+import { createGroupCommit } from "../../services/batching/createGroupCommit.ts";
 
 type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
 

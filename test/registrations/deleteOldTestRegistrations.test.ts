@@ -6,7 +6,7 @@ import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
-import { deleteOldData } from "../../services/deleteOldData.ts";
+import { deleteOldData } from "../../services/retention/deleteOldData.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";

@@ -6,10 +6,10 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { sql } from "slonik";
 import { z } from "zod";
-import { openCopyPool } from "../../db/copyPool.ts";
-import type { CopyPool } from "../../db/copyPool.ts";
-import { migrate } from "../../db/migrate.ts";
-import { openPool } from "../../db/pool.ts";
+import { openCopyPool } from "../../db/pools/copyPool.ts";
+import type { CopyPool } from "../../db/pools/copyPool.ts";
+import { migrate } from "../../db/upgrade/migrate.ts";
+import { openPool } from "../../db/pools/pool.ts";
 
 const readAdminUrl = (): string => {
   const url = process.env["TEST_DATABASE_URL"];

@@ -6,7 +6,7 @@ import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
-import { deleteOldData } from "../../services/deleteOldData.ts";
+import { deleteOldData } from "../../services/retention/deleteOldData.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { retention } from "../../workflows/retention.ts";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";

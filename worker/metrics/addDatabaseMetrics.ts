@@ -25,8 +25,8 @@ import {
   SUBSCRIPTION_PROBLEMS,
 } from "../../domain/billing/subscriptions.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { createScanPace } from "../../services/createScanPace.ts";
-import type { ScanPace } from "../../services/createScanPace.ts";
+import { createScanPace } from "../../services/shards/createScanPace.ts";
+import type { ScanPace } from "../../services/shards/createScanPace.ts";
 
 type GaugeOf<State> = {
   readonly name: string;

@@ -1,8 +1,8 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import { createLookups } from "../../../services/createLookups.ts";
-import { rememberUnknown } from "../../../services/rememberUnknown.ts";
+import { createLookups } from "../../../services/batching/createLookups.ts";
+import { rememberUnknown } from "../../../services/batching/rememberUnknown.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";

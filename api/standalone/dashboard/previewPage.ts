@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import type { LookUp } from "../../../services/createLookups.ts";
+import type { LookUp } from "../../../services/batching/createLookups.ts";
 import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { CopyPool } from "../../../db/copyPool.ts";
+import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";

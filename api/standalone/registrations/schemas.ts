@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { count, date, metadata, recordId } from "../../../domain/fields.ts";
+import type { Metadata } from "../../../domain/fields.ts";
 import {
   attribution,
   fractionalCount,
   idempotencyKey,
 } from "../../../domain/registrations/registrationFields.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
-import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
+import type { Registration } from "../../../domain/registrations/registrations.ts";
 import { isRange } from "../../http/lists/days.ts";
 import { pageParameters } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import type { CopyPool } from "../../../db/copyPool.ts";
+import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";

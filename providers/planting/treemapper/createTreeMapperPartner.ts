@@ -1,4 +1,4 @@
-import { createConnectionQueue } from "../../../db/connections/createConnectionQueue.ts";
+import { createConnectionQueue } from "../../../db/pools/createConnectionQueue.ts";
 import { treesIn } from "../../../domain/planting/creditOrder.ts";
 import type { PlantingFactOf } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";

@@ -1,5 +1,5 @@
-import { createShardRuns, spreadOverSecond } from "../../createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";
+import { createShardRuns, spreadOverSecond } from "../../shards/createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../shards/createShardRuns.ts";
 import { createShardSender } from "./createShardSender.ts";
 import { createStreamScans } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";

@@ -5,7 +5,7 @@ import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
-import type { ShardSender } from "../../createShardRuns.ts";
+import type { ShardSender } from "../../shards/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../pause.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";

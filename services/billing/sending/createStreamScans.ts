@@ -4,10 +4,10 @@ import type { ReadyStream } from "../../../db/billing/sending/usageShards.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { createScanPace } from "../../createScanPace.ts";
-import type { ScanPace } from "../../createScanPace.ts";
-import { createShardScans } from "../../createShardScans.ts";
-import type { ScanShard } from "../../createShardScans.ts";
+import { createScanPace } from "../../shards/createScanPace.ts";
+import type { ScanPace } from "../../shards/createScanPace.ts";
+import { createShardScans } from "../../shards/createShardScans.ts";
+import type { ScanShard } from "../../shards/createShardScans.ts";
 import { leaseOf } from "./attemptLease.ts";
 
 export type StreamScans = {

@@ -6,7 +6,7 @@ import {
   listTestDonors,
   lockOldTestDonations,
 } from "../../../db/charities/oldTestDonations.ts";
-import { deleteInOrder } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../batching/deleteInBatches.ts";
 
 /** Short transactions, because the account's test donations wait for the totals. */
 const BATCH_DONATIONS = 50;

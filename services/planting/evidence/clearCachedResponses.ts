@@ -8,7 +8,7 @@ import {
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../../accounts/recordAction.ts";
-import { deleteInOrder } from "../../deleteInBatches.ts";
+import { deleteInOrder } from "../../batching/deleteInBatches.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =

@@ -5,7 +5,7 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import { isUuid } from "../../../domain/fields.ts";
 import { isSimulated } from "../../../domain/planting/order.ts";
 import { isExpectedToStay } from "../../../domain/planting/timeline.ts";
-import { createLookups } from "../../createLookups.ts";
+import { createLookups } from "../../batching/createLookups.ts";
 import type { EvidenceDependencies } from "./cacheEvidence.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 

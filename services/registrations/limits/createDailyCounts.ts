@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { runForAll } from "../../../db/connections/connectionShares.ts";
+import { runForAll } from "../../../db/pools/connectionShares.ts";
 import {
   addToDailyCounts,
   listDailyCounts,

@@ -3,9 +3,9 @@ import {
   addToTestRecordCounts,
   listTestRecordCounts,
 } from "../../../db/accounts/testRecordCounts.ts";
-import { runForAll } from "../../../db/connections/connectionShares.ts";
+import { runForAll } from "../../../db/pools/connectionShares.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import { createLookups } from "../../createLookups.ts";
+import { createLookups } from "../../batching/createLookups.ts";
 
 /** Beyond this number, accounts that are not writing are forgotten and read again with their next write. */
 const MAXIMUM_REMEMBERED = 10_000;

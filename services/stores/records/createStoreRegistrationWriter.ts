@@ -23,10 +23,10 @@ import type {
 } from "../../../domain/stores/storeWrites.ts";
 import { decideStoreWrites, responseKey } from "../../../domain/stores/storeWrites.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
-import type { BatchObserver } from "../../createGroupCommit.ts";
-import { createGroupCommit } from "../../createGroupCommit.ts";
-import { submitTraced, traceBatches } from "../../traceBatches.ts";
-import type { TracedEntry } from "../../traceBatches.ts";
+import type { BatchObserver } from "../../batching/createGroupCommit.ts";
+import { createGroupCommit } from "../../batching/createGroupCommit.ts";
+import { submitTraced, traceBatches } from "../../batching/traceBatches.ts";
+import type { TracedEntry } from "../../batching/traceBatches.ts";
 import { reportDecisions } from "../balance/reportBalance.ts";
 import { createBusyStores } from "../createBusyStores.ts";
 import { newId } from "../../newId.ts";

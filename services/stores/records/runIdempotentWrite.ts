@@ -10,7 +10,7 @@ import { DomainError } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { replayResponse } from "../../../domain/stores/storeWrites.ts";
 import { balanceInsufficient } from "../../../domain/stores/stores.ts";
-import type { AccountQueue } from "../../createAccountQueue.ts";
+import type { AccountQueue } from "../../batching/createAccountQueue.ts";
 import { reportRefusal } from "../balance/reportBalance.ts";
 
 /** What a write does while the store's balance is locked. If it throws, nothing is recorded. */

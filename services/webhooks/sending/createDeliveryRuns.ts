@@ -1,10 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { listDueEndpoints } from "../../../db/webhooks/pendingEndpoints.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { createShardRuns } from "../../createShardRuns.ts";
-import type { ShardOptions, ShardRuns } from "../../createShardRuns.ts";
-import { createScanPace } from "../../createScanPace.ts";
-import { createShardScans } from "../../createShardScans.ts";
+import { createShardRuns } from "../../shards/createShardRuns.ts";
+import type { ShardOptions, ShardRuns } from "../../shards/createShardRuns.ts";
+import { createScanPace } from "../../shards/createScanPace.ts";
+import { createShardScans } from "../../shards/createShardScans.ts";
 import { createDeliverySender } from "./createDeliverySender.ts";
 import type { DeliverySenderOptions, ScanEndpoints } from "./createDeliverySender.ts";
 import type { DeliveryDependencies } from "./makeAttempt.ts";

@@ -19,7 +19,7 @@ import { applyRejectionReport } from "../../../services/billing/processorEvents/
 import { foldUsage } from "../../../services/billing/foldUsage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { correctFailover } from "../../../services/billing/reconciliation/correctFailover.ts";
-import { deleteBefore } from "../../../services/deleteInBatches.ts";
+import { deleteBefore } from "../../../services/batching/deleteInBatches.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpBilling } from "../billingSetup.ts";

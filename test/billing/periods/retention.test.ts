@@ -11,7 +11,7 @@ import {
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { saveUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldData } from "../../../services/deleteOldData.ts";
+import { deleteOldData } from "../../../services/retention/deleteOldData.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 

@@ -6,7 +6,7 @@ import { systemClock } from "../../../domain/clock.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
 import { createReportingRuns } from "../../../services/billing/sending/createReportingRuns.ts";
-import { createShardRuns } from "../../../services/createShardRuns.ts";
+import { createShardRuns } from "../../../services/shards/createShardRuns.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/programs.ts";
 import { runSender, setUpShards } from "./shardSetup.ts";

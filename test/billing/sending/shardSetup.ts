@@ -14,7 +14,7 @@ import type { UsageSender } from "../../../services/billing/sending/createShardS
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
 import type { SendingDependencies } from "../../../services/billing/sending/sendMeterEvent.ts";
-import type { ScanPace } from "../../../services/createScanPace.ts";
+import type { ScanPace } from "../../../services/shards/createScanPace.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { DatabaseContext } from "../../support/database.ts";

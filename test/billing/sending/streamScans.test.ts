@@ -6,8 +6,8 @@ import { lastSealableSecond, secondOf, streamKey } from "../../../domain/billing
 import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createStreamQueue } from "../../../services/billing/sending/createStreamQueue.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
-import { createScanPace } from "../../../services/createScanPace.ts";
-import { createShardScans } from "../../../services/createShardScans.ts";
+import { createScanPace } from "../../../services/shards/createScanPace.ts";
+import { createShardScans } from "../../../services/shards/createShardScans.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { createRestlessPace } from "./shardSetup.ts";

@@ -1,4 +1,4 @@
-import { wrapPool } from "../../../db/connections/wrapPool.ts";
+import { wrapPool } from "../../../db/pools/wrapPool.ts";
 import { saveCharityDetail } from "../../../db/charities/charityDetails.ts";
 import type { CharityIds } from "../../../domain/charities/charities.ts";
 import { systemClock } from "../../../domain/clock.ts";

@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { DatabasePool, Interceptor } from "slonik";
 import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
-import { createReadShares, runForAccount } from "../../../db/connections/connectionShares.ts";
+import { createReadShares, runForAccount } from "../../../db/pools/connectionShares.ts";
 import { lockSummary } from "../../../db/planting/cachedResponses.ts";
 import { readSummary } from "../../../db/planting/summary.ts";
-import { openTurnPool } from "../../../db/pool.ts";
+import { openTurnPool } from "../../../db/pools/pool.ts";
 import { sql } from "../../../db/sql.ts";
 import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../../support/countPages.ts";

@@ -2,7 +2,7 @@ import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
-import { openCopyPool } from "../../../db/copyPool.ts";
+import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";

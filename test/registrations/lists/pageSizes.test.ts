@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { openCopyPool } from "../../../db/copyPool.ts";
+import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import { readPage } from "../../../db/registrations/registrationPages.ts";
 import { insertRegistrations } from "../../../db/registrations/registrations.ts";
 import { sql } from "../../../db/sql.ts";

@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import { deleteOldData } from "../../../services/deleteOldData.ts";
+import { deleteOldData } from "../../../services/retention/deleteOldData.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { testWithDatabase } from "../../support/database.ts";

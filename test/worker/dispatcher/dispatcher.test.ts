@@ -15,7 +15,7 @@ import {
   renewDispatcherLease,
 } from "../../../db/billing/sending/dispatcherLease.ts";
 import { listShardStatuses } from "../../../db/shards.ts";
-import { openPool } from "../../../db/pool.ts";
+import { openPool } from "../../../db/pools/pool.ts";
 import { markRefundsDispatched } from "../../../db/registrations/refunds.ts";
 import { sql } from "../../../db/sql.ts";
 import { SHARDS } from "../../../domain/shards.ts";

@@ -1,6 +1,6 @@
 import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
 import { makeFutureDeliveriesDue } from "../../../db/webhooks/recovery.ts";
-import { createScanPace } from "../../../services/createScanPace.ts";
+import { createScanPace } from "../../../services/shards/createScanPace.ts";
 import type { Pass, PassDependencies } from "./pass.ts";
 
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;

@@ -2,7 +2,7 @@ import type { TroubledStream } from "../../../db/billing/sending/usageShards.ts"
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import { wakeSender } from "../../../program/temporal/usageSenders.ts";
-import { createScanPace } from "../../../services/createScanPace.ts";
+import { createScanPace } from "../../../services/shards/createScanPace.ts";
 import { usageSenderWorkflowId } from "../../../workflows/workflowIds.ts";
 import { createWaker } from "../createWaker.ts";
 import type { Pass, PassDependencies } from "./pass.ts";

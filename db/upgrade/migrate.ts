@@ -1,14 +1,14 @@
 import type { Client } from "pg";
-import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
-import { connectClient } from "./connections/connectClient.ts";
-import type { Connected } from "./connections/connectClient.ts";
+import { isPooled, PoolerError } from "../connections/inspectPooler.ts";
+import { connectClient } from "../connections/connectClient.ts";
+import type { Connected } from "../connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
-import { applyMigration, LOCK_WAITS } from "./upgrade/applyMigration.ts";
-import type { LockWaits, Migrator } from "./upgrade/applyMigration.ts";
-import { readMigrations } from "./upgrade/readMigrations.ts";
-import type { Migration } from "./upgrade/readMigrations.ts";
-import { requireExtensions } from "./upgrade/requireExtensions.ts";
+import { applyMigration, LOCK_WAITS } from "./applyMigration.ts";
+import type { LockWaits, Migrator } from "./applyMigration.ts";
+import { readMigrations } from "./readMigrations.ts";
+import type { Migration } from "./readMigrations.ts";
+import { requireExtensions } from "./requireExtensions.ts";
 
 type Applied = {
   readonly number: number;

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
-import { joinCalls } from "../db/joinCalls.ts";
-import { recordShardPasses } from "../db/shards.ts";
-import type { Clock } from "../domain/clock.ts";
-import { SHARDS } from "../domain/shards.ts";
-import type { ShardKind } from "../domain/shards.ts";
+import { joinCalls } from "../../db/joinCalls.ts";
+import { recordShardPasses } from "../../db/shards.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { SHARDS } from "../../domain/shards.ts";
+import type { ShardKind } from "../../domain/shards.ts";
 
 /** Long enough to cost nothing, and short enough that the shards of a worker that stopped are soon shared again. */
 const RUN_MS = 60_000;

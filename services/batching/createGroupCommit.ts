@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
-import { isContentError } from "../db/isContentError.ts";
-import { DomainError } from "../domain/errors.ts";
+import { isContentError } from "../../db/isContentError.ts";
+import { DomainError } from "../../domain/errors.ts";
 import { createLane } from "./createLane.ts";
 import type { Lane } from "./createLane.ts";
 

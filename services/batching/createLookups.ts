@@ -1,5 +1,5 @@
 import { setImmediate as afterReading } from "node:timers/promises";
-import { runForAll } from "../db/connections/connectionShares.ts";
+import { runForAll } from "../../db/pools/connectionShares.ts";
 
 /** One statement reads that many rows in a millisecond or two. */
 const MAXIMUM_BATCH = 200;

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { Deleted } from "../db/deletedRow.ts";
+import type { Deleted } from "../../db/deletedRow.ts";
 
 /** Short statements, so that neither locks nor replication wait for one of them. */
 const BATCH_SIZE = 1000;

@@ -1,4 +1,4 @@
-import { runForAll } from "../db/connections/connectionShares.ts";
+import { runForAll } from "../../db/pools/connectionShares.ts";
 
 /** Accounts whose turn comes one after the other. */
 export type Lane<Queue> = {

@@ -1,4 +1,4 @@
-import { DomainError } from "../domain/errors.ts";
+import { DomainError } from "../../domain/errors.ts";
 
 /** Runs the work after all earlier work of the same account. */
 export type AccountQueue = <Result>(

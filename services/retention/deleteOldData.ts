@@ -1,19 +1,22 @@
 import type { DatabasePool } from "slonik";
-import { deleteProcessedEvents } from "../db/billing/processorEvents/processorEvents.ts";
-import { deleteOldReconciliations } from "../db/billing/reconciliation/reconciliations.ts";
-import { deleteOldTraceContexts } from "../db/billing/sending/traceContexts.ts";
-import { deleteDailyCounts } from "../db/registrations/dailyCounts.ts";
-import { deleteTestResponses, eraseOldResponseBodies } from "../db/stores/idempotentResponses.ts";
-import type { Clock } from "../domain/clock.ts";
-import { daysBefore } from "../domain/durations.ts";
-import { recordExpiredKeys } from "./accounts/recordExpiredKeys.ts";
-import { recountAllTestRecords } from "./accounts/recountAllTestRecords.ts";
-import { deleteOldTestDonations } from "./charities/donations/deleteOldTestDonations.ts";
-import { deleteBefore, deleteInBatches } from "./deleteInBatches.ts";
-import { deleteOldEvents } from "./events/deleteOldEvents.ts";
-import { clearExpiredResponses } from "./planting/evidence/clearCachedResponses.ts";
-import { deleteOldTestRegistrations } from "./registrations/deleteOldTestRegistrations.ts";
-import { deleteOldDeliveries } from "./webhooks/deleteOldDeliveries.ts";
+import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
+import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { deleteDailyCounts } from "../../db/registrations/dailyCounts.ts";
+import {
+  deleteTestResponses,
+  eraseOldResponseBodies,
+} from "../../db/stores/idempotentResponses.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { daysBefore } from "../../domain/durations.ts";
+import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
+import { recountAllTestRecords } from "../accounts/recountAllTestRecords.ts";
+import { deleteOldTestDonations } from "../charities/donations/deleteOldTestDonations.ts";
+import { deleteBefore, deleteInBatches } from "../batching/deleteInBatches.ts";
+import { deleteOldEvents } from "../events/deleteOldEvents.ts";
+import { clearExpiredResponses } from "../planting/evidence/clearCachedResponses.ts";
+import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
+import { deleteOldDeliveries } from "../webhooks/deleteOldDeliveries.ts";
 
 export type RetentionDependencies = {
   readonly db: DatabasePool;

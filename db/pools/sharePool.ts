@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { readClaim } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
 import { createConnectionQueue } from "./createConnectionQueue.ts";
-import { noConnectionError } from "./noConnectionError.ts";
+import { noConnectionError } from "../connections/noConnectionError.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
 

@@ -3,14 +3,14 @@ import { escapeLiteral, Pool } from "pg";
 import type { PoolClient } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
-import { unhurriedPace } from "./bulkWork/createBulkPace.ts";
-import type { BulkPace } from "./bulkWork/createBulkPace.ts";
-import { requireWritableClient } from "./connections/connectClient.ts";
-import { isPooled } from "./connections/inspectPooler.ts";
-import { connectTimeoutOf, readDatabaseServers } from "./connections/databaseServers.ts";
-import type { Server } from "./connections/databaseServers.ts";
-import { createConnectionShares, sharesOfOneKind } from "./connections/connectionShares.ts";
-import { noConnectionError } from "./connections/noConnectionError.ts";
+import { unhurriedPace } from "../bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../bulkWork/createBulkPace.ts";
+import { requireWritableClient } from "../connections/connectClient.ts";
+import { isPooled } from "../connections/inspectPooler.ts";
+import { connectTimeoutOf, readDatabaseServers } from "../connections/databaseServers.ts";
+import type { Server } from "../connections/databaseServers.ts";
+import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
+import { noConnectionError } from "../connections/noConnectionError.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**

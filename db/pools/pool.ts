@@ -1,13 +1,13 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
-import { readDatabaseServers } from "./connections/databaseServers.ts";
-import { createDriver } from "./connections/driver.ts";
-import { keepConnections } from "./connections/keepConnections.ts";
-import { createConnectionShares, sharesOfMixedPool } from "./connections/connectionShares.ts";
-import type { ConnectionShares } from "./connections/connectionShares.ts";
+import { readDatabaseServers } from "../connections/databaseServers.ts";
+import { createDriver } from "../connections/driver.ts";
+import { keepConnections } from "./keepConnections.ts";
+import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
+import type { ConnectionShares } from "./connectionShares.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
-import { DEFAULT_LIMITS } from "./connections/sessionLimits.ts";
-import { sharePool } from "./connections/sharePool.ts";
+import { DEFAULT_LIMITS } from "../connections/sessionLimits.ts";
+import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 

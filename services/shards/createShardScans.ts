@@ -1,6 +1,6 @@
-import { secondOf } from "../domain/billing/usage.ts";
-import type { Clock } from "../domain/clock.ts";
-import { shardOf } from "../domain/shards.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { shardOf } from "../../domain/shards.ts";
 import type { ScanPace } from "./createScanPace.ts";
 
 /** A page is a statement, which must end before its timeout. */

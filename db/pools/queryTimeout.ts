@@ -1,5 +1,5 @@
 import { StatementTimeoutError } from "slonik";
-import { DomainError } from "../domain/errors.ts";
+import { DomainError } from "../../domain/errors.ts";
 
 /** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
 const QUERY_CANCELED = "57014";
