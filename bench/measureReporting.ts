@@ -42,7 +42,10 @@ const LOAD_CONNECTIONS = 16;
 /** The goal allows the two seconds before a second is sealed, and some retries. */
 const UP_TO_DATE_WITHIN_SECONDS = 10;
 
-/** Registers one unit per account and second of the last minute, without the API. */
+/**
+ * Registers one bottle per account and second of the last minute, without the API. Trees would also be put into planting
+ * orders, whose workflows would be measured with the events.
+ */
 const fillAccounts = async (
   databaseUrl: string,
   accounts: readonly string[],
@@ -56,7 +59,7 @@ const fillAccounts = async (
       `WITH inserted AS (
          INSERT INTO registration (id, account_id, mode, kind, count, created_at, usage_batch)
          SELECT
-           uuidv7(), account_id, 'live', 'tree', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second),
+           uuidv7(), account_id, 'live', 'bottle', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second),
            -- As if each had been recorded by itself.
            nextval('usage_batch')
          FROM unnest($1::uuid[]) AS account_id
@@ -64,7 +67,7 @@ const fillAccounts = async (
          RETURNING account_id, created_at, usage_batch
        )
        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
-       SELECT account_id, 'live', 'tree', usage_batch, 1, extract(epoch FROM created_at)::bigint
+       SELECT account_id, 'live', 'bottle', usage_batch, 1, extract(epoch FROM created_at)::bigint
        FROM inserted
        ORDER BY created_at`,
       [accounts, seconds],
@@ -113,8 +116,6 @@ const prepareAccounts = async (
   const settings = {
     DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: temporalAddress,
-    // The interval of a real partner, because this benchmark is about usage.
-    PLANTING_ORDER_INTERVAL_SECONDS: "86400",
     ...(double ? { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } : {}),
   };
   return { accounts, keys, double, settings };
@@ -207,7 +208,7 @@ const measureTrafficTo = async (
   const readOtherShare = await watchMachine();
   const snapshot = hasOpenSnapshot ? await openSnapshot(databaseUrl) : null;
   const load = await runLoad({
-    url: `${api.url}/plant/trees`,
+    url: `${api.url}/rescue/plastic_bottles`,
     keys,
     connections: LOAD_CONNECTIONS,
     requestsPerSecond: count / everySeconds,
