@@ -1,6 +1,12 @@
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import { passesOn, reportsOutage, SECRETS, streamsLists } from "./proxyCases.ts";
+import {
+  passesOn,
+  reportsLostResponses,
+  reportsOutage,
+  SECRETS,
+  streamsLists,
+} from "./proxyCases.ts";
 import type { ProxyKind } from "./startProxy.ts";
 
 /* Runs Caddy with deploy/caddy/Caddyfile in front of both interfaces. */
@@ -43,6 +49,10 @@ test("Caddy passes on what both interfaces need, and logs neither keys nor queri
   t.notRegex(logged(), SECRETS);
 });
 
-test("Caddy returns its own errors in the form of the interface", (t) => reportsOutage(t, CADDY));
+test("Caddy returns its own errors in the form of the interface", (t) =>
+  reportsOutage(t, CADDY, 503));
+
+test("Caddy does not report a request without a response as unexecuted", (t) =>
+  reportsLostResponses(t, CADDY));
 
 test("Caddy does not collect lists", (t) => streamsLists(t, CADDY));

@@ -9,7 +9,13 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
-import { passesOn, reportsOutage, SECRETS, streamsLists } from "./proxyCases.ts";
+import {
+  passesOn,
+  reportsLostResponses,
+  reportsOutage,
+  SECRETS,
+  streamsLists,
+} from "./proxyCases.ts";
 import { HAPROXY_PROGRAM, startHaproxy } from "./startHaproxy.ts";
 import { startProxy } from "./startProxy.ts";
 import type { ProxyKind } from "./startProxy.ts";
@@ -47,7 +53,10 @@ test("HAProxy passes on what both interfaces need", async (t) => {
 });
 
 test("HAProxy returns its own errors in the form of the interface", (t) =>
-  reportsOutage(t, HAPROXY));
+  reportsOutage(t, HAPROXY, 503));
+
+test("HAProxy does not report a request without a response as unexecuted", (t) =>
+  reportsLostResponses(t, HAPROXY));
 
 test("HAProxy does not collect lists", (t) => streamsLists(t, HAPROXY));
 

@@ -1,7 +1,13 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { findFreePort } from "../../program/server/probePort.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { passesOn, reportsOutage, SECRETS, streamsLists } from "./proxyCases.ts";
+import {
+  passesOn,
+  reportsLostResponses,
+  reportsOutage,
+  SECRETS,
+  streamsLists,
+} from "./proxyCases.ts";
 import type { ProxyKind } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
 
@@ -41,7 +47,11 @@ test("nginx passes on what both interfaces need", async (t) => {
   t.notRegex(await readFile(inFolder("access.log"), "utf8"), SECRETS);
 });
 
-test("nginx returns its own errors in the form of the interface", (t) => reportsOutage(t, NGINX));
+test("nginx returns its own errors in the form of the interface", (t) =>
+  reportsOutage(t, NGINX, 502));
+
+test("nginx does not report a request without a response as unexecuted", (t) =>
+  reportsLostResponses(t, NGINX));
 
 test("nginx does not collect lists", (t) => streamsLists(t, NGINX));
 
@@ -62,7 +72,7 @@ test("nginx rejects requests beyond the limit of an address in the form of the i
   for (let sent = 0; sent < 12; sent += 1) {
     responses.push(await call(sent % 2 === 0 ? "standalone" : "store", "/?customer=ann"));
   }
-  t.is(responses[0]?.status, 503, "within the limit");
+  t.is(responses[0]?.status, 502, "within the limit");
   for (const [last, body] of [
     [10, { error }],
     [11, { error, code: "OVERLOADED" }],
@@ -74,6 +84,6 @@ test("nginx rejects requests beyond the limit of an address in the form of the i
     t.deepEqual(JSON.parse(rejected?.body ?? ""), body);
   }
   const accesses = await readFile(inFolder("access.log"), "utf8");
-  t.regex(accesses, /"GET \/" 503 502 /u, "the log tells that the service is gone");
+  t.regex(accesses, /"GET \/" 502 502 /u, "the log tells that the service is gone");
   t.notRegex(accesses + (await readFile(inFolder("error.log"), "utf8")), /ann/u);
 });

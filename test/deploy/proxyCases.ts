@@ -8,7 +8,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import type { Proxy, ProxyKind } from "./startProxy.ts";
+import type { NAMES, Proxy, ProxyKind, ProxyResponse } from "./startProxy.ts";
 import { startProxy } from "./startProxy.ts";
 
 /* What every proxy configuration in deploy/ must do. */
@@ -102,22 +102,83 @@ export const passesOn = async (
   return proxy;
 };
 
+/** What a proxy itself returns: a 503 says that nothing was sent to the service, all else that it may have been executed. */
+const OWN_ERRORS = {
+  502: {
+    error: "the service did not respond; the request may have been executed",
+    code: "INTERNAL_ERROR",
+    retryAfter: undefined,
+  },
+  503: {
+    error: "the service is temporarily unavailable, try again",
+    code: "OVERLOADED",
+    retryAfter: "1",
+  },
+} as const;
+
+const checkOwnError = (
+  t: ExecutionContext,
+  name: keyof typeof NAMES,
+  response: ProxyResponse,
+  status: keyof typeof OWN_ERRORS,
+): void => {
+  const { error, code, retryAfter } = OWN_ERRORS[status];
+  t.is(response.status, status);
+  t.is(response.headers["retry-after"], retryAfter);
+  t.regex(response.headers["content-type"] ?? "", /^application\/json/u);
+  t.is(response.headers["strict-transport-security"], "max-age=31536000");
+  t.deepEqual(JSON.parse(response.body), name === "store" ? { error, code } : { error });
+};
+
 /** The proxy reports a service that is gone in the form of the interface. */
-export const reportsOutage = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+export const reportsOutage = async (
+  t: ExecutionContext,
+  kind: ProxyKind,
+  status: keyof typeof OWN_ERRORS,
+): Promise<void> => {
   const gone = `http://127.0.0.1:${await findFreePort()}`;
   const { call } = await startProxy(t, kind, { standalone: gone, store: gone });
+  for (const name of ["standalone", "store"] as const) {
+    let response = await call(name, "/");
+    if (status === 503) {
+      // Caddy returns a 502 until its first probe has failed.
+      while (response.status === 502) {
+        response = await call(name, "/");
+      }
+    }
+    checkOwnError(t, name, response, status);
+  }
+};
 
-  const error = "the service is temporarily unavailable, try again";
-  for (const [name, body] of [
-    ["standalone", { error }],
-    ["store", { error, code: "OVERLOADED" }],
+/**
+ * A service that was killed while it executed a request may have recorded it. A 503 of the proxy would say that it has not, so
+ * that clients repeat it without an idempotency key.
+ */
+export const reportsLostResponses = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+  let received = 0;
+  const { url, close } = await startServer(
+    (request, response) => {
+      if (request.url === "/readyz") {
+        response.end("{}");
+        return;
+      }
+      request.resume().once("end", () => {
+        received += 1;
+        request.socket.destroy();
+      });
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  const { call } = await startProxy(t, kind, { standalone: url, store: url });
+  for (const [name, path] of [
+    ["standalone", "/plant/trees"],
+    ["store", "/app/api/plant"],
   ] as const) {
-    const response = await call(name, "/");
-    t.is(response.status, 503);
-    t.is(response.headers["retry-after"], "1");
-    t.regex(response.headers["content-type"] ?? "", /^application\/json/u);
-    t.is(response.headers["strict-transport-security"], "max-age=31536000");
-    t.deepEqual(JSON.parse(response.body), body);
+    received = 0;
+    const response = await call(name, path, { body: '{"count":1}' });
+    t.is(received, 1, "the proxy does not send a write twice");
+    checkOwnError(t, name, response, 502);
   }
 };
 

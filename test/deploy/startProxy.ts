@@ -42,7 +42,7 @@ export type Sent = {
   readonly agent?: Agent;
 };
 
-type ProxyResponse = {
+export type ProxyResponse = {
   readonly status: number | undefined;
   readonly headers: IncomingMessage["headers"];
   readonly body: string;
