@@ -3,8 +3,12 @@ import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
+import { insertTestCharity } from "../storeState.ts";
 
 const test = testWithDatabase();
+
+const EIN = "530196605";
+test.before((t) => insertTestCharity(t.context.db, EIN));
 
 const ORDERS = [
   {
@@ -190,14 +194,43 @@ test("pages neither skip nor repeat a record, even if all have the same time", a
 
   t.deepEqual(sizes, [10, 10, 10, 10, 10, 3]);
   t.is(new Set(ids).size, 53);
-  for (const limit of ["53", "101", "99999999999999999999"]) {
-    const { status, body } = await get(`/app/api/plant?limit=${limit}`, store.test);
-    t.is(status, 200);
-    t.is(body["count"], 53, "a limit over 100 means 100");
-  }
   const exact = await get("/app/api/plant?limit=53", store.test);
   t.like(exact.body, { count: 53, has_more: false, next_cursor: "" });
 });
+
+const MANY = 101;
+
+for (const [path, record] of [
+  ["/app/api/plant", { path: "/app/api/plant", body: { trees: 1 } }],
+  ["/app/api/plastic", { path: "/app/api/plastic", body: { bottles: 1 } }],
+  [
+    "/app/api/charity/donations",
+    { path: "/app/api/charity/donate", body: { charity_id: EIN, amount: 1 } },
+  ],
+] as const) {
+  test(`${path} returns 20 records by default and at most 100`, async (t) => {
+    const { db } = t.context;
+    const { get, post } = await startStoreApi(t, { db });
+    const store = await createTestStore(db);
+    const responses = await Promise.all(
+      Array.from({ length: MANY }, () => post(record.path, store.test, record.body)),
+    );
+    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+
+    for (const [query, count] of [
+      ["", 20],
+      ["?limit=", 20],
+      ["?limit=99", 99],
+      ["?limit=100", 100],
+      ["?limit=101", 100],
+      ["?limit=99999999999999999999", 100],
+    ] as const) {
+      const { status, body } = await get(`${path}${query}`, store.test);
+      t.is(status, 200);
+      t.like(body, { count, has_more: true }, query);
+    }
+  });
+}
 
 test("records that are added while a client pages do not shift the pages", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
