@@ -48,6 +48,38 @@ test("the newest units are reversed first, across records, and lists, totals and
   t.like(await readStoreState(db, store.id), { balance: 940, remaining: 6, totals: 6 });
 });
 
+test("invalid types and quantities are rejected by name, and nothing is reversed", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 3 });
+  await post("/app/api/plastic", store.live, { bottles: 3 });
+  await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
+  const before = await readStoreState(db, store.id);
+  t.is(before.balance, 720);
+
+  const unknownType = "type: must be one of tree, plastic, donation";
+  const noInteger = "quantity: must be an integer of at least 1";
+  for (const [body, error] of [
+    [{ quantity: 1 }, "type: required"],
+    [{ type: null, quantity: 1 }, unknownType],
+    [{ type: "trees", quantity: 1 }, unknownType],
+    [{ type: "tree" }, "quantity: required"],
+    [{ type: "tree", quantity: null }, noInteger],
+    [{ type: "tree", quantity: 0 }, noInteger],
+    [{ type: "tree", quantity: -1 }, noInteger],
+    [{ type: "plastic", quantity: -1 }, noInteger],
+    [{ type: "donation", quantity: -1 }, noInteger],
+    [{ type: "tree", quantity: 1.5 }, noInteger],
+    [{ type: "tree", quantity: "1" }, noInteger],
+  ] as const) {
+    const { status, body: response } = await post("/app/api/refund", store.live, body);
+    t.is(status, 400, JSON.stringify(body));
+    t.deepEqual(response, { code: "INVALID_PARAMETER", error });
+  }
+  t.deepEqual(await readStoreState(db, store.id), before);
+});
+
 test("a customer or an order limits the reversal to its units, and names match as a whole only", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });

@@ -45,34 +45,38 @@ test("a planting is confirmed, listed, counted and paid for", async (t) => {
 });
 
 test("invalid fields are rejected by name, and nothing is recorded", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
 
-  for (const [body, field] of [
-    [{}, "trees: required"],
-    [{ trees: null }, "trees: must be an integer"],
-    [{ trees: 0 }, "trees: must be an integer"],
-    [{ trees: -1 }, "trees: must be an integer"],
-    [{ trees: 1.5 }, "trees: must be an integer"],
-    [{ trees: "1" }, "trees: must be an integer"],
-    [{ trees: 2 ** 53 }, `trees: must be at most ${Number.MAX_SAFE_INTEGER}`],
-    [{ trees: 1, bottles: 1 }, "bottles: unknown field"],
-    [{ trees: 1, order_id: 1001 }, "order_id: must be a string"],
-    [{ trees: 1, order_id: "x".repeat(256) }, "order_id: must be at most"],
-    [{ trees: 1, customer_id: 1.5 }, "customer_id"],
-    [{ trees: 1, customer_id: {} }, "customer_id"],
-    [{ trees: 1, customer_name: "\u0000" }, "customer_name: must be well-formed"],
-    [{ trees: 1, notes: ["x"] }, "notes: must be a string"],
-    [{ trees: 1, idempotency_key: "x" }, "idempotency_key: unknown field"],
-    [[], "the body must be a JSON object"],
-    ["[1", "the body is not a valid JSON object"],
+  for (const [path, body, field] of [
+    ["plant", {}, "trees: required"],
+    ["plant", { trees: null }, "trees: must be an integer"],
+    ["plant", { trees: 0 }, "trees: must be an integer"],
+    ["plant", { trees: -1 }, "trees: must be an integer"],
+    ["plant", { trees: 1.5 }, "trees: must be an integer"],
+    ["plant", { trees: "1" }, "trees: must be an integer"],
+    ["plant", { trees: 2 ** 53 }, `trees: must be at most ${Number.MAX_SAFE_INTEGER}`],
+    ["plant", { trees: 1, bottles: 1 }, "bottles: unknown field"],
+    ["plant", { trees: 1, order_id: 1001 }, "order_id: must be a string"],
+    ["plant", { trees: 1, order_id: "x".repeat(256) }, "order_id: must be at most"],
+    ["plant", { trees: 1, customer_id: 1.5 }, "customer_id"],
+    ["plant", { trees: 1, customer_id: {} }, "customer_id"],
+    ["plant", { trees: 1, customer_name: "\u0000" }, "customer_name: must be well-formed"],
+    ["plant", { trees: 1, notes: ["x"] }, "notes: must be a string"],
+    ["plant", { trees: 1, idempotency_key: "x" }, "idempotency_key: unknown field"],
+    ["plant", [], "the body must be a JSON object"],
+    ["plant", "[1", "the body is not a valid JSON object"],
+    ["plastic", {}, "bottles: required"],
+    ["plastic", { bottles: 0 }, "bottles: must be an integer of at least 1"],
+    ["plastic", { bottles: -1 }, "bottles: must be an integer of at least 1"],
   ] as const) {
-    const { status, body: response } = await post("/app/api/plant", store.test, body);
+    const { status, body: response } = await post(`/app/api/${path}`, store.test, body);
     t.is(status, 400);
     t.is(response["code"], "INVALID_PARAMETER");
     t.true(String(response["error"]).startsWith(field), String(response["error"]));
   }
-  t.is((await get("/app/api/plant", store.test)).body["count"], 0);
+  t.like(await readStoreState(db, store.id), { registrations: 0, totals: 0 });
 });
 
 test("a planting that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
