@@ -14,6 +14,7 @@ import { createAndPlace, eventsOf, openOwnDatabase, startEvidenceApi } from "./e
 
 const test = testWithDatabase();
 
+const DAY_MS = 86_400_000;
 /** A registration of this count exhausts the sums of a database. */
 const MOST = Number.MAX_SAFE_INTEGER;
 
@@ -33,12 +34,14 @@ test.serial(
     await createAndPlace(setup);
     await setup.pass(3 * STAGE_MS);
     const before = await read("/evidence");
+    const endMs = setup.clock.now().getTime() + 30 * DAY_MS;
     await setup.register(100);
     t.is((await read("/evidence")).text, before.text);
+    setup.clock.set(new Date(endMs - 1000).toISOString());
     const cached = await other.read("/evidence");
     t.is(cached.text, before.text);
     t.is(cached.headers.get("Cache-Control"), "private, max-age=2592000");
-    setup.clock.set("2026-06-15T10:00:00.000Z");
+    setup.clock.set(new Date(endMs).toISOString());
     const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
     const earlier = evidenceSummary.parse(JSON.parse(nothing.text));
     t.is(after.summary.total_trees, earlier.summary.total_trees + 100);
