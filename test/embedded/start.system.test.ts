@@ -13,6 +13,7 @@ import type { RunFile } from "../../embedded/runFile.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
 import { createEmptyDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,
@@ -155,9 +156,10 @@ test.serial("the command line finds the service as soon as the API is ready", as
       return false;
     }
   };
-  while (!(await isReady())) {
+  await eventually(() => {
     t.is(started.child.exitCode, null, started.output());
-  }
+    return isReady();
+  });
   t.is((await readRunFile(dataDir))?.apiUrl, apiUrl);
   started.child.kill("SIGTERM");
   t.is(await started.exitCode, 0);
@@ -202,9 +204,10 @@ const startBlocked = async (
     );
     return rowCount === 1;
   };
-  while (!(await isBlocked())) {
+  await eventually(() => {
     t.is(started.child.exitCode, null, started.output());
-  }
+    return isBlocked();
+  });
   return { ...started, other };
 };
 
