@@ -44,23 +44,21 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   await writer.register(registrationOf(id, { count: 4 }));
   await eventually(() => sends() > 0);
 
-  /** Stops the worker in the statement that acquires the next lease; null if an attempt is running, which would wait too. */
-  const freeze = (): Promise<number | null> =>
+  let before = { attempts: 0, sends: 0 };
+  /** Stops the worker in the statement that acquires the next lease; false if an attempt is running, which would wait too. */
+  const freeze = (): Promise<boolean> =>
     db.transaction(async (transaction) => {
       await transaction.query(sql.typeAlias("void")`LOCK TABLE meter_event IN SHARE MODE`);
       const { attempts, isLeased } = await readEvent(transaction);
       if (isLeased !== null) {
-        return null;
+        return false;
       }
       await awaitBlocked(transaction);
       worker.process.kill("SIGSTOP");
-      return attempts;
+      before = { attempts, sends: sends() };
+      return true;
     });
-  let failed = await freeze();
-  while (failed === null) {
-    failed = await freeze();
-  }
-  const before = { attempts: failed, sends: sends() };
+  await eventually(freeze);
   control.clearFaults();
   await eventually(async () => (await readEvent()).attempts === before.attempts + 1);
   await eventually(async () => (await readEvent()).isLeased === false);
