@@ -9,6 +9,7 @@ import { sql } from "../../../db/sql.ts";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually } from "../../support/programs.ts";
@@ -270,10 +271,18 @@ const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Prom
   t.is(registrationsIn(body, "tree").length, 5);
 };
 
-const renameColumn = async (owner: DatabasePool, from: string, to: string): Promise<void> => {
-  await owner.query(sql.typeAlias("void")`
-    ALTER TABLE registration RENAME COLUMN ${sql.identifier([from])} TO ${sql.identifier([to])}
-  `);
+/** Renames a column of the lists until the test ends. Returns a function that restores it earlier. */
+const breakLists = async (t: ExecutionContext<DatabaseContext>): Promise<() => Promise<void>> => {
+  const rename = async (from: string, to: string): Promise<void> => {
+    await t.context.owner.query(sql.typeAlias("void")`
+      ALTER TABLE registration RENAME COLUMN ${sql.identifier([from])} TO ${sql.identifier([to])}
+    `);
+  };
+  await rename("attribution", "renamed");
+  let restored: Promise<void> | null = null;
+  const restore = (): Promise<void> => (restored ??= rename("renamed", "attribution"));
+  t.teardown(restore);
+  return restore;
 };
 
 // Serial, since these tests break the table or the connections that the others use.
@@ -290,7 +299,7 @@ test.serial(
       copy: async (owner, query) => {
         pages += 1;
         if (pages === 2) {
-          await renameColumn(t.context.owner, "attribution", "renamed");
+          await breakLists(t);
         }
         return copies.copy(owner, query);
       },
@@ -303,7 +312,6 @@ test.serial(
 
     t.is(response.status, 200);
     await t.throwsAsync(response.text());
-    await renameColumn(t.context.owner, "renamed", "attribution");
     t.like(
       logged().find((line) => line["msg"] === "request failed"),
       { requestId: "broken-list" },
@@ -317,13 +325,13 @@ test.serial("a list whose first page fails is a 500, and the next list is comple
   await fill(db, id, 5);
   const api = await startStandaloneApi(t, t.context);
   await fiveListed(t, api, key);
-  await renameColumn(t.context.owner, "attribution", "renamed");
+  const restore = await breakLists(t);
 
   const { status, body } = await api.call("GET", "/plant/trees", { key });
 
   t.is(status, 500);
   t.deepEqual(body, { error: "internal server error" });
-  await renameColumn(t.context.owner, "renamed", "attribution");
+  await restore();
   await fiveListed(t, api, key);
 });
 

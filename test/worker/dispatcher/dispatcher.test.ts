@@ -130,13 +130,12 @@ const startsDespiteFailure = test.macro({
       `);
     };
     await rename(broken, "out_of_reach");
-    const { stop } = await startDispatcher(t, { db, temporal });
+    t.teardown(() => rename("out_of_reach", broken));
+    await startDispatcher(t, { db, temporal });
 
     await eventually(() => isStarted(temporal, started[kind]));
 
     t.false(await isStarted(temporal, started[kind === "refund" ? "sender" : "refund"]));
-    await stop();
-    await rename("out_of_reach", broken);
   },
   title: (title = "") => title,
 });
