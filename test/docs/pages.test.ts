@@ -1,4 +1,4 @@
-import { access, glob, readFile } from "node:fs/promises";
+import { access, glob, readdir, readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
@@ -8,6 +8,7 @@ import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../config/config.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { SHOTS } from "../dashboard/screenshots.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -194,4 +195,12 @@ test("docs/schema.md draws every foreign key and no other", async (t) => {
     }),
   );
   t.deepEqual(drawn, keys.toSorted());
+});
+
+test("docs/images has every screenshot, and all pictures take less than 1.5 MB", async (t) => {
+  const folder = join(ROOT, "docs/images");
+  const files = await readdir(folder);
+  t.deepEqual(files.toSorted(), SHOTS.map(({ name }) => `${name}.jpg`).toSorted());
+  const sizes = await Promise.all(files.map(async (file) => (await stat(join(folder, file))).size));
+  t.true(sizes.reduce((sum, size) => sum + size, 0) < 1.5 * 1024 * 1024);
 });

@@ -1,0 +1,68 @@
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { fillDemo } from "../../embedded/demo/fillDemo.ts";
+import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../services/dashboard/getCertificateToken.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { openBrowser, visit } from "./browser.ts";
+import { SHOTS } from "./screenshots.ts";
+
+/*
+ * `npm run screenshots`: takes the pictures of the public pages in docs/images, with the data of `npm start -- --demo`.
+ * Review them before you commit them.
+ */
+
+const test = testWithDatabase();
+
+const FOLDER = fileURLToPath(new URL("../../docs/images/", import.meta.url));
+const NOW = "2026-06-05T10:00:00.000Z";
+
+test("screenshots are taken", async (t) => {
+  const browser = await openBrowser();
+  t.teardown(() => browser.close());
+  const { db } = t.context;
+  const clock = createMovableClock(NOW);
+  const planting = createDemoPlanting();
+  const { data } = await fillDemo({ db, planting, now: clock.now() });
+  const { url } = await startStandaloneApi(t, {
+    db,
+    clock,
+    planting,
+    publicBaseUrl: "https://impact.example",
+  });
+  const slug = await getDashboardSlug({ db, clock }, data.organizationId);
+  const owner = { accountId: data.organizationId, mode: "live" } as const;
+  const { id } = data.records.find(({ label }) => label === "verified") ?? { id: "" };
+  const verified = await getCertificateToken({ db, clock }, owner, id, null);
+  const store = { accountId: data.storeId, mode: "live" } as const;
+  const order = await getOrderCertificateToken({ db, clock }, store, data.storeOrder);
+  const paths = {
+    page: `/dashboard/${slug}`,
+    card: `/dashboard/${slug}/card`,
+    certificate: `/certificate/${verified}`,
+    order: `/certificate/${order}`,
+  };
+  for (const { name, of, width, colorScheme, ...shot } of SHOTS) {
+    const view = { width, height: shot.height ?? 900, colorScheme };
+    const { page } = await visit(t, browser, url + paths[of], view);
+    if (shot.media !== undefined) {
+      await page.emulateMedia({ media: shot.media });
+    }
+    const size: unknown = await page.evaluate("document.documentElement.scrollHeight");
+    const height = shot.height ?? z.number().parse(size);
+    await page.screenshot({
+      path: `${FOLDER}${name}.jpg`,
+      type: "jpeg",
+      quality: 42,
+      fullPage: true,
+      clip: { x: 0, y: 0, width, height },
+    });
+  }
+  t.pass();
+});
