@@ -5,6 +5,7 @@ import type { SpendingGuard } from "../../../services/registrations/limits/creat
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
+import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
@@ -95,6 +96,7 @@ export const donateEndpoint = (
     operation: "donate",
     feature: "donations",
     path: "/app/api/charity/donate",
+    requestsPerSecond: REQUESTS_PER_SECOND,
     description: {
       operationId: "donate",
       tag: "donations",

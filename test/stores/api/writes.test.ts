@@ -382,3 +382,18 @@ test("the twenty-first search of a key within a second is a 429 with its code", 
   t.deepEqual(statuses, [...Array.from({ length: 20 }, () => 200), 429]);
   t.is((await get(DONATIONS, store.test)).status, 200);
 });
+
+test("the twenty-first donation of a key within a second is a 429 that records nothing", async (t) => {
+  const { post } = await startStoreApi(t, { ...t.context, rateWindowMs: 60_000 });
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const donate = (headers: Readonly<Record<string, string>>) =>
+    post(DONATE, headers, { charity_id: EIN, amount: 0.1 });
+
+  const responses = await Promise.all(Array.from({ length: 25 }, () => donate(store.live)));
+
+  const limited = responses.filter(({ status }) => status === 429);
+  t.is(limited.length, 5);
+  t.deepEqual(limited[0]?.body, { error: "rate limit exceeded", code: "OVERLOADED" });
+  t.is((await readStoreState(t.context.db, store.id)).balance, 800);
+  t.is((await donate(store.test)).status, 200, "each key has its own limit");
+});
