@@ -9,7 +9,7 @@ import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { queryError } from "../http/queryError.ts";
-import { REQUESTS_PER_SECOND } from "./limits.ts";
+import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "./limits.ts";
 import { page, pageSize, total } from "./pages.ts";
 
 const charityQuery = queryObject({
@@ -128,6 +128,7 @@ export const charitySearchEndpoint = (
       errors: [
         queryError("page_size: must be an integer from 1 to 20"),
         keyError,
+        PROVIDER_SHARE_ERROR,
         {
           code: "internal_error",
           when: "The charity provider failed (as in the example), or an unexpected error occurred.",

@@ -25,8 +25,11 @@ export type CharityIds =
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 
-/** A charity to validate with a remote provider. */
-export type CharityLookup = CharityIds & { readonly provider: CharityProviderName };
+/** A charity to validate with the remote provider of an account. */
+export type CharityLookup = CharityIds & {
+  readonly provider: CharityProviderName;
+  readonly accountId: string;
+};
 
 /** A charity that exists, and the provider that confirmed it. */
 export type ConfirmedCharity = {

@@ -13,8 +13,8 @@ import { withDetailsCache } from "./remote/withDetailsCache.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
-  /** Returns a provider; every method of one without an API key in the settings fails. */
-  readonly named: (name: CharityProviderName) => CharityProvider;
+  /** Returns a provider for an account; every method of one without an API key in the settings fails. */
+  readonly named: (name: CharityProviderName, accountId: string) => CharityProvider;
 };
 
 /** API keys and base URLs of the remote providers; null if the key is not set. */
@@ -62,18 +62,21 @@ export const createCharities = ({
     provider: RemoteCharityProvider | null,
   ): CharityProvider =>
     provider ? withDetailsCache(provider, { db, clock }) : createUnconfigured(name);
-  const providers: Record<CharityProviderName, CharityProvider> = {
-    catalogue: createCatalogue({ db, searches }),
-    everyorg: remote(
+  const everyOrgOf = (accountId: string): CharityProvider =>
+    remote(
       "everyorg",
       everyorg &&
         createEveryOrg(
           { ...everyorg, startTimeout },
-          { takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
+          { accountId, takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
         ),
-    ),
+    );
+  const shared: Record<Exclude<CharityProviderName, "everyorg">, CharityProvider> = {
+    catalogue: createCatalogue({ db, searches }),
     change: remote("change", change && createChange({ ...change, startTimeout })),
     pledge: remote("pledge", pledge && createPledge({ ...pledge, startTimeout })),
   };
-  return { named: (name) => providers[name] };
+  return {
+    named: (name, accountId) => (name === "everyorg" ? everyOrgOf(accountId) : shared[name]),
+  };
 };

@@ -30,8 +30,9 @@ export type LocalCharities = {
 };
 
 /**
- * A source of charities. Every method stops when its signal aborts and throws a CharityProviderError if the provider
- * fails; a charity that the provider does not have is null.
+ * A source of charities, for one account. Every method stops when its signal aborts, and throws a CharityProviderError if
+ * the provider fails, or a DomainError rate_limited if the account calls it too often; a charity that the provider does not
+ * have is null.
  */
 export type CharityProvider = {
   readonly name: CharityProviderName;

@@ -90,7 +90,8 @@ const findLocalCharity = async (
 
 /**
  * Validates a charity with its remote provider, by a workflow.
- * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ * @throws DomainError charity_not_found, request_invalid if the ids disagree, or rate_limited if the account calls the
+ *   provider too often
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmRemotely = async (
@@ -138,13 +139,14 @@ const awaitLocalCharity = async (
  * Confirms the charity of a donation. A workflow that validates it stores its details some milliseconds before Temporal
  * returns the result, so the details are read meanwhile.
  * @param provider the account's
- * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ * @throws DomainError charity_not_found, request_invalid if the ids disagree, or rate_limited if the account calls the
+ *   provider too often
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmCharity = async (
   deps: Pick<ConfirmCharityDependencies, "validateCharity">,
   provider: CharityProvider,
-  donationId: string,
+  donation: { readonly id: string; readonly accountId: string },
   ids: CharityIds,
 ): Promise<ConfirmedCharity> => {
   const known = await findLocalCharity(provider, ids);
@@ -154,7 +156,11 @@ export const confirmCharity = async (
   const confirmed = new AbortController();
   try {
     return await Promise.race([
-      confirmRemotely(deps, donationId, { ...ids, provider: provider.name }),
+      confirmRemotely(deps, donation.id, {
+        ...ids,
+        provider: provider.name,
+        accountId: donation.accountId,
+      }),
       awaitLocalCharity(provider, ids, confirmed.signal),
     ]);
   } finally {
@@ -165,10 +171,10 @@ export const confirmCharity = async (
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */
 export const validateCharity = async (
   { charities }: { readonly charities: Charities },
-  { provider: name, ...ids }: CharityLookup,
+  { provider: name, accountId, ...ids }: CharityLookup,
   signal: AbortSignal,
 ): Promise<CharityValidation> => {
-  const provider = charities.named(name);
+  const provider = charities.named(name, accountId);
   try {
     const charity =
       ids.nonprofitId === null

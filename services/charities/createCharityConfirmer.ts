@@ -38,6 +38,7 @@ type ConfirmCharities = (
 export const createCharityConfirmer = (
   deps: ConfirmCharityDependencies,
   provider: CharityProvider,
+  accountId: string,
 ): ConfirmCharities => {
   const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
   let validations = 0;
@@ -54,7 +55,8 @@ export const createCharityConfirmer = (
       return;
     }
     try {
-      outcomes.set(key, await confirmRemotely(deps, newId(), { ...ids, provider: provider.name }));
+      const lookup = { ...ids, provider: provider.name, accountId };
+      outcomes.set(key, await confirmRemotely(deps, newId(), lookup));
     } catch (error) {
       if (error instanceof OutageError) {
         hasFailed = true;

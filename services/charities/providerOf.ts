@@ -9,5 +9,5 @@ export const providerOf = async (
   accountId: string,
 ): Promise<CharityProvider> => {
   const { charityProvider } = await getAccount(db, accountId);
-  return charities.named(charityProvider);
+  return charities.named(charityProvider, accountId);
 };

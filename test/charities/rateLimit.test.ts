@@ -2,12 +2,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { updateAccount } from "../../db/accounts/accounts.ts";
 import { createPermits, takePermit } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import { validateCharity } from "../../services/charities/confirmCharity.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { startProgram } from "../support/programs.ts";
+import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
+import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
 
@@ -143,6 +149,67 @@ test("the twenty-first request of a key at an endpoint within a second is a 429 
     Array.from({ length: 30 }, () => call("POST", "/refund/donations", { key, body: {} })),
   );
   t.true(refunds.every(({ status }) => status === 400));
+});
+
+test("an account that has used its share of a charity provider gets a 429, and another account a 200", async (t) => {
+  const { db } = t.context;
+  const double = await startProviderDouble();
+  t.teardown(double.close);
+  const eins = Array.from({ length: 3 }, freshEin);
+  for (const ein of eins) {
+    addEveryOrgCharity(double, `charity-${ein}`, ein);
+  }
+  const charities = createCharities({
+    db,
+    clock: systemClock,
+    settings: settingsOf(double),
+    startTimeout: () => new AbortController().signal,
+  });
+  const { call } = await startStandaloneApi(t, {
+    db,
+    charities,
+    validateCharity: (_id, lookup) =>
+      validateCharity({ charities }, lookup, new AbortController().signal),
+  });
+  const createAccount = async () => {
+    const account = await createTestOrganization(db);
+    await updateAccount(db, account.id, { charityProvider: "everyorg" });
+    return account;
+  };
+  const [busy, other] = [await createAccount(), await createAccount()];
+  const provider = charities.named("everyorg", busy.id);
+  await Promise.all(
+    Array.from({ length: 75 }, (_, index) =>
+      provider.findById(`unknown-${index}`, new AbortController().signal),
+    ),
+  );
+  const callsBefore = double.calls.length;
+  const send = async (key: string) => [
+    await call("GET", `/charities/search?ein=${eins[0]}`, { key }),
+    await call("POST", "/charities/donate", { key, body: { amount_cents: 1, ein: eins[1] } }),
+    await call("POST", "/charities/donate/batch?atomic=false", {
+      key,
+      body: { items: [{ amount_cents: 1, ein: eins[2] }] },
+    }),
+  ];
+
+  const [search, single, batch] = await send(busy.apiKeyTest);
+  const error =
+    "too many details requests to the charity provider: this account may cause 75 a minute";
+  for (const response of [search, single]) {
+    t.like(response, { status: 429, body: { error } });
+    t.is(response?.headers.get("Retry-After"), "1");
+  }
+  t.like(batch, { status: 200, body: { failed: 1, results: [{ status: 429, body: { error } }] } });
+  t.is(double.calls.length, callsBefore);
+  t.is((await readDonationLedger(db, busy.id)).donations, 0);
+
+  const served = await send(other.apiKeyTest);
+  t.deepEqual(
+    served.map(({ status }) => status),
+    [200, 200, 200],
+  );
+  t.is((await readDonationLedger(db, other.id)).donations, 2);
 });
 
 test("requests with an invalid key are rejected before the rate limit", async (t) => {

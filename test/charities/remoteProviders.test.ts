@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
+import { DomainError } from "../../domain/errors.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
@@ -25,6 +26,8 @@ const stage = async (
   startTimeout = () => never,
 ): Promise<{
   readonly provider: CharityProvider;
+  /** The provider for another account. */
+  readonly otherProvider: CharityProvider;
   readonly double: ProviderDouble;
   readonly clock: ReturnType<typeof createMovableClock>;
 }> => {
@@ -38,7 +41,12 @@ const stage = async (
     settings: settingsOf(double, `key-${crypto.randomUUID()}`),
     startTimeout,
   });
-  return { provider: charities.named(name), double, clock };
+  return {
+    provider: charities.named(name, "one"),
+    otherProvider: charities.named(name, "another"),
+    double,
+    clock,
+  };
 };
 
 /** Adds one charity to the double in the provider's own format. */
@@ -257,15 +265,29 @@ test("everyorg: a charity that it cannot pass donations on to is not found", asy
   t.is(await provider.findById("closed", never), null);
 });
 
-test("everyorg: at most a hundred details a minute are requested", async (t) => {
-  const { provider, double } = await stage(t, "everyorg");
+/** Looks up 130 charities that do not exist, and returns the errors. */
+const findUnknown = async ({ findById }: CharityProvider) => {
+  const results = await Promise.allSettled(
+    Array.from({ length: 130 }, (_, index) => findById(`unknown-${index}`, never)),
+  );
+  return results.flatMap((result): readonly unknown[] =>
+    result.status === "rejected" ? [result.reason] : [],
+  );
+};
+
+test("everyorg: at most a hundred details a minute are requested, and 75 of them for one account", async (t) => {
+  const { provider, otherProvider, double } = await stage(t, "everyorg");
   const ein = freshEin();
   addCharity.everyorg(double, `n_${ein}`, ein);
-  const results = await Promise.allSettled(
-    Array.from({ length: 130 }, (_, index) => provider.findById(`unknown-${index}`, never)),
-  );
+  const limited = await findUnknown(provider);
+  t.is(double.calls.length, 75);
+  t.is(limited.length, 55);
+  t.true(limited.every((error) => error instanceof DomainError && error.code === "rate_limited"));
+
+  const failed = await findUnknown(otherProvider);
   t.is(double.calls.length, 100);
-  t.is(results.filter(({ status }) => status === "rejected").length, 30);
+  t.is(failed.filter((error) => error instanceof CharityProviderError).length, 50);
+  t.is(failed.filter((error) => error instanceof DomainError).length, 55);
 });
 
 test("change: a full page counts one more charity than was seen", async (t) => {

@@ -54,7 +54,7 @@ const runDonation: Recording["run"] = async (client) => {
   const startWorkflowOperation = new WithStartWorkflowOperation(donation, {
     ...options(donationWorkflowId(DEPLOYMENT, REGISTRATION)),
     workflowIdConflictPolicy: "USE_EXISTING",
-    args: [{ provider: "everyorg", ein: "000000000", nonprofitId: null }],
+    args: [{ provider: "everyorg", accountId: "org", ein: "000000000", nonprofitId: null }],
   });
   await client.workflow.executeUpdateWithStart(validationUpdate, { startWorkflowOperation });
   const handle = await startWorkflowOperation.workflowHandle();

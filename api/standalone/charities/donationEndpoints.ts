@@ -9,7 +9,7 @@ import { listAllDonations } from "../../../services/charities/donations/listAllD
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
-import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
@@ -74,6 +74,7 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
         },
         KEY_ERROR,
         TEST_QUOTA_ERROR,
+        PROVIDER_SHARE_ERROR,
         {
           code: "internal_error",
           when:

@@ -5,7 +5,7 @@ import type { SpendingGuard } from "../../../services/registrations/limits/creat
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
 import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
-import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
@@ -111,6 +111,7 @@ export const donateEndpoint = (
         KEY_ERROR,
         BUDGET_ERROR,
         TEST_QUOTA_ERROR,
+        PROVIDER_SHARE_ERROR,
         QUEUE_ERROR,
       ],
     },

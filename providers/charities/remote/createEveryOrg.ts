@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { TakePermit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { MINUTE_MS } from "../../../domain/durations.ts";
+import { DomainError } from "../../../domain/errors.ts";
 import type { RemoteCharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { fetchJson } from "./fetchJson.ts";
@@ -17,8 +18,10 @@ import { searchByEin } from "./searchByEin.ts";
  */
 
 const MAXIMUM_HITS = 50;
-const DETAILS_PER_MINUTE = 100;
-const SEARCHES_PER_MINUTE = 500;
+const PER_MINUTE = { details: 100, search: 500 };
+
+/** How much of each limit one account may use, so that the others can always call Every.org, too. */
+const SHARE_OF_ACCOUNT = 3 / 4;
 
 const detailsResponse = z.object({
   data: z.object({
@@ -49,7 +52,7 @@ const searchResponse = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, startTimeout }: RemoteSettings<{ apiKey: string }>,
-  { takePermit }: { readonly takePermit: TakePermit },
+  { accountId, takePermit }: { readonly accountId: string; readonly takePermit: TakePermit },
 ): RemoteCharityProvider => {
   // Rate limits are per API key; a hash names the key without storing it.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
@@ -60,8 +63,17 @@ export const createEveryOrg = (
     return url;
   };
 
-  const requirePermit = async (kind: "details" | "search", requests: number): Promise<void> => {
-    if (!(await takePermit(`everyorg/${keyName}/${kind}`, { requests, windowMs: MINUTE_MS }))) {
+  const requirePermit = async (kind: "details" | "search"): Promise<void> => {
+    const bucket = `everyorg/${keyName}/${kind}`;
+    const requests = PER_MINUTE[kind];
+    const share = requests * SHARE_OF_ACCOUNT;
+    if (!(await takePermit(`${bucket}/${accountId}`, { requests: share, windowMs: MINUTE_MS }))) {
+      throw new DomainError(
+        "rate_limited",
+        `too many ${kind} requests to the charity provider: this account may cause ${share} a minute`,
+      );
+    }
+    if (!(await takePermit(bucket, { requests, windowMs: MINUTE_MS }))) {
       throw new CharityProviderError(
         `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
       );
@@ -76,7 +88,7 @@ export const createEveryOrg = (
         url: urlOf(`/nonprofit/${identifier}`),
         startTimeout,
         schema: detailsResponse,
-        takePermit: () => requirePermit("details", DETAILS_PER_MINUTE),
+        takePermit: () => requirePermit("details"),
       },
       signal,
     );
@@ -119,7 +131,7 @@ export const createEveryOrg = (
           url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
           startTimeout,
           schema: searchResponse,
-          takePermit: () => requirePermit("search", SEARCHES_PER_MINUTE),
+          takePermit: () => requirePermit("search"),
         },
         signal,
       );

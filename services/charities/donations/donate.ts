@@ -36,8 +36,13 @@ const record = async (
     await requireDonationSubscription(deps, account);
   }
   const id = newId();
-  const provider = charities.named(account.charityProvider);
-  const confirmed = await confirmCharity(deps, provider, id, request.charity);
+  const provider = charities.named(account.charityProvider, account.id);
+  const confirmed = await confirmCharity(
+    deps,
+    provider,
+    { id, accountId: account.id },
+    request.charity,
+  );
   const donation = createDonation({ ...request, id }, confirmed, clock.now());
   const totalDonations = await recordDonation(db, request, donation, [donationCreated(donation)]);
   return totalDonations === null ? null : { donation, totalDonations, replayed: false };
@@ -61,7 +66,7 @@ export const findOriginalDonation = async (
 /**
  * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
  * After a DomainError or an OutageError nothing is recorded, and nothing will be.
- * @throws DomainError charity_not_found, donations_not_subscribed or request_invalid
+ * @throws DomainError charity_not_found, donations_not_subscribed, rate_limited or request_invalid
  * @throws OutageError if the charity cannot be validated
  */
 export const donate = async (

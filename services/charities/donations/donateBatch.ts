@@ -213,7 +213,8 @@ export const donateBatch = async (
     if (wanted.length === 0) {
       return [];
     }
-    const confirm = createCharityConfirmer(deps, await providerOf(deps, owner.accountId));
+    const provider = await providerOf(deps, owner.accountId);
+    const confirm = createCharityConfirmer(deps, provider, owner.accountId);
     // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
     // one after the other could take a thousand rounds.
     let unconfirmed = findFirstOfKeys(wanted);

@@ -18,8 +18,8 @@ export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharit
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.
  * @param charityId the charity's id at the provider, or its EIN with or without the dash
- * @throws DomainError charity_not_found, balance_insufficient, or request_invalid if the idempotency key was used for
- *   another request
+ * @throws DomainError charity_not_found, balance_insufficient, rate_limited, or request_invalid if the idempotency key was
+ *   used for another request
  * @throws OutageError if the charity cannot be validated
  */
 export const donateFromStore = async (
@@ -44,7 +44,7 @@ export const donateFromStore = async (
   const confirmed = await confirmCharity(
     deps,
     await providerOf(deps, write.accountId),
-    id,
+    { id, accountId: write.accountId },
     ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
   ).catch((error: unknown) => {
     throw error instanceof DomainError && error.code === "charity_not_found"

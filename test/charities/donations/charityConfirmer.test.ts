@@ -46,7 +46,7 @@ test("the charities of a batch are looked up by one statement", async (t) => {
     { ein: null, nonprofitId: "irs_none" },
     { ein: "530196605", nonprofitId: "irs_521693387" },
   ];
-  const confirm = createCharityConfirmer(deps, charities.named("catalogue"));
+  const confirm = createCharityConfirmer(deps, charities.named("catalogue", "account"), "account");
   const outcomes = await confirm([...ofCatalogue, ...rejected, ...ofCatalogue]);
   t.is(statements, 1);
   for (const [index, ids] of ofCatalogue.entries()) {
@@ -80,7 +80,11 @@ test("the charities of a batch are looked up by one statement", async (t) => {
     { ein: null, nonprofitId: "stored" },
   ];
   statements = 0;
-  const found = await createCharityConfirmer(deps, charities.named("everyorg"))(ofProvider);
+  const found = await createCharityConfirmer(
+    deps,
+    charities.named("everyorg", "account"),
+    "account",
+  )(ofProvider);
   t.is(statements, 1);
   t.deepEqual(
     [...found.values()],
