@@ -7,7 +7,7 @@ import { hashKey } from "../stores/idempotentResponses.ts";
 /** The idempotency key of a store's write on another system, which did not export the request. */
 export type ImportedStoreKey = { readonly operation: StoreOperation; readonly key: string };
 
-/** Stores the keys of a store's imported writes. A key that the store has used here stays as it is. */
+/** Stores the keys of a store's imported writes. It fails if a key is in use: a record under it would be a second one. */
 export const insertImportedStoreKeys = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
@@ -26,6 +26,5 @@ export const insertImportedStoreKeys = async (
     SELECT ${accountId}::uuid, ${mode}, operation, decode(key_hash, 'hex'), ${timestamp(createdAt)}
     FROM json_to_recordset(${JSON.stringify(rows)}) AS given (operation text, key_hash text)
     ORDER BY operation, key_hash
-    ON CONFLICT DO NOTHING
   `);
 };

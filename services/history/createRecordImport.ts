@@ -122,8 +122,7 @@ export const createRecordImport = (
 
   /** If the database rejects a batch, its halves are tried, until a bad line fails alone. */
   const write = async (writer: Writer, entries: readonly Entry[]): Promise<void> => {
-    const [first] = entries;
-    if (first === undefined) {
+    if (entries.length === 0) {
       return;
     }
     let inserted: Set<string>;
@@ -134,7 +133,10 @@ export const createRecordImport = (
         throw error;
       }
       if (entries.length === 1) {
-        await report.reject(first.line, "bad", contentErrorReason(error));
+        // Its key may have been used since the import looked for it.
+        for (const { line } of await settleKnown(writer, entries)) {
+          await report.reject(line, "bad", contentErrorReason(error));
+        }
         return;
       }
       const middle = Math.ceil(entries.length / 2);

@@ -6,9 +6,11 @@ import {
   listKnownRegistrations,
 } from "../../db/history/importedRegistrations.ts";
 import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
+import { listIdempotentResponses } from "../../db/stores/idempotentResponses.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
+import { responseKey } from "../../domain/stores/storeWrites.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type {
   ImportedDonation,
@@ -77,20 +79,49 @@ const withoutKeys = (batch: Batch): Batch =>
   batch.map(({ id, record }) => ({ id, record: { ...record, idempotencyKey: null } }));
 
 /** Stores the records without their keys, and the keys of the new ones as those of the store's own writes are stored. */
-const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => ({
-  ...writer,
-  insert: (connection, batch) =>
-    connection.transaction(async (transaction) => {
-      const inserted = await writer.insert(transaction, withoutKeys(batch));
-      const isNew = new Set(inserted);
-      const keys = batch.flatMap(({ id, record: { kind, idempotencyKey: key } }) =>
-        key !== null && isNew.has(id) ? [{ operation: OPERATIONS[kind], key }] : [],
-      );
-      await insertImportedStoreKeys(transaction, owner, keys, clock.now());
-      return inserted;
-    }),
-  listKnown: (connection, batch) => writer.listKnown(connection, withoutKeys(batch)),
-});
+const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => {
+  const keyOf = ({ kind, idempotencyKey: key }: ImportedRecord) =>
+    key === null ? null : { ...owner, operation: OPERATIONS[kind], key };
+
+  /** Returns whether the key of a record is in use, by another imported record or by a write here. */
+  const findTaken = async (connection: CommonQueryMethods, batch: Batch) => {
+    const keys = batch.flatMap(({ record }) => keyOf(record) ?? []);
+    const stored = new Set((await listIdempotentResponses(connection, keys)).map(responseKey));
+    return (record: ImportedRecord): boolean => {
+      const key = keyOf(record);
+      return key !== null && stored.has(responseKey(key));
+    };
+  };
+
+  return {
+    ...writer,
+    insert: (connection, batch) =>
+      connection.transaction(async (transaction) => {
+        const isTaken = await findTaken(transaction, batch);
+        const free = batch.filter(({ record }) => !isTaken(record));
+        const inserted = await writer.insert(transaction, withoutKeys(free));
+        const isNew = new Set(inserted);
+        const keys = free.flatMap(({ id, record }) => (isNew.has(id) ? (keyOf(record) ?? []) : []));
+        await insertImportedStoreKeys(transaction, owner, keys, clock.now());
+        return inserted;
+      }),
+    listKnown: async (connection, batch) => {
+      // Before the records: each of them is visible once its key is.
+      const isTaken = await findTaken(connection, batch);
+      const known = await writer.listKnown(connection, withoutKeys(batch));
+      const places = new Set(known.map(({ place }) => place));
+      return [
+        ...known,
+        // A record that is found by its id may have the key itself.
+        ...batch.flatMap(({ id, record }, place) =>
+          isTaken(record) && !places.has(place)
+            ? [{ place, id, differences: ["id"], hasFurtherRefund: false }]
+            : [],
+        ),
+      ];
+    },
+  };
+};
 
 export const createWriters = (
   owner: AccountMode,

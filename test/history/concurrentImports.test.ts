@@ -1,6 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -63,4 +65,29 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
   t.like(summaryOf(run), { refunded: 0, conflict: 1 }, run.stderr);
   t.regex(run.stderr, /the record changed in the meantime; import the line again$/mu);
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 3 });
+});
+
+test("a key that a store uses while its import runs is a conflict", async (t) => {
+  const { db } = t.context;
+  const { get } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const { impact } = await setUpImport(t);
+  const lines = ["a", "b"].map((id) => lineOf({ id, unit_price_cents: 10, idempotency_key: id }));
+  const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));
+  const keys = [{ operation: "plant", key: "b" }] as const;
+
+  const [run] = await runBehindLocks<[Run]>(
+    db,
+    (transaction) =>
+      insertImportedStoreKeys(
+        transaction,
+        { accountId: store.id, mode: "live" },
+        keys,
+        systemClock.now(),
+      ),
+    () => impact("import", "history", file, "--store", store.domain, "--json"),
+  );
+
+  t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1 });
 });

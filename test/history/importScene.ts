@@ -69,6 +69,18 @@ export const setUpImport = async (
 export const linesOf = (...lines: readonly (string | Fields)[]): string =>
   lines.map((line) => `${typeof line === "string" ? line : JSON.stringify(line)}\n`).join("");
 
+/** Imports records for a store. */
+export const importForStore = (
+  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
+  store: string,
+  lines: readonly Fields[],
+  ...options: readonly string[]
+) =>
+  runImpact(["import", "history", "-", "--store", store, "--json", ...options], {
+    env: { DATABASE_URL: databaseUrl },
+    stdin: linesOf(...lines),
+  });
+
 /** Writes a file in a folder that the end of the test removes. Returns its path. */
 export const writeTestFile = async (
   t: ExecutionContext,

@@ -1,15 +1,12 @@
 import { chmod } from "node:fs/promises";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
-import type { Fields } from "./importLine.ts";
-import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
@@ -182,17 +179,6 @@ const RECORDS = [
   },
 ];
 
-const importForStore = (
-  { context: { databaseUrl } }: ExecutionContext<DatabaseContext>,
-  store: string,
-  lines: readonly object[],
-  ...options: readonly string[]
-) =>
-  runImpact(["import", "history", "-", "--store", store, "--json", ...options], {
-    env: { DATABASE_URL: databaseUrl },
-    stdin: linesOf(...lines.map((line) => ({ ...line }))),
-  });
-
 test("a store's imported records are in its lists, statistics, evidence and reversals", async (t) => {
   const { db, databaseUrl } = t.context;
   const { get, post } = await startStoreApi(t, { db });
@@ -259,6 +245,30 @@ test("a store that repeats a key from before the cut-over pays nothing and recor
   t.is(inTest.headers.get("Idempotent-Replayed"), null);
 });
 
+test("a store's record whose key is in use is a conflict, in a dry run, too", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const headers = { ...store.live, "Idempotency-Key": "here" };
+  t.is((await post("/app/api/plant", headers, { trees: 4 })).status, 200);
+  const [tree] = RECORDS;
+  const lineWith = (id: string, key: string) => ({ ...tree, id, idempotency_key: key });
+  const first = lineWith("a", "there");
+  const lines = [first, lineWith("b", "there"), lineWith("c", "here"), lineWith("d", "other")];
+  const expected = { new: 2, known: 0, conflict: 2, bad: 0 };
+
+  const dry = await importForStore(t, store.domain, lines, "--dry-run");
+  const run = await importForStore(t, store.domain, lines);
+  const later = await importForStore(t, store.domain, [first, lineWith("e", "there")]);
+
+  t.like(summaryOf(dry), expected, dry.stderr);
+  t.like(summaryOf(run), expected, run.stderr);
+  t.regex(run.stderr, /line 2: conflict: .* with another id$/mu);
+  t.regex(run.stderr, /line 3: conflict: .* with another id$/mu);
+  t.like(summaryOf(later), { new: 0, known: 1, conflict: 1 }, later.stderr);
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 4 + 3 + 3 });
+});
+
 test("a live record of a store needs its price, and others must not have one", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db);
@@ -270,111 +280,4 @@ test("a live record of a store needs its price, and others must not have one", a
   t.is((await importForStore(t, store.domain, [unpriced], "--mode", "test")).exitCode, 0);
   const priced = await importForStore(t, store.domain, [{ ...tree, id: "2" }], "--mode", "test");
   t.regex(priced.stderr, /unit_price_cents: must be 0 in test mode/u);
-});
-
-const entry = (id: string, kind: string, amount: number, balance: number, more: Fields = {}) => ({
-  kind: "balance_entry",
-  id,
-  entry_kind: kind,
-  amount_cents: amount,
-  balance_cents: balance,
-  created_at: "2024-05-01T10:00:00Z",
-  ...more,
-});
-
-const LEDGER = [
-  entry("1", "topup", 10_000, 10_000, { reference: "invoice-7", note: "wire transfer" }),
-  entry("2", "tree", -450, 9550, { quantity: 10, reference: "order of Ann Smith" }),
-  entry("3", "donation", -250, 9300),
-  entry("4", "refund", 90, 9390, { quantity: 2, note: "Ann Smith sent them back" }),
-  entry("5", "adjustment", -390, 9000),
-];
-
-const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
-  const store = await createTestStore(db, { balanceCents: 0 });
-  const env = { DATABASE_URL: databaseUrl };
-  const impact = (...args: readonly string[]) => runImpact(args, { env });
-  return {
-    impact,
-    store,
-    importEntries: (lines: readonly Fields[], ...options: readonly string[]) =>
-      importForStore(t, store.domain, lines, ...options),
-    ledger: async () => readJson(await impact("store", "ledger", store.domain, "--json")),
-    verify: async (lines: readonly Fields[]) => {
-      const file = await writeTestFile(t, "ledger.ndjson", linesOf(...lines));
-      return impact("verify-import", file, "--store", store.domain, "--json");
-    },
-  };
-};
-
-test("a store's ledger is imported entry by entry, once, and its balance with it", async (t) => {
-  const { importEntries, ledger, verify, impact, store } = await setUpLedger(t);
-  const dry = await importEntries(LEDGER, "--dry-run");
-  t.like(summaryOf(dry), { lines: 5, new: 5 }, dry.stderr);
-  t.deepEqual(await ledger(), []);
-  const run = await importEntries(LEDGER.slice(0, 3));
-  t.is(run.exitCode, 0, run.stderr);
-  const rest = await importEntries(LEDGER);
-  t.like(summaryOf(rest), { new: 2, known: 3, conflict: 0, bad: 0 });
-  t.like(await ledger(), [
-    { kind: "adjustment", amount_cents: -390, balance_cents: 9000 },
-    // Notes and references of these kinds may name a customer, and an erasure would not find them.
-    { kind: "refund", amount_cents: 90, balance_cents: 9390, quantity: 2, note: "" },
-    { kind: "donation", amount_cents: -250, balance_cents: 9300 },
-    { kind: "tree", amount_cents: -450, balance_cents: 9550, quantity: 10, reference: null },
-    {
-      kind: "topup",
-      amount_cents: 10_000,
-      balance_cents: 10_000,
-      reference: "invoice-7",
-      note: "wire transfer",
-      created_at: "2024-05-01T10:00:00.000Z",
-    },
-  ]);
-  const verified = await verify(LEDGER);
-  t.is(verified.exitCode, 0, verified.stderr);
-  t.like(readJson(verified), { ledger: { lines: 5, different: 0, entries: 5, sum_cents: 9000 } });
-
-  // The reference of an imported top-up is known: entering it again adds nothing.
-  const topUp = ["store", "topup", store.domain, "--amount", "100.00", "--reference", "invoice-7"];
-  t.is((await impact(...topUp)).exitCode, 0);
-  t.like(await ledger(), [{ balance_cents: 9000 }]);
-});
-
-test("what is missing or different in a ledger is found", async (t) => {
-  const { importEntries, verify } = await setUpLedger(t);
-  await importEntries(LEDGER.slice(0, 4));
-  const missing = await verify(LEDGER);
-  t.is(missing.exitCode, 1);
-  t.regex(missing.stderr, /1 of 5 lines is missing or different, 4 imported entries are here/u);
-  t.is((await verify(LEDGER.slice(0, 3))).exitCode, 1);
-  t.is((await verify([...LEDGER.slice(0, 4), ...LEDGER.slice(0, 2)])).exitCode, 0);
-});
-
-test("an entry that differs from the recorded one, or cannot follow the balance, changes nothing", async (t) => {
-  const { importEntries, ledger } = await setUpLedger(t);
-  await importEntries(LEDGER.slice(0, 1));
-  const run = await importEntries([
-    entry("1", "topup", 9999, 10_000, { reference: "invoice-7" }),
-    entry("6", "topup", 5, 10_005, { reference: "invoice-7" }),
-    entry("7", "tree", -10, 9000),
-    entry("8", "tree", 10, 10_010),
-    { ...entry("9", "tree", -20_000, 0), balance_cents: undefined },
-    entry("10", "gift", 1, 10_001),
-  ]);
-  t.is(run.exitCode, 1);
-  t.like(summaryOf(run), { new: 0, conflict: 2, bad: 4 });
-  t.regex(
-    run.stderr,
-    /line 1: conflict: an entry with this id is there with another amount_cents/u,
-  );
-  t.regex(run.stderr, /line 2: conflict: another entry has the reference invoice-7/u);
-  t.regex(run.stderr, /line 3: the balance after it would be 9990 cents here/u);
-  t.regex(run.stderr, /line 4: amount_cents: of a tree must be negative/u);
-  t.regex(run.stderr, /line 5: the balance would become -10000 cents/u);
-  t.regex(run.stderr, /line 6: entry_kind: must be one of topup, /u);
-  t.like(await ledger(), [{ balance_cents: 10_000 }]);
-  const { importText } = await setUpImport(t);
-  t.regex((await importText(linesOf(...LEDGER))).stderr, /line 1: only stores have a balance/u);
 });
