@@ -47,7 +47,7 @@ const ownedBy = ({ accountId, mode }: AccountMode) => sql.fragment`
   AND webhook_endpoint.deleted_at IS NULL
 `;
 
-/** Lets one transaction at a time add an endpoint or change a URL of an owner. */
+/** Lets one transaction at a time add or delete an endpoint, or change a URL or a secret, of an owner. */
 export const lockEndpointsOf = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
@@ -176,17 +176,12 @@ export const enableEndpoint = (
     RETURNING ${columns}
   `);
 
-/** Marks an endpoint as deleted and deletes its secrets. */
 export const markEndpointDeleted = async (
-  db: CommonQueryMethods,
+  transaction: DatabaseTransactionConnection,
   id: string,
   now: Date,
 ): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    WITH secrets AS (
-      DELETE FROM webhook_secret
-      WHERE endpoint_id = ${id}
-    )
+  await transaction.query(sql.typeAlias("void")`
     UPDATE webhook_endpoint
     SET deleted_at = ${timestamp(now)}
     WHERE id = ${id} AND deleted_at IS NULL

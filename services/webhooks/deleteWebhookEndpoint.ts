@@ -1,5 +1,6 @@
-import { markEndpointDeleted } from "../../db/webhooks/endpoints.ts";
+import { lockEndpointsOf, markEndpointDeleted } from "../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { deleteSecrets } from "../../db/webhooks/secrets.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
 
@@ -9,7 +10,10 @@ export const deleteWebhookEndpoint = (
   endpoint: WebhookEndpoint,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
+    // A rotation adds a secret.
+    await lockEndpointsOf(transaction, endpoint);
     const now = clock.now();
+    await deleteSecrets(transaction, endpoint.id);
     await markEndpointDeleted(transaction, endpoint.id, now);
     await recordWebhookAction(transaction, actor, { action: "webhook.delete", endpoint }, now);
   });

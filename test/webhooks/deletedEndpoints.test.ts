@@ -4,12 +4,16 @@ import { sql } from "../../db/sql.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
 import { newId } from "../../services/newId.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
+import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
+import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { runBehindLocks } from "../support/lockWaits.ts";
 import { createMovableClock } from "../support/movableClock.ts";
+import { setUpWebhooks } from "./webhookScene.ts";
 
 const test = testWithDatabase();
 
@@ -55,6 +59,33 @@ test("deleted endpoints leave in batches, those that have deliveries later", asy
   const clock = createMovableClock(NOW);
   await deleteOldDeliveries({ db, clock }, new AbortController().signal);
   t.deepEqual(await left(), ["23"]);
+});
+
+test("an endpoint that is deleted during a rotation has no secrets left", async (t) => {
+  const { deps, endpoint } = await setUpWebhooks(t);
+  const [{ secret }] = await runBehindLocks<
+    [Awaited<ReturnType<typeof rotateWebhookSecret>>, undefined]
+  >(
+    deps.db,
+    (transaction) =>
+      transaction.query(sql.typeAlias("void")`
+        SELECT FROM webhook_secret WHERE endpoint_id = ${endpoint.id} FOR UPDATE
+      `),
+    () => rotateWebhookSecret(deps, endpoint, { revokesPrevious: false }),
+    async () => {
+      await deleteWebhookEndpoint(deps, endpoint);
+      return undefined;
+    },
+  );
+  t.regex(secret, /^whsec_/u);
+  t.deepEqual(
+    await deps.db.anyFirst(sql.type(z.strictObject({ secret: z.string() }))`
+      SELECT secret FROM webhook_secret WHERE endpoint_id = ${endpoint.id}
+    `),
+    [],
+  );
+  const later = { from: null, time: new Date(deps.clock.now().getTime() + 1) };
+  t.is((await deleteEndpointsBefore(deps.db, later, 100)).deleted, 1);
 });
 
 const WINDOW = { rateWindowMs: 600_000 };
