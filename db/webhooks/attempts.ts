@@ -102,7 +102,7 @@ export const releaseDelivery = async (
 
 /** An attempt that has ended, and what follows it. */
 export type EndedAttempt = {
-  readonly delivery: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil">;
+  readonly delivery: Pick<ClaimedDelivery, "endpointId" | "id" | "leasedUntil" | "url">;
   readonly startedAt: Date;
   readonly endedAt: Date;
   readonly durationMs: number;

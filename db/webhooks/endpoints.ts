@@ -130,18 +130,21 @@ export const updateEndpoint = (
 
 /**
  * Disables an endpoint that is not disabled.
- * @returns null if it was disabled or deleted already
+ * @param options.url the URL that is the reason; without it, the endpoint is disabled whatever its URL is
+ * @returns null if it was disabled or deleted already, or has another URL
  */
 export const disableEndpoint = (
   db: CommonQueryMethods,
   id: string,
   reason: DisabledReason,
   now: Date,
+  { url }: { readonly url?: string } = {},
 ): Promise<WebhookEndpoint | null> =>
   db.maybeOne(sql.type(endpointRow)`
     UPDATE webhook_endpoint
     SET disabled_at = ${timestamp(now)}, disabled_reason = ${reason}
     WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL
+      ${url === undefined ? sql.fragment`` : sql.fragment`AND url = ${url}`}
     RETURNING ${columns}
   `);
 
@@ -188,9 +191,10 @@ export const markEndpointDeleted = async (
   `);
 };
 
-/** What the attempts of an endpoint say about its server. */
+/** What the attempts of an endpoint say about the server at a URL, which it may have no longer. */
 export type EndpointResult = {
   readonly endpointId: string;
+  readonly url: string;
   readonly hasSucceeded: boolean;
   /** When the first attempt failed after the last success; null if none did. */
   readonly failedAt: Date | null;
@@ -208,14 +212,16 @@ export const recordEndpointResults = async (
     UPDATE webhook_endpoint
     SET failing_since = ${failingSince}
     FROM ${sql.unnest(
-      results.map(({ endpointId, hasSucceeded, failedAt }) => [
+      results.map(({ endpointId, url, hasSucceeded, failedAt }) => [
         endpointId,
+        url,
         hasSucceeded,
         failedAt?.toISOString() ?? null,
       ]),
-      ["uuid", "bool", "timestamptz"],
-    )} AS result (endpoint_id, has_succeeded, failed_at)
+      ["uuid", "text", "bool", "timestamptz"],
+    )} AS result (endpoint_id, url, has_succeeded, failed_at)
     WHERE webhook_endpoint.id = result.endpoint_id
+      AND webhook_endpoint.url = result.url
       AND webhook_endpoint.failing_since IS DISTINCT FROM ${failingSince}
   `);
 };

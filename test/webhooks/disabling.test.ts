@@ -1,15 +1,22 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import type { ServerResponse } from "node:http";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
-import { enableEndpoint, findEndpoint } from "../../db/webhooks/endpoints.ts";
+import {
+  enableEndpoint,
+  findEndpoint,
+  recordEndpointResults,
+} from "../../db/webhooks/endpoints.ts";
+import { HOUR_MS } from "../../domain/durations.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { awaitBlocked, endsOrBlocks } from "../support/lockWaits.ts";
-import { answer } from "./startReceiver.ts";
+import { answer, startReceiver } from "./startReceiver.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
 
 // Serial, because what is pending at all disabled endpoints of the file's database ends together.
@@ -128,3 +135,44 @@ test.serial("the deliveries of a deleted endpoint are left to the night", async 
   await endPart();
   t.is(await countPending(), 1);
 });
+
+test.serial(
+  "what the server of an earlier URL responds does not concern the new one",
+  async (t) => {
+    const { deps, endpoint, receiver, record, deliver, deliveries, disabled, pass } =
+      await setUpWebhooks(t);
+    const successor = await startReceiver(t);
+    /** Moves the endpoint while the server of its URL has a request, and then responds. */
+    const moveBefore =
+      (url: string, status: number) =>
+      (response: ServerResponse): void => {
+        updateWebhookEndpoint(deps, endpoint, { url }).then(
+          () => answer(status)(response),
+          () => response.destroy(),
+        );
+      };
+
+    receiver.respond(moveBefore(successor.url, 410));
+    await record("gone");
+    await deliver();
+    const moved = { url: successor.url, disabledReason: null, failingSince: null };
+    t.like(await findEndpoint(deps.db, endpoint.id), moved);
+    t.deepEqual(disabled, []);
+
+    successor.respond(moveBefore(receiver.url, 500));
+    await record("failed");
+    await deliver();
+    t.like(await findEndpoint(deps.db, endpoint.id), { url: receiver.url, failingSince: null });
+
+    receiver.respond(answer(500));
+    pass(HOUR_MS);
+    await deliver();
+    const failing = await findEndpoint(deps.db, endpoint.id);
+    t.truthy(failing?.failingSince);
+    await recordEndpointResults(deps.db, [
+      { endpointId: endpoint.id, url: successor.url, hasSucceeded: true, failedAt: null },
+    ]);
+    t.deepEqual(await findEndpoint(deps.db, endpoint.id), failing);
+    t.like(await deliveries(), [{ state: "failed" }, { state: "pending", attempts: 2 }]);
+  },
+);

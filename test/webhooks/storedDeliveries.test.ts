@@ -254,7 +254,12 @@ test("a delivery of a type that this release does not know is listed, and is mad
 test("a retry begins the schedule again", async (t) => {
   const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
   receiver.respond(answer(500));
-  const success = { endpointId: endpoint.id, hasSucceeded: true, failedAt: null };
+  const success = {
+    endpointId: endpoint.id,
+    url: endpoint.url,
+    hasSucceeded: true,
+    failedAt: null,
+  };
   await record("first");
   for (let attempt = 0; attempt < 10; attempt += 1) {
     await deliver();

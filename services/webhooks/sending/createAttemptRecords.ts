@@ -5,16 +5,17 @@ import type { EndedAttempt } from "../../../db/webhooks/attempts.ts";
 import { recordEndpointResults } from "../../../db/webhooks/endpoints.ts";
 import type { EndpointResult } from "../../../db/webhooks/endpoints.ts";
 
-/** Returns what attempts, in the order in which they ended, say about the endpoints. */
+/** Returns what attempts, in the order in which they ended, say about the endpoints at each of their URLs. */
 const resultsOf = (attempts: readonly EndedAttempt[]): readonly EndpointResult[] => {
   const results = new Map<string, EndpointResult>();
   for (const { delivery, endedAt, result } of attempts) {
-    const { endpointId } = delivery;
-    const earlier = results.get(endpointId) ?? { endpointId, hasSucceeded: false, failedAt: null };
+    const { endpointId, url } = delivery;
+    const key = `${endpointId}/${url}`;
+    const earlier = results.get(key) ?? { endpointId, url, hasSucceeded: false, failedAt: null };
     results.set(
-      endpointId,
+      key,
       result.error === null
-        ? { endpointId, hasSucceeded: true, failedAt: null }
+        ? { endpointId, url, hasSucceeded: true, failedAt: null }
         : { ...earlier, failedAt: earlier.failedAt ?? endedAt },
     );
   }

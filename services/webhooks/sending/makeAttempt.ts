@@ -26,10 +26,13 @@ export type DeliveryDependencies = {
   readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
 };
 
-/** Disables the endpoint of a delivery that has failed, once, if it is gone or has failed for days. */
+/**
+ * Disables the endpoint of a delivery that has failed, once, if it is gone or has failed for days. An endpoint whose URL was
+ * changed meanwhile stays enabled.
+ */
 const disableIfDead = async (
   { db, clock, observeDisabled }: DeliveryDependencies,
-  { delivery: { endpointId }, result, decision }: EndedAttempt,
+  { delivery: { endpointId, url }, result, decision }: EndedAttempt,
 ): Promise<void> => {
   const now = clock.now();
   const failingSince = (await findEndpoint(db, endpointId))?.failingSince ?? now;
@@ -38,14 +41,14 @@ const disableIfDead = async (
     return;
   }
   const disabled = await db.transaction(async (transaction) => {
-    const endpoint = await disableEndpoint(transaction, endpointId, reason, now);
+    const endpoint = await disableEndpoint(transaction, endpointId, reason, now, { url });
     if (endpoint) {
       await failPendingDeliveries(transaction, endpointId);
       await recordAction(transaction, SERVICE, now, {
         action: "webhook.disable",
         accountId: endpoint.accountId,
         subject: endpointId,
-        details: { url: endpoint.url, reason, error: result.error },
+        details: { url, reason, error: result.error },
       });
     }
     return endpoint;
