@@ -194,6 +194,21 @@ test("the page says apart how many trees are verified, and how many only planted
   );
 });
 
+test("the share of verified trees is exact, and only the last tree makes it 100%", (t) => {
+  for (const [verified, total, share] of [
+    [29, 100, "29%"],
+    [57, 100, "57%"],
+    [1, 101, "less than 1%"],
+    [1, 100, "1%"],
+    [Number.MAX_SAFE_INTEGER - 1, Number.MAX_SAFE_INTEGER, "99%"],
+    [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, "100%"],
+  ] as const) {
+    const dashboard = plantedAt(site("manual", verified, verified));
+    const page = wordsOf(renderPage({ ...dashboard, trees: { ...dashboard.trees, total } }, LINKS));
+    t.true(page.includes(`independently verified, ${share} of the registered trees.`), share);
+  }
+});
+
 test("the JSON has how many trees are planted, and how many of them are simulated", (t) => {
   t.like(presentDashboard(plantedAt(site("manual", 60, 25), site("simulated", 20, 10)), LINKS), {
     trees: { planted: 80, planted_simulated: 20, planted_and_verified: 35 },

@@ -9,16 +9,19 @@ const TRACK = 1000;
 
 const shareOf = (trees: number, total: number): number => Math.min(1, trees / total);
 
-const formatShare = (share: number): string =>
-  share > 0 && share < 0.01 ? "less than 1%" : `${Math.floor(share * 100)}%`;
+/** Rounds down. With fractions, 29 of 100 would be 28%; the product of a count exceeds the safe integers. */
+const formatShare = (trees: number, total: number): string => {
+  const percent = (BigInt(trees) * 100n) / BigInt(total);
+  return trees > 0 && percent === 0n ? "less than 1%" : `${percent > 100n ? 100n : percent}%`;
+};
 
 type Simulated = ReturnType<typeof countSimulated>;
 
 const explainVerified = ({ trees }: Dashboard, simulated: Simulated): Markup => {
   const real = trees.plantedAndVerified - simulated.plantedAndVerified;
   const explain = (count: number, how: string): Markup =>
-    html`<b>${formatNumber(count)}</b> planted and ${how},
-      ${formatShare(shareOf(count, trees.total))} of the registered trees.`;
+    html`<b>${formatNumber(count)}</b> planted and ${how}, ${formatShare(count, trees.total)} of the
+      registered trees.`;
   if (simulated.plantedAndVerified === 0) {
     return explain(real, "independently verified");
   }
