@@ -66,7 +66,10 @@ const sectionsOf = ({
     bottles: bottles.total > 0,
     donations: donations.count > 0,
     carbon: trees.planted > 0,
-    months: months.some((month) => month.trees > 0 || month.bottles > 0),
+    months: months.some(
+      (month) =>
+        month.trees > 0 || (month.bottles > 0 && !profile.hiddenSections.includes("bottles")),
+    ),
     sites: sites.length > 0,
     photos: media.length > 0,
   };

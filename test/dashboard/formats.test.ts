@@ -8,7 +8,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { STAGE_MS } from "../support/planting.ts";
-import { fillYear, openDashboard, serveAgain } from "./dashboardScene.ts";
+import { fillYear, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
 
 const test = testWithDatabase();
 
@@ -54,6 +54,17 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
     donations: { count: 2, amount_cents: 129_999 },
     updated_at: setup.clock.now().toISOString(),
   });
+});
+
+test.serial("months with nothing but hidden bottles are not shown", async (t) => {
+  const scene = await open(t);
+  await scene.setup.register(3, { kind: "bottle" });
+  const readText = async (): Promise<string> => (await fetch(await serveAgain(t, scene))).text();
+  t.true((await readText()).includes("Month by month"));
+  await setProfile(t, scene, { hiddenSections: ["bottles"] });
+  t.false((await readText()).includes("Month by month"));
+  await scene.setup.register(3);
+  t.true((await readText()).includes("Month by month"));
 });
 
 test.serial("a new organization's JSON has zeros", async (t) => {
