@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
+  lockSummary,
   SUMMARY_KEYS,
   treeKey,
 } from "../../../db/planting/cachedResponses.ts";
@@ -35,6 +36,10 @@ export const clearCachedResponses = (
   responses: CachedResponses,
 ): Promise<number> =>
   db.transaction(async (transaction) => {
+    if (responses.kind !== "tree") {
+      // A summary that is being calculated would be cached afterwards.
+      await lockSummary(transaction);
+    }
     const deleted = await deleteCachedResponses(transaction, keysOf(responses));
     await recordAction(transaction, actor, clock.now(), {
       action: "evidence.clear_cache",

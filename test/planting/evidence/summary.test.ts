@@ -6,6 +6,7 @@ import { sql } from "../../../db/sql.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
+import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
@@ -185,6 +186,32 @@ test.serial("the summary of all accounts is limited to the largest safe integer"
   t.is(summary.trees_planted, MOST);
   t.true(summary.carbon_offset_tons > 0);
 });
+
+test.serial(
+  "a summary that is calculated while the cache is cleared is cleared, too",
+  async (t) => {
+    const db = await openOwnDatabase(t);
+    const { setup, read } = await startEvidenceApi(t, { db });
+    await setup.register(7);
+    await createAndPlace(setup);
+
+    const [, deleted] = await runBehindLocks<[unknown, number]>(
+      db,
+      (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
+      () => read("/evidence"),
+      () =>
+        clearCachedResponses(
+          { db, clock: setup.clock, actor: { kind: "operator", name: "ops", reason: null } },
+          { kind: "summary" },
+        ),
+    );
+
+    t.is(deleted, 1);
+    t.false(
+      await db.exists(sql.typeAlias("void")`SELECT FROM cached_response WHERE key ~ '^summary'`),
+    );
+  },
+);
 
 test.serial("the parts of the summary are of the same moment", async (t) => {
   const db = await openOwnDatabase(t);
