@@ -37,5 +37,5 @@ export const CERTIFICATE_URL = {
     "names no customer and no order. Its URL cannot be guessed, and stays the same until the operator revokes it. The " +
     "same data are available as JSON (`<certificate_url>.json`).",
   response: certificateUrlResponse,
-  example: presentCertificateUrl("https://impact.example", "3q2-7wQvS1mTzv9bX0aPdA"),
+  example: presentCertificateUrl("https://impact.example", "9f86d081884c7d659a2feaa0c55ad015"),
 } as const;

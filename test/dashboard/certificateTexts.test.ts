@@ -5,6 +5,8 @@ import type {
   CertifiedRegistration,
 } from "../../db/dashboard/certificates.ts";
 import { DEFAULT_PROFILE } from "../../domain/dashboard/profile.ts";
+import { CERTIFICATE_URL } from "../../api/dashboard/certificateSchemas.ts";
+import { CERTIFICATE_TOKEN } from "../../domain/dashboard/certificate.ts";
 import { renderCertificate } from "../../api/standalone/dashboard/views/renderCertificate.ts";
 
 /*
@@ -155,4 +157,9 @@ test("a printed certificate has its URL", (t) => {
     pageOf({}),
     /<p class="printed">This page: https:\/\/impact\.example\/certificate\/Sm1C9C9h6CdqkqBQqw2JHg<\/p>/u,
   );
+});
+
+test("the URL in the API description has a token that certificates can have", (t) => {
+  const { pathname } = new URL(CERTIFICATE_URL.example.certificate_url);
+  t.regex(pathname.slice("/certificate/".length), CERTIFICATE_TOKEN);
 });
