@@ -122,17 +122,17 @@ export const revokeLedgerEvents = (
       FROM superseded
       WHERE id NOT IN (SELECT event_id FROM sealed)
     ),
-    -- The other units, offset against refunds.
+    -- The other units of these seconds, offset against refunds. Such an event names the processor of its units for later refunds.
     void AS (
       UPDATE meter_event
       SET state = 'superseded', last_error = ${noteBeforeError(note)}, settled_at = ${timestamp(revokedAt)}
       WHERE id = ANY(ARRAY(
         SELECT event.id
-        FROM part
+        FROM (SELECT DISTINCT second FROM superseded) AS moved
         CROSS JOIN LATERAL (
           SELECT id
           FROM meter_event
-          WHERE ${isAmong(events)} AND second = part.second AND state = 'void'
+          WHERE ${isAmong(events)} AND second = moved.second AND state = 'void'
           OFFSET 0
         ) AS event
       ))

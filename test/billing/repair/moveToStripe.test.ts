@@ -5,9 +5,12 @@ import { systemClock } from "../../../domain/clock.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
-import { openTestPool, testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import { copyDatabase, openTestPool, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -96,4 +99,71 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
     ledgerEntries: 2 * (EVENTS - 1),
     ledgerUnits: 0,
   });
+});
+
+test("usage that was offset against a refund of usage in the ledger is refunded at Stripe after a move", async (t) => {
+  const db = await openTestPool(t, await copyDatabase(t));
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const billing = createBilling({
+    db,
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+  });
+  const { customerId } = double.control.addCustomer({});
+  const { id: accountId } = await createTestOrganization(db, { stripeCustomerId: customerId });
+  const past = new Date(Date.now() - 10_000);
+  const second = Math.floor(past.getTime() / 1000);
+  const deps = { db, billing, clock: systemClock, actor: SERVICE };
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const writer = createRegistrationWriter({ db, clock: { now: () => past } });
+  const register = async (): Promise<string> => {
+    const { registration } = await writer.register(registrationOf(accountId, { count: 5 }));
+    return registration.id;
+  };
+  const refund = (id: string) =>
+    refundRegistration(
+      deps,
+      { accountId, mode: "live", kind: "tree" },
+      { id, count: 5, reason: null, idempotencyKey: null },
+    );
+  const seal = (sequence: number, state: "delivered" | "void", quantity: number) =>
+    db.query(sql.typeAlias("void")`
+      WITH event AS (
+        INSERT INTO meter_event
+          (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+        VALUES
+          (
+            ${accountId}, 'live', 'tree', ${second}, ${sequence}, ${quantity}, ${`${accountId}:${sequence}`}, 'ledger',
+            ${state}, now()
+          )
+        RETURNING *
+      ),
+      entry AS (
+        INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+        SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+      )
+      UPDATE usage_fact
+      SET meter_event_id = event.id
+      FROM event
+      WHERE usage_fact.account_id = event.account_id AND meter_event_id IS NULL
+    `);
+  const drain = () =>
+    drainUsage(deps, stream, { signal: new AbortController().signal, onResult: () => undefined });
+  const sumBilled = (): number =>
+    double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
+  const delivered = await register();
+  await seal(1, "delivered", 5);
+  // It has the second of the first one, and is sealed with the refund of that.
+  const offset = await register();
+  await refund(delivered);
+  await seal(2, "void", 0);
+  await moveToStripe(deps, { isDryRun: false, operator: "maria" });
+  await billing.prepare();
+  await drain();
+  t.is(sumBilled(), 5);
+
+  await refund(offset);
+  await drain();
+
+  t.is(sumBilled(), 0);
 });

@@ -135,6 +135,7 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
     "sealed --> blocked",
     // The move to Stripe.
     "sealed --> superseded",
+    "void --> superseded",
   ]);
 
 /** The arrows of the state diagram, without their labels and without the ends. */
