@@ -107,3 +107,38 @@ export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Pr
     WHERE meter_event.id <> ${meterEventId}
       AND meter_event.state IN (${UNFINISHED}, 'delivered', 'void', 'blocked')
   `);
+
+/**
+ * Sums the refunded units of a held event that the processor has. It has a part of their usage, whose rest was closed. What
+ * the refunds leave of the usage counts as billed first, and units of refunds that were closed before this one's.
+ */
+export const sumBilledRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
+  db.oneFirst(sql.type(unitsRow)`
+    SELECT coalesce(sum(least(-own.quantity, greatest(0, usage.billed - usage.quantity - closed.quantity))), 0)::bigint
+      AS units
+    FROM (
+      SELECT usage_batch, account_id, mode, meter, second, sum(quantity) AS quantity
+      FROM usage_fact
+      WHERE meter_event_id = ${meterEventId} AND refund_id IS NOT NULL
+      GROUP BY usage_batch, account_id, mode, meter, second
+    ) AS own
+    -- The offsets make these look-ups, whatever the statistics are.
+    CROSS JOIN LATERAL (
+      SELECT
+        sum(original.quantity) AS quantity,
+        sum(CASE WHEN event.state IN ('delivered', 'void') THEN original.quantity ELSE original.already_reported END)
+          AS billed
+      FROM (
+        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NULL OFFSET 0
+      ) AS original
+      LEFT JOIN meter_event AS event ON event.id = original.meter_event_id
+    ) AS usage
+    CROSS JOIN LATERAL (
+      SELECT sum(refunded.quantity) AS quantity
+      FROM (
+        SELECT * FROM usage_fact WHERE ${shareRegistrations("usage_fact", "own")} AND refund_id IS NOT NULL OFFSET 0
+      ) AS refunded
+      JOIN meter_event AS event ON event.id = refunded.meter_event_id
+      WHERE event.id = ${meterEventId} OR event.state = 'waived'
+    ) AS closed
+  `);

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { isWaivableRefund } from "../../../db/billing/meterEventReports.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
-import { sumSentRefunds } from "../../../db/billing/refundUsage.ts";
+import { sumBilledRefunds, sumSentRefunds } from "../../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireWaivable } from "../../../domain/billing/repair/requireWaivable.ts";
@@ -15,7 +15,7 @@ import { requireClosable } from "./requireClosable.ts";
  * it. Later refunds of it are held, because the processor has nothing to take back; they are closed in the same way.
  * @param reason recorded in the event's last error
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed and is no waivable
- * refund, the processor has refunds of it, or it has failed since drift of its minute was acknowledged
+ * refund, the processor has refunds of it or units that it refunds, or it has failed since drift of its minute was acknowledged
  */
 export const waiveUsage = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -27,6 +27,7 @@ export const waiveUsage = (
     requireWaivable(event, {
       refundedUnits: await sumSentRefunds(transaction, meterEventId),
       isWaivableRefund: await isWaivableRefund(transaction, meterEventId),
+      billedUnits: await sumBilledRefunds(transaction, meterEventId),
     });
     await requireClosable(transaction, event);
     const now = clock.now();
