@@ -8,7 +8,7 @@ const TOLERATED_SKEW_MS = 5000;
 
 /**
  * Returns a clock, corrected if this machine's clock differs from the database's by more than 5 s: the start and end of a
- * hold, and the lag of the processor's sums, are compared with the times of other machines.
+ * hold, and the time from which the processor's sums may lag, are compared with the times of other machines.
  */
 export const correctClock = async (db: CommonQueryMethods, clock: Clock): Promise<Clock> => {
   const sentAtMs = systemClock.now().getTime();

@@ -22,6 +22,7 @@ import {
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 /** A delivered meter event that the processor turned out to have refused, and that needs an operator. */
@@ -78,7 +79,7 @@ const refuseDelivered = async (
     const decided =
       current && isInReport(current, report) ? decideLateRejection(current, holds) : null;
     if (current && decided !== null && decided !== "wait") {
-      const now = clock.now();
+      const now = await readDatabaseTime(transaction, clock);
       const state = await stateAfterRefusal(transaction, current, decided);
       const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
       const note = `refused after it was delivered at ${deliveredAt}: ${reason}`;

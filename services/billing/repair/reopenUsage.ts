@@ -10,6 +10,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import { checkCustomers } from "./checkCustomers.ts";
 import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
@@ -50,7 +51,7 @@ export const reopenUsage = async (
     for (const { event: located, othersVersion } of checks) {
       await lockUnchangedEvents(transaction, [located], othersVersion);
     }
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     await applyOutcome(
       transaction,
       event,

@@ -11,6 +11,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import type { CustomerCheck } from "./checkCustomers.ts";
 import { checkCustomers, listCustomers } from "./checkCustomers.ts";
@@ -88,7 +89,7 @@ export const retryUsage = async (
     for (const { event: located, othersVersion } of checks) {
       await lockUnchangedEvents(transaction, [located], othersVersion);
     }
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     await applyOutcome(
       transaction,
       event,

@@ -8,6 +8,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 import { requireClosable } from "./requireClosable.ts";
 
@@ -36,7 +37,7 @@ export const settleUsage = (
     }
     await requireClosable(transaction, event);
     if (state !== "settled") {
-      const now = clock.now();
+      const now = await readDatabaseTime(transaction, clock);
       await moveSettledEvent(transaction, meterEventId, {
         state,
         acceptedQuantity: null,

@@ -7,6 +7,7 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireWaivable } from "../../../domain/billing/repair/requireWaivable.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 import { requireClosable } from "./requireClosable.ts";
 
@@ -30,7 +31,7 @@ export const waiveUsage = (
       billedUnits: await sumBilledRefunds(transaction, meterEventId),
     });
     await requireClosable(transaction, event);
-    const now = clock.now();
+    const now = await readDatabaseTime(transaction, clock);
     await moveSettledEvent(transaction, meterEventId, {
       state: "waived",
       acceptedQuantity: null,

@@ -32,17 +32,19 @@ const runOnClock = async (
   }
 };
 
-/** A deployment at Stripe, and commands on a machine whose clock is 20 minutes ahead of it and of the database. */
-const setUpFastClock = async (t: ExecutionContext) => {
+/** A deployment at Stripe, and commands on machines whose clocks are 20 minutes ahead of the database, or an hour behind it. */
+const setUpWrongClock = async (t: ExecutionContext) => {
   const scene = await setUpRestore(t);
   const { control, double, original } = scene;
+  const impactOn = (minutesAhead: number, args: readonly string[]) =>
+    runOnClock(original.url, minutesAhead, args, {
+      env: { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url },
+      clock: { now: () => new Date(control.now() * 1000 + minutesAhead * MINUTE_MS) },
+    });
   return {
     ...scene,
-    impactAhead: (...args: readonly string[]) =>
-      runOnClock(original.url, 20, args, {
-        env: { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url },
-        clock: { now: () => new Date(control.now() * 1000 + 20 * MINUTE_MS) },
-      }),
+    impactAhead: (...args: readonly string[]) => impactOn(20, args),
+    impactBehind: (...args: readonly string[]) => impactOn(-60, args),
   };
 };
 
@@ -87,7 +89,7 @@ test.serial("a hold does not end before it began, on a machine whose clock is sl
 
 for (const command of ["retry", "reopen"] as const) {
   test.serial(`${command} waits for the lag on a machine whose clock is fast`, async (t) => {
-    const { original, register, drain, pass, control, impactAhead } = await setUpFastClock(t);
+    const { original, register, drain, pass, control, impactAhead } = await setUpWrongClock(t);
     await register(original, 5);
     pass(5);
     await drain(original);
@@ -109,10 +111,33 @@ for (const command of ["retry", "reopen"] as const) {
   });
 }
 
+test.serial("a waiver on a machine whose clock is slow does not shorten the lag", async (t) => {
+  const { original, register, drain, pass, control, impact, impactBehind } =
+    await setUpWrongClock(t);
+  await register(original, 5);
+  pass(5);
+  await drain(original);
+  const { id, identifier } = await original.db.one(
+    sql.type(z.object({ id: z.bigint(), identifier: z.string() }))`
+      UPDATE meter_event SET state = 'blocked', outcome_unknown = true RETURNING id, identifier
+    `,
+  );
+  // As long as Stripe's sums lag.
+  control.rejectAccepted({ identifier });
+  pass(2 * 60);
+
+  const waived = await impactBehind("usage", "waive", String(id), "--reason", "invoiced by hand");
+
+  t.is(waived.exitCode, 0, waived.stderr);
+  const retried = await impact(original, "usage", "retry", String(id));
+  t.is(retried.exitCode, 1);
+  t.regex(retried.stdout, /sums may lag for another 1[56] minutes/u);
+});
+
 test.serial(
   "corrections after a failover wait for the lag on a machine whose clock is fast",
   async (t) => {
-    const { pass, impactAhead } = await setUpFastClock(t);
+    const { pass, impactAhead } = await setUpWrongClock(t);
     pass(5 * 60);
 
     const run = await impactAhead(...CORRECT, "--reason", "failover");
@@ -126,7 +151,7 @@ test.serial(
   "a minute with recent deliveries is not corrected on a machine whose clock is fast",
   async (t) => {
     const { original, register, drain, pass, reportElsewhere, impactAhead } =
-      await setUpFastClock(t);
+      await setUpWrongClock(t);
     await register(original, 5);
     await reportElsewhere(24, NOON);
     pass(30 * 60);
@@ -143,7 +168,7 @@ test.serial(
 test.serial(
   "a minute whose sum may lag is no drift on a machine whose clock is fast",
   async (t) => {
-    const { original, register, drain, pass, control, impactAhead } = await setUpFastClock(t);
+    const { original, register, drain, pass, control, impactAhead } = await setUpWrongClock(t);
     await register(original, 5);
     pass(5);
     await drain(original);
