@@ -84,7 +84,7 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
     io,
     ["entry", "at", "action", "by", "account", "subject", "reason", "details"],
     entries.map((entry) => [
-      entry.id,
+      String(entry.id),
       entry.createdAt,
       entry.action,
       entry.operator ?? `(${entry.actor})`,

@@ -110,7 +110,7 @@ const printDifferences = (
     io,
     ["difference", "organization", "mode", "meter", "minute", "delivered", "at processor", "note"],
     differing.map(([stream, { id, minute, ours, processor, mayLag }]) => [
-      id,
+      id === null ? null : String(id),
       stream.accountName,
       stream.mode,
       stream.meter,
@@ -129,7 +129,7 @@ const printDifferences = (
       io,
       ["difference", "event", "state", "at", "quantity", "registrations"],
       events.map(([id, event]) => [
-        id,
+        id === null ? null : String(id),
         String(event.id),
         event.state,
         timeOf(event.second),

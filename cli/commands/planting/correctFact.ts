@@ -46,7 +46,7 @@ const show = (
       printTable(
         io,
         ["fact", "stage", "before", "after"],
-        changes.map(({ fact, stage, before, after }) => [fact, stage, before, after]),
+        changes.map(({ fact, stage, before, after }) => [String(fact), stage, before, after]),
       );
     }
     if (replacement.length > 0) {

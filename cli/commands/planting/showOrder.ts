@@ -86,7 +86,7 @@ export const showOrder = async (
     io,
     ["fact", "stage", "state", "source", "occurred", "received", "withdrawn by", "reason"],
     facts.map((fact) => [
-      fact.id,
+      String(fact.id),
       fact.stage,
       fact.state,
       fact.source,

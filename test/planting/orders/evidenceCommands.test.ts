@@ -16,11 +16,14 @@ import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
+import { skipIds } from "../../support/skipIds.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
+
+test.before((t) => skipIds(t.context.owner, "planting_fact"));
 
 const OPERATOR = { kind: "operator", name: "ann", reason: null } as const;
 
@@ -101,6 +104,7 @@ test.serial(
     t.deepEqual(await stage.planted(), []);
     const shown = await stage.run(["order", "show", stage.order.publicId]);
     t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
+    t.regex(shown.stdout, new RegExp(`^${fact} +planted`, "mu"), "the fact as withdraw takes it");
     const audit = await runImpact(["audit", "list", "--action", "evidence.withdraw", "--json"], {
       env: { DATABASE_URL: t.context.databaseUrl },
     });
@@ -202,7 +206,9 @@ test.serial(
     t.is((await stage.facts())[3], "allocated contradiction");
 
     const first = await stage.numberOf("allocated");
-    t.is((await stage.run(["withdraw", first, "--reason", "wrong day"])).exitCode, 0);
+    const withdrawn = await stage.run(["withdraw", first, "--reason", "wrong day"]);
+    t.is(withdrawn.exitCode, 0);
+    t.regex(withdrawn.stdout, new RegExp(`^${first} +allocated +accepted +withdrawn$`, "mu"));
     t.deepEqual(await stage.facts(), [
       "funds_distributed accepted",
       "allocated withdrawn",

@@ -96,7 +96,7 @@ const print = (
         "reason",
       ],
       corrections.map((correction) => [
-        correction.correctionId,
+        correction.correctionId === null ? null : String(correction.correctionId),
         correction.stream.accountName,
         correction.stream.customerId,
         correction.stream.meter,
