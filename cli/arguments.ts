@@ -191,13 +191,13 @@ export const parseSubscriptionPolicy = parserOf(
   `one of ${SUBSCRIPTION_POLICIES.join(", ")}`,
 );
 
-const url = z.url({ protocol: /^https?$/u }).transform((given) => given.replace(/\/+$/u, ""));
+const url = z.url({ protocol: /^https?$/u });
 
 export const parseUrl = parserOf(url, "an http:// or https:// URL");
 
-/** The URL of an interface that keys are sent to. */
+/** The URL of an interface that keys are sent to, without slashes at its end, because paths are appended. */
 export const parseApiUrl = parserOf(
-  url.refine(mayReceiveKeys),
+  url.refine(mayReceiveKeys).transform((given) => given.replace(/\/+$/u, "")),
   "an https:// URL, unless its host is localhost or a loopback address",
 );
 

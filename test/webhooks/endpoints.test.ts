@@ -310,13 +310,21 @@ for (const source of ["the API", "the API, with a key file", "the database"]) {
     }[source];
     const stdin = source === "the API" ? `${apiKeyTest}\n` : "";
     const secretFile = await writeSecretFile(t, SECRET);
-    const options = ["--forward-to", receiver.url, "--secret-file", secretFile, "--limit", "1"];
+    const options = [
+      "--forward-to",
+      `${receiver.url}/`,
+      "--secret-file",
+      secretFile,
+      "--limit",
+      "1",
+    ];
     const listening = listenIn(t)(stdin, ...(from ?? []), ...options);
     await recordUntilReceived(t, id, receiver);
     const run = await listening;
     t.is(run.exitCode, 0, run.stderr);
     t.regex(run.stdout, /registration\.refunded evt_[0-9a-f]{48}: 204\n/u);
     const [request] = receiver.received;
+    t.is(request?.path, "/hook/", "the path as it was given");
     t.like(new Webhook(SECRET).verify(request?.body ?? "", request?.headers ?? {}), {
       type: "registration.refunded",
       data: { kind: "tree" },

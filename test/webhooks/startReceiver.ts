@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import type { ExecutionContext } from "ava";
 
 export type Received = {
+  readonly path?: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 };
@@ -63,7 +64,7 @@ export const startReceiver = async (
     });
     const body = await readBody(request);
     const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
-    received.push({ headers: Object.fromEntries(headers), body });
+    received.push({ path: request.url, headers: Object.fromEntries(headers), body });
     responder(response);
   };
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
