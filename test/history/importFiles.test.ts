@@ -1,4 +1,4 @@
-import { readFile, stat, symlink } from "node:fs/promises";
+import { chmod, readFile, stat, symlink } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
 import { z } from "zod";
 import { systemClock } from "../../domain/clock.ts";
@@ -166,8 +166,9 @@ test("truncated gzip ends the import with a message and exit code 1, and a repet
 
 test("rejected lines are in the file with number, outcome, reason and text, readable by its owner only", async (t) => {
   const { importText } = await setUpImport(t);
-  const path = await writeTestFile(t, "placeholder", "");
-  const rejects = `${path}.rejects`;
+  // The file of an earlier import, which an editor has saved.
+  const rejects = await writeTestFile(t, "rejects", `${"x".repeat(100_000)}\n`);
+  await chmod(rejects, 0o644);
   const run = await importText(
     linesOf(
       lineOf({ id: "1" }),

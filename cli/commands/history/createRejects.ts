@@ -1,7 +1,6 @@
 import { once } from "node:events";
-import { createWriteStream } from "node:fs";
 import type { WriteStream } from "node:fs";
-import { stat } from "node:fs/promises";
+import { open, stat } from "node:fs/promises";
 import { finished } from "node:stream/promises";
 import type { Rejection } from "../../../services/history/importLine.ts";
 import type { Io } from "../../io.ts";
@@ -36,13 +35,16 @@ const openFile = async (path: string, inputs: readonly string[]): Promise<WriteS
       );
     }
   }
-  const file = createWriteStream(path, { mode: 0o600 });
   try {
-    await once(file, "open");
+    const handle = await open(path, "w", 0o600);
+    // An existing file keeps its mode when it is opened. A device, such as /dev/null, is for all users.
+    if ((await handle.stat()).isFile()) {
+      await handle.chmod(0o600);
+    }
+    return handle.createWriteStream();
   } catch (error) {
     throw unwritableFileError(path, EXIT.usage, error);
   }
-  return file;
 };
 
 type RejectsFile = {
