@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
@@ -82,8 +82,22 @@ const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): Fra
     ${isOfMode(table, owner)} AND ltrim(order_id, '#') = (SELECT ltrim(${orderId}, '#')) AND order_id IS NOT NULL
   `;
 
+const FIRST_RECORDS = sql.fragment`
+  ORDER BY created_at, id
+  LIMIT ${sql.literalValue(String(MAXIMUM_CERTIFIED_RECORDS + 1))}
+`;
+
+/** The first registrations of an order. With a kind, their order is that of an index. */
+const firstOfKind = (kind: Kind, owner: AccountMode, orderId: string): FragmentSqlToken =>
+  sql.fragment`
+    SELECT id, kind, created_at
+    FROM registration
+    WHERE ${isOfOrder("registration", owner, orderId)} AND kind = ${sql.literalValue(kind)}
+    ${FIRST_RECORDS}
+  `;
+
 /**
- * Lists the first records of a store's order, with or without the leading `#`.
+ * Lists the first records of a store's order, with or without the leading `#`. However many the order has, it reads a few.
  * @returns at most one more than a certificate may have
  */
 export const listOrderRecords = (
@@ -93,18 +107,20 @@ export const listOrderRecords = (
 ): Promise<readonly CertifiedRecord[]> =>
   db.any(sql.prepared("list_order_records", orderRecordRow)`
     WITH found AS (
-      SELECT id, kind, created_at
-      FROM registration
-      WHERE ${isOfOrder("registration", owner, orderId)} AND kind IN ('tree', 'bottle')
+      (${firstOfKind("tree", owner, orderId)})
       UNION ALL
-      SELECT id, 'donation', created_at
-      FROM donation
-      WHERE ${isOfOrder("donation", owner, orderId)}
+      (${firstOfKind("bottle", owner, orderId)})
+      UNION ALL
+      (
+        SELECT id, 'donation', created_at
+        FROM donation
+        WHERE ${isOfOrder("donation", owner, orderId)}
+        ${FIRST_RECORDS}
+      )
     )
     SELECT id, kind
     FROM found
-    ORDER BY created_at, id
-    LIMIT ${sql.literalValue(String(MAXIMUM_CERTIFIED_RECORDS + 1))}
+    ${FIRST_RECORDS}
   `);
 
 const revokedRow = z.strictObject({
