@@ -13,24 +13,26 @@ const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
 /** What a certificate is of. */
 export type CertifiedRecord = { readonly id: string; readonly kind: CertifiedKind };
 
-const foundRow = z.strictObject({ token: z.string(), furtherIds: z.array(z.uuid()) });
+const foundRow = z.strictObject({ token: z.string(), recordIds: z.array(z.uuid()) });
 
-/** Returns the certificate of a record or, by its first record, of an order; null if there is none, or it was revoked. */
+/** Returns the oldest certificate of a record or, by any of its records, of an order; null if all were revoked. */
 export const findCertificate = (
   db: CommonQueryMethods,
-  recordId: string,
+  recordIds: readonly string[],
   isOfOrder: boolean,
 ): Promise<Readonly<z.output<typeof foundRow>> | null> =>
   db.maybeOne(sql.prepared("find_certificate", foundRow)`
     SELECT
       certificate.token,
-      ARRAY(
+      certificate.record_id || ARRAY(
         SELECT certificate_item.record_id FROM certificate_item WHERE certificate_item.token = certificate.token
-      ) AS "furtherIds"
+      ) AS "recordIds"
     FROM certificate
-    WHERE certificate.record_id = ${recordId}
+    WHERE certificate.record_id = ANY(${sql.array(recordIds, "uuid")})
       AND certificate.is_of_order = ${isOfOrder}
       AND certificate.revoked_at IS NULL
+    ORDER BY certificate.created_at, certificate.token
+    LIMIT 1
   `);
 
 const tokenRow = z.strictObject({ token: z.string() });

@@ -47,7 +47,7 @@ export const getCertificateToken = async (
     const record = await findRecord(db, { accountId, mode }, id, candidate);
     if (record) {
       // Most requests are for a certificate that exists, and a read writes no row.
-      const known = await findCertificate(db, record.id, false);
+      const known = await findCertificate(db, [record.id], false);
       if (known) {
         return known.token;
       }
@@ -79,8 +79,14 @@ export const getOrderCertificateToken = async (
       `order_id: has more than ${MAXIMUM_CERTIFIED_RECORDS} records; request the certificates of its records`,
     );
   }
-  const known = await findCertificate(db, record.id, true);
-  if (known && further.every(({ id }) => known.furtherIds.includes(id))) {
+  // Older records may have been imported since the certificate was created, so its own need not be the first.
+  const recordIds = records.map(({ id }) => id);
+  const known = await findCertificate(db, recordIds, true);
+  if (known) {
+    const added = records.filter(({ id }) => !known.recordIds.includes(id));
+    if (added.length > 0) {
+      await insertCertificateItems(db, known.token, added);
+    }
     return known.token;
   }
   return db.transaction(async (transaction) => {

@@ -1,8 +1,8 @@
-import { listOrderRecords } from "../../db/dashboard/certificates.ts";
+import { findCertified, listOrderRecords } from "../../db/dashboard/certificates.ts";
 import { sql } from "../../db/sql.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestStore } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 
 const test = testWithDatabase();
 
@@ -41,4 +41,31 @@ test("the first records of a huge order are read in a few pages, with and withou
   await read("without statistics");
   await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE) registration, donation`);
   await read("with statistics");
+});
+
+test("the URL of an order stays the same when an older record of it is imported", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  const api = await startStoreApi(t, { db });
+  const readUrl = async () => {
+    const path = "/app/api/order_certificate_url?order_id=1001";
+    return String((await api.get(path, store.test)).body["certificate_url"]);
+  };
+  await api.post("/app/api/plastic", store.test, { bottles: 3, order_id: "#1001" });
+  const url = await readUrl();
+
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, order_id)
+    VALUES (gen_random_uuid(), ${store.id}, 'test', 'tree', 2, now() - interval '7 days', '1001')
+  `);
+  t.is(await readUrl(), url);
+
+  await api.post("/app/api/plant", store.test, { trees: 1, order_id: "1001" });
+  t.is(await readUrl(), url);
+  const token = url.split("/").at(-1) ?? "";
+  const items = (await findCertified(db, [token])).get(token)?.items ?? [];
+  t.deepEqual(
+    items.map(({ kind }) => kind),
+    ["tree", "bottle", "tree"],
+  );
 });
