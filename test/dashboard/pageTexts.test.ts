@@ -234,6 +234,14 @@ test("the current month, which is not over, is marked in the chart and in the ta
   t.regex(page, / April 2026 4 May 2026 so far 3 /u);
 });
 
+test("the link home has the host as people write it", (t) => {
+  const homeUrl = "https://xn--bcher-kva.example:8443/shop";
+  const profile = { ...DEFAULT_PROFILE, homeUrl };
+  const page = renderPage({ ...EMPTY, profile }, LINKS);
+
+  t.regex(page, /href="https:\/\/xn--bcher-kva\.example:8443\/shop"[^>]*>bücher\.example:8443</u);
+});
+
 const nameInPreview = (name: string, homeUrl: string | null): string | undefined => {
   const preview = drawPreview({ ...EMPTY, name, profile: { ...DEFAULT_PROFILE, homeUrl } }, null);
   return /<text[^>]*>([^<]*)<\/text>/u.exec(preview)?.[1];

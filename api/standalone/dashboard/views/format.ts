@@ -1,3 +1,4 @@
+import { domainToUnicode } from "node:url";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
@@ -56,6 +57,12 @@ const degrees = new Intl.NumberFormat("en-US", {
 export const formatCoordinates = (latitude: number, longitude: number): string =>
   `${degrees.format(Math.abs(latitude))}° ${latitude < 0 ? "S" : "N"}, ` +
   `${degrees.format(Math.abs(longitude))}° ${longitude < 0 ? "W" : "E"}`;
+
+/** Formats a URL's host as people write it: a URL has letters beyond ASCII in Punycode. */
+export const formatHost = (url: string): string => {
+  const { hostname, port } = new URL(url);
+  return domainToUnicode(hostname) + (port === "" ? "" : `:${port}`);
+};
 
 const NO_BREAK_SPACE = "\u00A0";
 

@@ -1,10 +1,9 @@
-import { domainToUnicode } from "node:url";
 import { BACKGROUNDS } from "../../../../domain/dashboard/brandColor.ts";
 import { DRAWABLE, PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { markVerified } from "../simulation.ts";
 import { headlineOf } from "./figures.ts";
-import { formatNumber } from "./format.ts";
+import { formatHost, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { colorsOf } from "./styles.ts";
@@ -22,18 +21,12 @@ const NAME_CHARACTERS = 44;
 const fit = (text: string, largest: number): number =>
   Math.min(largest, Math.floor((PREVIEW_WIDTH - 2 * MARGIN) / (text.length * LETTER)));
 
-/** Returns the host as people write it: a URL has letters beyond ASCII in Punycode. */
-const hostOf = (url: string): string => {
-  const { hostname, port } = new URL(url);
-  return domainToUnicode(hostname) + (port === "" ? "" : `:${port}`);
-};
-
 /**
  * Returns the name, or what else identifies the page if the font cannot draw it: the host of the home page, or the slug.
  * Shortened to a line.
  */
 const shownNameOf = ({ name, profile: { homeUrl }, slug }: Dashboard): string => {
-  const candidates = [name.normalize(), ...(homeUrl === null ? [] : [hostOf(homeUrl)])];
+  const candidates = [name.normalize(), ...(homeUrl === null ? [] : [formatHost(homeUrl)])];
   const shown = candidates.find((text) => DRAWABLE.test(text)) ?? slug;
   return shown.length > NAME_CHARACTERS ? `${shown.slice(0, NAME_CHARACTERS - 1).trim()}…` : shown;
 };

@@ -1,4 +1,5 @@
 import type { Profile } from "../../../../domain/dashboard/profile.ts";
+import { formatHost } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 
@@ -30,8 +31,6 @@ export const renderBrand = (
         ${
           homeUrl === null
             ? null
-            : html`<a class="home" href="${homeUrl}" rel="noopener"
-                >${new URL(homeUrl).hostname}</a
-              >`
+            : html`<a class="home" href="${homeUrl}" rel="noopener">${formatHost(homeUrl)}</a>`
         }
       </div>`;
