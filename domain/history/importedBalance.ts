@@ -47,6 +47,10 @@ export const balanceAfter = (
   return after;
 };
 
+/** Returns what identifies an entry among the lines of files. */
+export const entryIdentity = ({ importedId }: ImportedBalanceEntry): string =>
+  JSON.stringify(["balance_entry", "id", importedId]);
+
 /** Returns the fields in which an entry differs from the recorded one. */
 export const differencesOf = (
   entry: ImportedBalanceEntry,

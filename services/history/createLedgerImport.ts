@@ -1,18 +1,29 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import {
   insertImportedBalanceEntries,
   listKnownBalanceEntries,
 } from "../../db/history/importedBalance.ts";
 import type { KnownBalanceEntry } from "../../db/history/importedBalance.ts";
+import { listIdentities, rememberIdentities } from "../../db/history/importRuns.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { balanceAfter, differencesOf } from "../../domain/history/importedBalance.ts";
+import {
+  balanceAfter,
+  differencesOf,
+  entryIdentity,
+} from "../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { lockBalance } from "../stores/balance/lockBalance.ts";
+import { uuidOf } from "./assignIds.ts";
 import type { LineOutcome } from "./importLine.ts";
 
 type Accepted = ImportedBalanceEntry & { readonly balanceCents: number };
+
+const referenceConflict = ({ reference }: ImportedBalanceEntry): LineOutcome => ({
+  outcome: "conflict",
+  reason: `another entry has the reference ${reference}`,
+});
 
 /** Decides about the lines in order. Entries that are new count for the lines after them. */
 const decideAll = <Line extends { readonly balanceEntry: ImportedBalanceEntry }>(
@@ -36,8 +47,7 @@ const decideAll = <Line extends { readonly balanceEntry: ImportedBalanceEntry }>
     } else if (known) {
       outcomes.set(line, { outcome: "known" });
     } else if (entry.reference !== null && references.has(entry.reference)) {
-      const reason = `another entry has the reference ${entry.reference}`;
-      outcomes.set(line, { outcome: "conflict", reason });
+      outcomes.set(line, referenceConflict(entry));
     } else if (typeof after === "string") {
       outcomes.set(line, { outcome: "bad", reason: after });
     } else {
@@ -59,6 +69,22 @@ type Ledger = {
   ) => Promise<ReadonlyMap<Line, LineOutcome>>;
 };
 
+/** Returns what a dry run remembers of an entry, to find its repetitions in later batches. */
+const traitsOf = (entry: ImportedBalanceEntry) => ({
+  id: uuidOf(entryIdentity(entry)),
+  // Without what `differencesOf` does not compare.
+  content: uuidOf(
+    JSON.stringify(["balance_entry", "content", { ...entry, balanceCents: null, note: "" }]),
+  ),
+  reference:
+    entry.reference === null
+      ? null
+      : uuidOf(JSON.stringify(["balance_entry", "reference", entry.reference])),
+});
+
+const hashesOf = (entry: ImportedBalanceEntry): readonly string[] =>
+  Object.values(traitsOf(entry)).filter((hash) => hash !== null);
+
 /**
  * Imports the ledger of a store from another system, entry by entry: the balance changes with them. An entry is imported
  * once, by its id.
@@ -67,12 +93,41 @@ export const createLedgerImport = (
   {
     clock,
     actor,
+    runId,
     isDryRun,
-  }: { readonly clock: Clock; readonly actor: Actor; readonly isDryRun: boolean },
+  }: {
+    readonly clock: Clock;
+    readonly actor: Actor;
+    readonly runId: string;
+    readonly isDryRun: boolean;
+  },
   storeId: string,
 ): Ledger => {
   /** The balance that a dry run would have reached so far. */
   let imaginedCents: number | null = null;
+
+  /** Decides about the lines that repeat an entry which a dry run accepted in an earlier batch. */
+  const settleRepeated = async <Line extends { readonly balanceEntry: ImportedBalanceEntry }>(
+    transaction: DatabaseTransactionConnection,
+    lines: readonly Line[],
+  ): Promise<ReadonlyMap<Line, LineOutcome>> => {
+    const hashes = lines.flatMap(({ balanceEntry }) => hashesOf(balanceEntry));
+    const earlier = new Set(await listIdentities(transaction, runId, hashes));
+    const outcomes = new Map<Line, LineOutcome>();
+    for (const line of lines) {
+      const { id, content, reference } = traitsOf(line.balanceEntry);
+      if (earlier.has(content)) {
+        outcomes.set(line, { outcome: "known" });
+      } else if (earlier.has(id)) {
+        const reason = "an earlier line has this id with other content";
+        outcomes.set(line, { outcome: "conflict", reason });
+      } else if (reference !== null && earlier.has(reference)) {
+        outcomes.set(line, referenceConflict(line.balanceEntry));
+      }
+    }
+    return outcomes;
+  };
+
   return {
     add: async (connection, lines) => {
       if (lines.length === 0) {
@@ -82,12 +137,19 @@ export const createLedgerImport = (
       return connection.transaction(async (transaction) => {
         const balance = await lockBalance(transaction, storeId);
         const known = await listKnownBalanceEntries(transaction, storeId, entries);
+        const repeated = isDryRun ? await settleRepeated(transaction, lines) : new Map();
         const { outcomes, accepted, balanceCents } = decideAll(
-          lines,
+          lines.filter((line) => !repeated.has(line)),
           known,
           imaginedCents ?? balance.balanceCents,
         );
         if (isDryRun) {
+          const hashes = accepted.flatMap(hashesOf);
+          await rememberIdentities(
+            transaction,
+            runId,
+            hashes.map((hash) => ({ identity: hash, content: hash, refunded: 0, holder: 0 })),
+          );
           imaginedCents = balanceCents;
         } else if (accepted.length > 0) {
           await insertImportedBalanceEntries(transaction, storeId, accepted);
@@ -97,7 +159,7 @@ export const createLedgerImport = (
             details: { balanceEntries: accepted.length, balanceCents },
           });
         }
-        return outcomes;
+        return new Map([...repeated, ...outcomes]);
       });
     },
   };

@@ -83,7 +83,7 @@ export const importHistory = (
     const report = createReport(onRejected);
     const writers = createWriters(owner, options, clock);
     const importRecords = createRecordImport({ ...deps, runId, isDryRun }, owner, report);
-    const ledger = createLedgerImport({ ...deps, isDryRun }, owner.accountId);
+    const ledger = createLedgerImport({ ...deps, runId, isDryRun }, owner.accountId);
     for await (const batch of readAhead(inBatches(lines, pace))) {
       const before = report.addLines(batch.length);
       const { bad, records, evidence, balanceEntries } = sortLines(batch, before);

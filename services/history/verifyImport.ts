@@ -18,7 +18,7 @@ import type {
 } from "../../db/history/importedTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { differencesOf } from "../../domain/history/importedBalance.ts";
+import { differencesOf, entryIdentity } from "../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
@@ -158,7 +158,7 @@ export const verifyImport = (
       evidenceLines += evidence.length;
       evidenceDifferences += await countDifferentEvidence({ clock, runId }, db, owner, evidence);
       const ownEntries = await withoutRepeated(db, runId, balanceEntries, ({ balanceEntry }) => [
-        JSON.stringify(["balance_entry", "id", balanceEntry.importedId]),
+        entryIdentity(balanceEntry),
       ]);
       const entries = ownEntries.map(({ balanceEntry }) => balanceEntry);
       ledgerLines += entries.length;

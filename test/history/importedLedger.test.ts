@@ -114,3 +114,28 @@ test("an entry that differs from the recorded one, or cannot follow the balance,
   const { importText } = await setUpImport(t);
   t.regex((await importText(linesOf(...LEDGER))).stderr, /line 1: only stores have a balance/u);
 });
+
+/** More lines than a batch has. */
+const MANY = 2001;
+
+test("a dry run finds entries that repeat those of earlier batches", async (t) => {
+  const { importEntries } = await setUpLedger(t);
+  const many = Array.from({ length: MANY }, (_, index) =>
+    entry(`m-${index}`, "adjustment", 1, 9001 + index),
+  );
+  const lines = [
+    ...LEDGER,
+    ...many,
+    ...LEDGER,
+    entry("1", "topup", 5, 9006 + MANY),
+    entry("6", "topup", 5, 9006 + MANY, { reference: "invoice-7" }),
+    { ...entry("7", "topup", 5, 9005 + MANY), note: "after all of them" },
+  ];
+  const expected = { new: 5 + MANY + 1, known: 5, conflict: 2, bad: 0 };
+
+  const dry = await importEntries(lines, "--dry-run");
+  const run = await importEntries(lines);
+
+  t.like(summaryOf(dry), expected, dry.stderr.slice(0, 1000));
+  t.like(summaryOf(run), expected, run.stderr.slice(0, 1000));
+});
