@@ -271,20 +271,20 @@ export const findMatchingTreeId = async (
     ${inSelectedOrder}
     ${newestFirst}
   `);
+  if (recent !== null || !hasOrder) {
+    return recent;
+  }
   // By orders: any number of newer trees can be in no order, or in others.
-  return (
-    recent ??
-    db.maybeOneFirst(sql.type(idRow)`
-      SELECT registration.id
-      FROM planting_order
-      CROSS JOIN LATERAL (
-        SELECT registration.id, registration.created_at
-        FROM registration
-        WHERE registration.planting_order_id = planting_order.id AND ${isStanding} AND ${isInTime}
-        ${newestFirst}
-      ) AS registration
-      WHERE ${isSelected}
+  return db.maybeOneFirst(sql.type(idRow)`
+    SELECT registration.id
+    FROM planting_order
+    CROSS JOIN LATERAL (
+      SELECT registration.id, registration.created_at
+      FROM registration
+      WHERE registration.planting_order_id = planting_order.id AND ${isStanding} AND ${isInTime}
       ${newestFirst}
-    `)
-  );
+    ) AS registration
+    WHERE ${isSelected}
+    ${newestFirst}
+  `);
 };
