@@ -26,6 +26,8 @@ export type Lookup = {
   readonly text: string;
   /** The id of a record, an account or a refund; null if the text is none. */
   readonly id: string | null;
+  /** The imported id of the record of a refund, whose id is `refund-` and that of the record; null if the text is none. */
+  readonly refundedId: string | null;
   readonly customerId: string;
   readonly mayBeName: boolean;
   readonly mayBeStripeCustomer: boolean;
@@ -38,12 +40,14 @@ const SHORTEST_NAME = 3;
 /** Decides what a text may be, so that nothing is searched for in vain. */
 export const parseLookup = (given: string): Lookup => {
   const text = given.trim();
-  const id = z.guid().safeParse(text.replace(/^refund-/u, ""));
+  const refundedId = /^refund-(?<id>.+)$/u.exec(text)?.groups?.["id"] ?? null;
+  const id = z.guid().safeParse(refundedId ?? text);
   const mayBeStripeCustomer = /^cus_\w+$/u.test(text);
   const isIdentifier = text.startsWith("u1:");
   return {
     text,
     id: id.success ? id.data.toLowerCase() : null,
+    refundedId,
     customerId: normalizeCustomerId(text),
     mayBeName:
       Array.from(text).length >= SHORTEST_NAME &&

@@ -75,6 +75,11 @@ const findHits = async <Record extends Identified>(
     const records = await lookups.listById(db, { ...options, text: lookup.id });
     hits.push({ foundBy: "id", records });
   }
+  if (lookup.refundedId !== null) {
+    const imported = { ...options, text: lookup.refundedId };
+    const records = await lookups.listByField(db, "imported_id", imported);
+    hits.push({ foundBy: "imported_id", records });
+  }
   for (const field of RECORD_FIELDS) {
     const text = field === "customer_id" ? lookup.customerId : lookup.text;
     const records = await lookups.listByField(db, field, { ...options, text });

@@ -65,7 +65,13 @@ test("lists, repeated keys and refunds find every imported donation by the id th
   t.like(again.body, { total_donations: 1, refund_id: `refund-${IDS[2]}` });
 
   t.like(readJson(await impact("donation", "show", "d-1", "--json")), { id: "d-1" });
-  t.is((await impact("find", "d-1")).exitCode, 0);
+  for (const id of IDS) {
+    for (const text of [id, `refund-${id}`]) {
+      const found = await impact("find", text, "--json");
+      t.is(found.exitCode, 0, found.stderr);
+      t.like(readJson(found), { records: [{ record: "donation", id, found_by: ["imported_id"] }] });
+    }
+  }
   const refundedHere = readJson(await impact("donation", "show", IDS[1] ?? "", "--json"));
   t.like(refundedHere, { refunded: true });
   t.regex(String(fields.parse(refundedHere)["refunded_at"]), /^\d{4}-/u);
