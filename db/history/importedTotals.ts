@@ -147,13 +147,17 @@ export const listCounterDifferences = (
       WHERE account_id = ${accountId} AND mode = ${mode}
       GROUP BY 1, 2
       UNION ALL
-      SELECT
-        'donation cents',
-        date_trunc('month', created_at AT TIME ZONE 'UTC'),
-        coalesce(sum(amount_cents) FILTER (WHERE NOT refunded), 0)
-      FROM donation
-      WHERE account_id = ${accountId} AND mode = ${mode}
-      GROUP BY 1, 2
+      SELECT sums.counter, monthly_donation.month, sums.quantity
+      FROM (
+        SELECT
+          date_trunc('month', created_at AT TIME ZONE 'UTC') AS month,
+          count(*) FILTER (WHERE NOT refunded) AS count,
+          coalesce(sum(amount_cents) FILTER (WHERE NOT refunded), 0) AS amount_cents
+        FROM donation
+        WHERE account_id = ${accountId} AND mode = ${mode}
+        GROUP BY 1
+      ) AS monthly_donation
+      CROSS JOIN LATERAL (VALUES ('donations', count), ('donation cents', amount_cents)) AS sums (counter, quantity)
     ),
     recorded AS (
       SELECT counter, coalesce(to_char(month, 'YYYY-MM'), 'all') AS period, sum(quantity) AS quantity
@@ -165,8 +169,9 @@ export const listCounterDifferences = (
       FROM impact_total
       WHERE account_id = ${accountId} AND mode = ${mode}
       UNION ALL
-      SELECT 'donation cents', period, amount_cents
+      SELECT sums.counter, period, sums.quantity
       FROM donation_total
+      CROSS JOIN LATERAL (VALUES ('donations', count), ('donation cents', amount_cents)) AS sums (counter, quantity)
       WHERE account_id = ${accountId} AND mode = ${mode}
     )
     SELECT
