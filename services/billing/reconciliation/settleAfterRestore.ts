@@ -107,6 +107,7 @@ const record = (
       note: `the processor has ${counted(processorQuantityOf(doubt) ?? 0, "unit")} of it`,
       // Not now: nothing was sent after the hold, so the sums lag behind nothing.
       settledAt: heldAt,
+      deliveredBy: heldAt,
       // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
       heldRefunds: "none",
       now: clock.now(),

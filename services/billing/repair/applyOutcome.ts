@@ -58,9 +58,10 @@ const isOfEndedPeriod = async (
 
 /**
  * Moves a settled event to what was decided about it. What the processor does not have of it is sealed again. Usage that it
- * has is late if the billing period had ended by `settledAt`, the latest time at which it can have been delivered, and its
+ * has is late if the billing period had ended by `deliveredBy`, the latest time at which it can have been delivered, and its
  * customer is the organization's present one. Must run under the stream's lock.
  * @param outcome.customerId of the event if the processor has it; null: as before
+ * @param circumstances.settledAt the time after which the event was not sent any more; the processor's sums may lag behind it
  */
 export const applyOutcome = async (
   transaction: DatabaseTransactionConnection,
@@ -69,15 +70,20 @@ export const applyOutcome = async (
   {
     note,
     settledAt,
+    deliveredBy,
     ...circumstances
-  }: Circumstances & { readonly note: string | null; readonly settledAt: Date },
+  }: Circumstances & {
+    readonly note: string | null;
+    readonly settledAt: Date;
+    readonly deliveredBy: Date;
+  },
 ): Promise<void> => {
   const isLate =
     state === "delivered" &&
     (await isOfEndedPeriod(
       transaction,
       { ...event, customerId: customerId ?? event.customerId },
-      settledAt,
+      deliveredBy,
     ));
   await moveSettledEvent(transaction, event.id, {
     state,

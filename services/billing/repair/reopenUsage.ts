@@ -56,7 +56,7 @@ export const reopenUsage = async (
       transaction,
       event,
       { state, acceptedQuantity: null, customerId: null },
-      { note: `reopened: ${reason}`, settledAt: now, heldRefunds: null, now },
+      { note: `reopened: ${reason}`, settledAt: now, deliveredBy: now, heldRefunds: null, now },
     );
     await recordAction(transaction, actor, now, {
       action: "usage.reopen",

@@ -99,7 +99,12 @@ export const retryUsage = async (
           acceptedQuantity === null
             ? null
             : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
-        settledAt: now,
+        // What the sums have shown needs no time any more. So checks of the minute's other events need not wait again.
+        settledAt:
+          state === "delivered" && checks.length > 0 && event.settledAt !== null
+            ? event.settledAt
+            : now,
+        deliveredBy: now,
         heldRefunds: event.state !== "waived" ? "none" : checks.length > 0 ? "all" : "neverSent",
         now,
       },
