@@ -13,6 +13,9 @@ import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { uninstallStore } from "../../services/stores/uninstallStore.ts";
+import { updateStore } from "../../services/stores/updateStore.ts";
+import { createTestStore } from "../stores/startStoreApi.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -167,10 +170,12 @@ test.serial(
       stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
     }).prepare();
     await createTestOrganization(db, { name: "Unknown", stripeCustomerId: "cus_nobody" });
+    const store = await createTestStore(db);
+    const deps = { db, clock: systemClock, actor: SERVICE };
+    await updateStore(deps, store.id, { charityProvider: "everyorg" });
+    await uninstallStore(deps, store.id);
     const { id } = await createTestOrganization(db, { name: "Bare" });
-    await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
-      charityProvider: "pledge",
-    });
+    await updateOrganization(deps, id, { charityProvider: "pledge" });
     const env = {
       ...settings,
       STRIPE_SECRET_KEY: double.secretKey,
@@ -182,6 +187,7 @@ test.serial(
 
     t.regex(found.of("Stripe customers"), /^wrong: .*Unknown: No such customer/u);
     t.regex(found.of("charity providers"), /^wrong: PLEDGE_API_KEY is not set here/u);
+    t.notRegex(found.of("charity providers"), /EVERYORG/u, "the store is uninstalled");
     t.regex(
       found.of("donation prices"),
       /^wrong: STRIPE_DONATION_FLAT_PRICE is set and ignored, because STRIPE_DONATION_METERED_PRICE/u,

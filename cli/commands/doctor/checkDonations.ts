@@ -1,4 +1,5 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { listStores } from "../../../db/stores/stores.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
 import { findIgnoredPrice } from "../../../program/settings/readStripeOptions.ts";
@@ -12,7 +13,7 @@ const checkProviders = (context: Context): Promise<Finding> =>
     const db = await connections.database();
     const accounts = [
       ...(await listAccounts(db, "organization")),
-      ...(await listAccounts(db, "store")),
+      ...(await listStores(db)).filter(({ uninstalledAt }) => uninstalledAt === null),
     ];
     const selected = [...new Set(accounts.map(({ charityProvider }) => charityProvider))];
     const missing = selected.flatMap((provider) => {
