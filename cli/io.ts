@@ -3,7 +3,7 @@ import { escapeUnsafeInLines } from "./output/printable.ts";
 
 /** Data goes to stdout, messages go to stderr. */
 export type Io = {
-  readonly stdin: Readable;
+  readonly stdin: Readable & { readonly isTTY?: boolean };
   readonly stdout: Writable & { readonly isTTY?: boolean };
   readonly stderr: Writable & { readonly isTTY?: boolean };
 };

@@ -1,12 +1,17 @@
 import { readFile, stat } from "node:fs/promises";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
+import { say } from "../io.ts";
 import { unreadableFileError } from "./unreadableFileError.ts";
 
 /** No secret is longer; more is another file. */
 const MAXIMUM_BYTES = 4096;
 
-const readStdin = async ({ stdin }: Io): Promise<string> => {
+const readStdin = async (io: Io): Promise<string> => {
+  const { stdin } = io;
+  if (stdin.isTTY === true) {
+    say(io, "Type the secret, then press Enter.");
+  }
   const chunks: Buffer[] = [];
   let length = 0;
   for await (const chunk of stdin) {

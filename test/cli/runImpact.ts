@@ -42,7 +42,7 @@ export const runImpact = async (
   const stderr = collect();
   const exitCode = await runCli(args, {
     io: {
-      stdin: Readable.from([Buffer.from(stdin)]),
+      stdin: Object.assign(Readable.from([Buffer.from(stdin)]), { isTTY: isTerminal }),
       stdout: Object.assign(stdout.stream, { isTTY: isTerminal }),
       stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
     },
