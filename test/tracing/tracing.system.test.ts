@@ -14,11 +14,10 @@ import { startServer } from "../../program/server/startServer.ts";
 import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { createTestOrganization, freshEin } from "../support/factories.ts";
+import { freshEin } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
-import { eventually, openNamespace, startProgram } from "../support/programs.ts";
-import { freeLease } from "../worker/dispatcher/dispatching.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "../worker/deployAtStripe.ts";
 import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
 
@@ -33,47 +32,26 @@ const deploy = async (
   t: ExecutionContext<DatabaseContext>,
   settings: Readonly<Record<string, string>> = {},
 ) => {
-  const { db, databaseUrl } = t.context;
-  await freeLease(db);
   const collector = await startCollector(t);
-  const stripe = await startStripeDouble();
-  t.teardown(stripe.close);
-  const { customerId, subscriptionId } = stripe.control.addSubscriber({});
-  const organization = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  const { namespace } = await openNamespace(t);
+  const { startApi, startWorker, post, subscriber } = await deployAtStripe(t);
   const environment = {
-    DATABASE_URL: databaseUrl,
-    TEMPORAL_NAMESPACE: namespace,
-    STRIPE_SECRET_KEY: stripe.secretKey,
-    STRIPE_API_BASE: stripe.url,
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     OTEL_BSP_SCHEDULE_DELAY: "50",
     ...settings,
   };
-  const { urls, process: api } = await startProgram(t, "api/main.ts", environment);
+  const api = await startApi(environment);
   return {
     ...collector,
-    api,
-    organization,
-    key: organization.apiKeyProd,
-    startWorker: () => startProgram(t, "worker/main.ts", environment),
+    api: api.process,
+    organization: subscriber,
+    key: subscriber.apiKeyProd,
+    startWorker: () => startWorker(environment),
     get: (path: string) =>
-      fetch(`${urls["standalone"]}${path}`, {
-        headers: { Authorization: organization.apiKeyProd },
+      fetch(`${api.urls["standalone"]}${path}`, {
+        headers: { Authorization: subscriber.apiKeyProd },
       }),
-    post: (path: string, body: object, headers: Readonly<Record<string, string>> = {}) =>
-      fetch(`${urls["standalone"]}${path}`, {
-        method: "POST",
-        headers: {
-          Authorization: organization.apiKeyProd,
-          "Content-Type": "application/json",
-          ...headers,
-        },
-        body: JSON.stringify(body),
-      }),
+    post: (path: string, body: object, headers?: Readonly<Record<string, string>>) =>
+      post(api, path, body, headers),
   };
 };
 

@@ -1,21 +1,18 @@
-import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { inDeployment } from "../../workflows/inDeployment.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
-import { eventually, openNamespace, startProgram } from "../support/programs.ts";
-import { freeLease } from "./dispatcher/dispatching.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "./deployAtStripe.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
 const test = testWithDatabase();
@@ -23,56 +20,9 @@ const test = testWithDatabase();
 const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) });
 const refundReply = z.object({ refund_id: z.string() });
 
-type Deployment = {
-  readonly client: Client;
-  /** The name in Temporal. */
-  readonly name: string;
-  readonly double: StripeDouble;
-  readonly accountId: string;
-  readonly startWorker: () => ReturnType<typeof startProgram>;
-  readonly startApi: () => ReturnType<typeof startProgram>;
-  /** Returns whether all usage has been reported and settled. */
-  readonly isSettled: () => Promise<boolean>;
-  readonly post: (api: string, path: string, body: unknown) => Promise<Response>;
-  /** Returns the units billed by Stripe, over all seconds. */
-  readonly billed: () => number;
-};
-
-/** Prepares an organization on Stripe, and the API and the worker as separate processes. */
-const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment> => {
-  const { db, databaseUrl } = t.context;
-  await freeLease(db);
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { customerId, subscriptionId } = double.control.addSubscriber({});
-  const organization = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  const { namespace, client } = await openNamespace(t);
-  const settings = {
-    DATABASE_URL: databaseUrl,
-    TEMPORAL_NAMESPACE: namespace,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  };
-  return {
-    client,
-    name: await getDeploymentName({ db, clock: systemClock }),
-    double,
-    accountId: organization.id,
-    startWorker: () => startProgram(t, "worker/main.ts", settings),
-    startApi: () => startProgram(t, "api/main.ts", settings),
-    isSettled: async () => (await listWaitingStreams(db)).length === 0,
-    post: (api, path, body) =>
-      fetch(`${api}${path}`, {
-        method: "POST",
-        headers: { authorization: organization.apiKeyProd, "content-type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    billed: () => double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
-  };
-};
+/** Returns whether all usage has been reported and settled. */
+const isSettled = async (db: DatabasePool): Promise<boolean> =>
+  (await listWaitingStreams(db)).length === 0;
 
 const isCompleted = async (client: Client, workflowId: string): Promise<boolean> => {
   try {
@@ -88,10 +38,9 @@ const isCompleted = async (client: Client, workflowId: string): Promise<boolean>
 test.serial(
   "a registration is billed, its refund is reported at the same second, and the refund's workflow completes",
   async (t) => {
-    const { client, name, startWorker, startApi, post, billed, double } = await deploy(t);
+    const { client, startWorker, startApi, post, billed, control } = await deployAtStripe(t);
     await startWorker();
-    const { urls } = await startApi();
-    const api = urls["standalone"] ?? "";
+    const api = await startApi();
 
     const planted = await post(api, "/plant/trees", { count: 12 });
     t.is(planted.status, 200);
@@ -105,28 +54,28 @@ test.serial(
 
     t.is(refundId, `refund-${tree?.id}`);
     await eventually(() => billed() === 0);
+    const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
     await eventually(() => isCompleted(client, inDeployment(name, refundId)));
-    t.is(new Set(double.control.events().map(({ second }) => second)).size, 1);
-    t.is(double.control.events().length, 2);
+    t.is(new Set(control.events().map(({ second }) => second)).size, 1);
+    t.is(control.events().length, 2);
   },
 );
 
-const sendCount = ({ control }: StripeDouble): number =>
+const sendCount = (control: StripeDouble["control"]): number =>
   control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
 
 const survivesKill = test.macro({
   exec: async (t, { applied }: { applied: boolean }) => {
-    const { startWorker, startApi, post, billed, double, isSettled } = await deploy(t);
-    const { urls } = await startApi();
-    const api = urls["standalone"] ?? "";
+    const { startWorker, startApi, post, billed, control } = await deployAtStripe(t);
+    const api = await startApi();
     const worker = await startWorker();
     // Every call hangs until the worker is dead, so the kill cannot come too late.
-    double.control.addFault({ kind: "hang", applied, times: 1_000_000 });
+    control.addFault({ kind: "hang", applied, times: 1_000_000 });
     await post(api, "/plant/trees", { count: 5 });
-    await eventually(() => double.control.held() === 1);
+    await eventually(() => control.held() === 1);
     await worker.kill();
-    double.control.clearFaults();
-    const callsBeforeKill = sendCount(double);
+    control.clearFaults();
+    const callsBeforeKill = sendCount(control);
     t.true(callsBeforeKill > 0);
     t.is(billed(), applied ? 5 : 0);
 
@@ -135,13 +84,13 @@ const survivesKill = test.macro({
     await startWorker();
 
     await eventually(() => billed() >= 12);
-    await eventually(isSettled);
-    t.true(sendCount(double) >= callsBeforeKill + 2);
+    await eventually(() => isSettled(t.context.db));
+    t.true(sendCount(control) >= callsBeforeKill + 2);
     t.deepEqual(
-      double.control.events().map(({ value }) => value),
+      control.events().map(({ value }) => value),
       [5, 7],
     );
-    t.is(double.control.overlaps(), 0);
+    t.is(control.overlaps(), 0);
   },
   title: (state = "") =>
     `usage is billed exactly once if a worker is killed during its call, ${state}`,
@@ -154,18 +103,16 @@ test.serial(
   "registrations that were confirmed before the API was killed are recorded, and a retry records the rest once",
   async (t) => {
     const { db } = t.context;
-    const { startWorker, startApi, post, billed, accountId } = await deploy(t);
+    const { startWorker, startApi, post, billed, subscriber } = await deployAtStripe(t);
+    const accountId = subscriber.id;
     const first = await startApi();
     const requests = Array.from({ length: 1000 }, (_, index) => ({
       count: 1 + (index % 3),
       idempotency_key: `order-${index}`,
     }));
     const confirmed = requests.slice(0, 40);
-    const register = async (
-      { urls }: { readonly urls: Readonly<Record<string, string>> },
-      body: unknown,
-    ): Promise<number> => {
-      const response = await post(urls["standalone"] ?? "", "/plant/trees", body);
+    const register = async (api: typeof first, body: unknown): Promise<number> => {
+      const response = await post(api, "/plant/trees", body);
       await response.json();
       return response.status;
     };

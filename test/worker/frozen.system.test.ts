@@ -3,25 +3,18 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { registrationOf } from "../support/factories.ts";
 import { awaitBlocked } from "../support/lockWaits.ts";
-import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "./deployAtStripe.ts";
 
 const test = testWithDatabase();
 
 test("a worker that is stopped after acquiring the lease, and continues when it is over, does not send under it", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
-  const { customerId, subscriptionId } = control.addSubscriber({});
-  const { id } = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
-  const { namespace } = await openNamespace(t);
+  const { db } = t.context;
+  const { control, startWorker, subscriber } = await deployAtStripe(t);
+  const { id, customerId } = subscriber;
   const sends = (): number =>
     control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
   const readEvent = (connection: CommonQueryMethods = db) =>
@@ -34,12 +27,7 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   for (let index = 0; index < 50; index += 1) {
     control.addFault({ kind: "server_error" });
   }
-  const worker = await startProgram(t, "worker/main.ts", {
-    DATABASE_URL: databaseUrl,
-    TEMPORAL_NAMESPACE: namespace,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  });
+  const worker = await startWorker();
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await writer.register(registrationOf(id, { count: 4 }));
   await eventually(() => sends() > 0);

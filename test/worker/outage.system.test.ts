@@ -8,10 +8,10 @@ import { systemClock } from "../../domain/clock.ts";
 import { SHARD_NUMBERS, SHARDS, shardOf } from "../../domain/shards.ts";
 import { sendUsageNow } from "../../services/billing/sending/sendUsageNow.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { registrationOf } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "./deployAtStripe.ts";
 
 const test = testWithDatabase();
 
@@ -21,34 +21,18 @@ const ORGANIZATIONS = 260;
 const EVER = { start: 0, end: 4_000_000_000 };
 
 test("while Stripe fails and then never responds, few streams have a separate sender, the usage of the ledger is billed, and afterwards everything once", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { control } = double;
+  const { db } = t.context;
+  const { control, client, startWorker, subscribers } = await deployAtStripe(t, {
+    organizations: ORGANIZATIONS,
+  });
   const writer = createRegistrationWriter({ db, clock: systemClock });
-  const organizations = await Promise.all(
-    Array.from({ length: ORGANIZATIONS }, async () => {
-      const { customerId, subscriptionId } = control.addSubscriber({});
-      const { id } = await createTestOrganization(db, {
-        stripeCustomerId: customerId,
-        stripeSubscriptionId: subscriptionId,
-      });
-      return { id, customerId };
-    }),
-  );
-  const { client, namespace } = await openNamespace(t);
   const countOwnSenders = async (): Promise<number> =>
     (await client.workflow.count('WorkflowType = "usageSender" AND ExecutionStatus = "Running"'))
       .count;
   control.addFault({ kind: "server_error", times: 3 * ORGANIZATIONS });
   control.addFault({ kind: "hang", times: 1_000_000 });
-  await Promise.all(organizations.map(({ id }) => writer.register(registrationOf(id))));
-  await startProgram(t, "worker/main.ts", {
-    DATABASE_URL: databaseUrl,
-    TEMPORAL_NAMESPACE: namespace,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
-  });
+  await Promise.all(subscribers.map(({ id }) => writer.register(registrationOf(id))));
+  await startWorker();
   // All are in trouble, and their calls hang.
   await eventually(async () => {
     const row = z.strictObject({ attempts: z.int().nullable() });
@@ -60,7 +44,7 @@ test("while Stripe fails and then never responds, few streams have a separate se
   await eventually(async () => (await countOwnSenders()) >= SHARDS * OWN_SENDERS_PER_SHARD);
 
   const inEachShard = SHARD_NUMBERS.map(
-    (shard) => organizations.find(({ id }) => shardOf(id) === shard)?.id ?? "",
+    (shard) => subscribers.find(({ id }) => shardOf(id) === shard)?.id ?? "",
   );
   await Promise.all(
     inEachShard.map((id) => writer.register(registrationOf(id, { mode: "test", count: 3 }))),
@@ -86,7 +70,7 @@ test("while Stripe fails and then never responds, few streams have a separate se
       .events()
       .map(({ customerId }) => customerId)
       .toSorted(),
-    organizations.map(({ customerId }) => customerId).toSorted(),
+    subscribers.map(({ customerId }) => customerId).toSorted(),
   );
   t.is(control.overlaps(), 0);
 });

@@ -6,22 +6,14 @@ import { findFreePort } from "../../program/server/probePort.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
-import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
-import { eventually, startProgram } from "../support/programs.ts";
+import { eventually } from "../support/programs.ts";
+import { deployAtStripe } from "./deployAtStripe.ts";
 
 const test = testWithDatabase();
 
 test("registrations are accepted while Temporal is down and billed when it is back, and the worker still stops gracefully", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const double = await startStripeDouble();
-  t.teardown(double.close);
-  const { customerId, subscriptionId } = double.control.addSubscriber({});
-  const { apiKeyProd } = await createTestOrganization(db, {
-    stripeCustomerId: customerId,
-    stripeSubscriptionId: subscriptionId,
-  });
+  const { control, startApi, startWorker, post, billed } = await deployAtStripe(t);
   const folder = await mkdtemp(join(tmpdir(), "impact-temporal-"));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const port = await findFreePort();
@@ -41,30 +33,20 @@ test("registrations are accepted while Temporal is down and billed when it is ba
       context: supervisor.context,
     });
   const settings = {
-    DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: `127.0.0.1:${port}`,
-    STRIPE_SECRET_KEY: double.secretKey,
-    STRIPE_API_BASE: double.url,
+    TEMPORAL_NAMESPACE: "default",
     // Errors about Temporal are expected.
     LOG_LEVEL: "fatal",
   };
-  const billed = (): number =>
-    double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
 
-  const { urls } = await startProgram(t, "api/main.ts", settings);
-  const { process: worker } = await startProgram(t, "worker/main.ts", settings);
-  const api = urls["standalone"] ?? "";
+  const api = await startApi(settings);
+  const { process: worker } = await startWorker(settings);
   const plant = async (count: number): Promise<void> => {
-    const response = await fetch(`${api}/plant/trees`, {
-      method: "POST",
-      headers: { authorization: apiKeyProd, "content-type": "application/json" },
-      body: JSON.stringify({ count }),
-    });
-    t.is(response.status, 200);
+    t.is((await post(api, "/plant/trees", { count })).status, 200);
   };
 
   await plant(3);
-  const readiness = await fetch(`${api}/readyz`);
+  const readiness = await fetch(`${api.urls["standalone"]}/readyz`);
   t.is(readiness.status, 200);
   t.deepEqual(await readiness.json(), {
     status: "ok",
@@ -80,7 +62,7 @@ test("registrations are accepted while Temporal is down and billed when it is ba
   await plant(4);
   await startTemporal();
   await eventually(() => billed() === 7);
-  t.is(double.control.overlaps(), 0);
+  t.is(control.overlaps(), 0);
 
   worker.kill("SIGTERM");
   t.deepEqual(await once(worker, "exit"), [0, null]);
