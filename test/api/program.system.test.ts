@@ -8,12 +8,12 @@ import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { countWaiting } from "../support/lockWaits.ts";
+import { lockTable } from "../support/lockWaits.ts";
+import type { TableLock } from "../support/lockWaits.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -105,17 +105,8 @@ test("the program serves both interfaces and its metrics and reports their URLs 
 });
 
 /** Locks the table of registrations, so that requests stay in progress until the lock is released. */
-const holdRegistrations = async (t: ExecutionContext, databaseUrl: string) => {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  t.teardown(() => client.end());
-  await client.query("BEGIN");
-  await client.query("LOCK TABLE registration IN SHARE ROW EXCLUSIVE MODE");
-  return {
-    release: () => client.query("COMMIT"),
-    countWaiting: () => countWaiting(client, "registration"),
-  };
-};
+const holdRegistrations = (t: ExecutionContext, databaseUrl: string): Promise<TableLock> =>
+  lockTable(t, databaseUrl, "registration", "SHARE ROW EXCLUSIVE");
 
 for (const [title, end] of [
   ["SIGTERM", (child: ChildProcess) => child.kill("SIGTERM")],

@@ -1,9 +1,8 @@
-import { Client } from "pg";
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { idIn } from "./contract.ts";
-import { countWaiting } from "../support/lockWaits.ts";
+import { lockTable } from "../support/lockWaits.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -33,10 +32,7 @@ test.serial(
     };
     const listDonations = () => call(flooding.apiKeyTest, "/charities/donations");
     t.like(await listDonations(), { status: 200 });
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    t.teardown(() => locker.end());
-    await locker.query("BEGIN; LOCK TABLE donation IN ACCESS EXCLUSIVE MODE");
+    const lock = await lockTable(t, databaseUrl, "donation");
 
     let listsDone = 0;
     const lists = Promise.all(
@@ -46,7 +42,7 @@ test.serial(
         }),
       ),
     );
-    await eventually(async () => (await countWaiting(locker, "donation")) === 1);
+    await eventually(async () => (await lock.countWaiting()) === 1);
     const planted = await call(flooding.apiKeyTest, "/plant/trees", { count: 1 });
     const summary = await call(other.apiKeyTest, "/evidence");
 
@@ -63,7 +59,7 @@ test.serial(
           '{"error":"the query takes too long; narrow its filters, for example to an id, an email address or a shorter range of days"}',
       ),
     );
-    await locker.query("ROLLBACK");
+    await lock.release();
     t.like(await listDonations(), { status: 200 });
   },
 );
@@ -100,10 +96,7 @@ test.serial("slow reads of two accounts delay no short read of another", async (
   };
   const planted = await call(other.apiKeyTest, "/plant/trees", { count: 1 });
   const id = idIn(planted.body, "tree");
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE donation IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "donation");
 
   // Without a part for slow reads, the first account would have three connections and the second one the last.
   let ended = 0;
@@ -117,11 +110,7 @@ test.serial("slow reads of two accounts delay no short read of another", async (
     t.is((await call(other.apiKeyTest, path)).status, 200, path);
   }
 
-  t.is(
-    await countWaiting(locker, "donation"),
-    2,
-    "a slow read of each account has waited meanwhile",
-  );
-  await locker.query("ROLLBACK");
+  t.is(await lock.countWaiting(), 2, "a slow read of each account has waited meanwhile");
+  await lock.release();
   await Promise.all(slow);
 });

@@ -1,7 +1,6 @@
-import { Client } from "pg";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { countWaiting } from "../support/lockWaits.ts";
+import { lockTable } from "../support/lockWaits.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -24,10 +23,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
   };
   const search = () => call("/charities/search?name=red%20cross");
   t.like(await search(), { status: 200 });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE charity IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "charity");
 
   let searchesDone = 0;
   const searches = Promise.all(
@@ -37,7 +33,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
       }),
     ),
   );
-  await eventually(async () => (await countWaiting(locker, "charity")) > 0);
+  await eventually(async () => (await lock.countWaiting()) > 0);
   const registered = await call("/plant/trees", { count: 1 });
 
   t.is(registered.status, 200);
@@ -53,6 +49,6 @@ test("blocked searches fail, and delay neither registrations nor later searches"
   t.deepEqual(rejected[0]?.body, {
     error: "too many requests of this account are waiting, try again",
   });
-  await locker.query("ROLLBACK");
+  await lock.release();
   t.like(await search(), { status: 200 });
 });

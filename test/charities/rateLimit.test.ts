@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
@@ -11,6 +10,7 @@ import { validateCharity } from "../../services/charities/confirmCharity.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
+import { lockTable } from "../support/lockWaits.ts";
 import { startProgram } from "../support/programs.ts";
 import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
@@ -68,15 +68,12 @@ test("after a rejection, requests are rejected without the database until one ca
   const limit = { requests: 2, windowMs: 60_000 };
   const first = await Promise.all(Array.from({ length: 50 }, () => take("flooded", limit)));
   t.is(first.filter(Boolean).length, 2);
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE rate_limit IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "rate_limit");
 
   const flood = await Promise.all(Array.from({ length: 1000 }, () => take("flooded", limit)));
   t.false(flood.includes(true));
 
-  await locker.query("ROLLBACK");
+  await lock.release();
   await shift(db, "flooded", -61);
   nowMs += 60_001;
   t.true(await take("flooded", limit));

@@ -1,4 +1,3 @@
-import { Client } from "pg";
 import { createSlugLookup } from "../../services/dashboard/createSlugLookup.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { wrapPool } from "../../db/pools/wrapPool.ts";
@@ -7,7 +6,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { cancelWaiting, countWaiting } from "../support/lockWaits.ts";
+import { lockTable } from "../support/lockWaits.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -20,43 +19,37 @@ test.serial("made-up slugs share queries and are remembered as unknown", async (
   const slug = await getDashboardSlug({ db, clock: systemClock }, accountId);
   await insertAlias(db, { slug: "Old Page", accountId, createdAt: systemClock.now() });
   const lookUp = createSlugLookup(db, { rememberedMs: MINUTE_MS });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "dashboard");
   const madeUp = Array.from({ length: 500 }, (_, index) => `made-up-${index}`);
   const lookups = Promise.all([...madeUp, slug, "Old Page"].map(lookUp));
-  await eventually(async () => (await countWaiting(locker, "dashboard")) > 1);
+  await eventually(async () => (await lock.countWaiting()) > 1);
 
-  t.is(await countWaiting(locker, "dashboard"), 2, "two queries run at a time");
-  await locker.query("ROLLBACK");
+  t.is(await lock.countWaiting(), 2, "two queries run at a time");
+  await lock.release();
   t.deepEqual(await lookups, [...madeUp.map(() => null), slug, slug]);
 
-  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  const again = await lockTable(t, databaseUrl, "dashboard");
   t.deepEqual(
     await Promise.all(madeUp.map(lookUp)),
     madeUp.map(() => null),
     "without a query",
   );
-  await locker.query("ROLLBACK");
+  await again.release();
 });
 
 test.serial("failed queries fail their lookups only, and nothing is remembered", async (t) => {
   const { db, databaseUrl } = t.context;
   const lookUp = createSlugLookup(db, { rememberedMs: MINUTE_MS });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "dashboard");
   // Two queries look these up, and the last name waits for the next one.
   const failing = Promise.allSettled(
     Array.from({ length: 400 }, (_, index) => lookUp(`failing-${index}`)),
   );
   const waiting = lookUp("waiting");
-  await eventually(async () => (await countWaiting(locker, "dashboard")) === 2);
-  await eventually(async () => (await cancelWaiting(locker, "dashboard")) === 2);
+  await eventually(async () => (await lock.countWaiting()) === 2);
+  await eventually(async () => (await lock.cancelWaiting()) === 2);
   t.true((await failing).every(({ status }) => status === "rejected"));
-  await locker.query("ROLLBACK");
+  await lock.release();
 
   t.is(await waiting, null);
   t.is(await lookUp("failing-0"), null);

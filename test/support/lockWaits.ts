@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionContext } from "ava";
-import type { Client } from "pg";
+import { Client } from "pg";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -32,13 +32,34 @@ const WAITING = `
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 `;
 
-/** Counts the server processes that wait for a lock of a table of the client's database. */
-export const countWaiting = async (client: Client, table: string): Promise<number> =>
-  (await client.query(`SELECT ${WAITING}`, [table])).rows.length;
+export type TableLock = {
+  /** Counts the server processes that wait for the table. */
+  readonly countWaiting: () => Promise<number>;
+  /** Cancels the statements that wait for the table. Returns their number. */
+  readonly cancelWaiting: () => Promise<number>;
+  readonly release: () => Promise<void>;
+};
 
-/** Cancels the statements that wait for a lock of a table of the client's database. Returns their number. */
-export const cancelWaiting = async (client: Client, table: string): Promise<number> =>
-  (await client.query(`SELECT pg_cancel_backend(pid) ${WAITING}`, [table])).rows.length;
+/** Locks a table in a session of its own, until the lock is released or the test ends. */
+export const lockTable = async (
+  t: ExecutionContext,
+  databaseUrl: string,
+  table: string,
+  mode = "ACCESS EXCLUSIVE",
+): Promise<TableLock> => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  t.teardown(() => client.end());
+  await client.query(`BEGIN; LOCK TABLE ${table} IN ${mode} MODE`);
+  return {
+    countWaiting: async () => (await client.query(`SELECT ${WAITING}`, [table])).rows.length,
+    cancelWaiting: async () =>
+      (await client.query(`SELECT pg_cancel_backend(pid) ${WAITING}`, [table])).rows.length,
+    release: async () => {
+      await client.query("ROLLBACK");
+    },
+  };
+};
 
 /** Waits until another process waits for a lock of this transaction. Returns those that do. */
 export const awaitBlocked = async (

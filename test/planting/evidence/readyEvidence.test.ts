@@ -4,7 +4,6 @@ import type { IncomingMessage } from "node:http";
 import { text as readText } from "node:stream/consumers";
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import { revokeApiKey } from "../../../db/accounts/apiKeys.ts";
 import { createReadShares, runForAccount } from "../../../db/pools/connectionShares.ts";
 import { openTurnPool } from "../../../db/pools/pool.ts";
@@ -20,7 +19,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";
-import { cancelWaiting, countWaiting } from "../../support/lockWaits.ts";
+import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import { createAndPlace } from "./evidenceApi.ts";
@@ -231,17 +230,9 @@ test.serial(
 );
 
 /** Locks the cached responses, so that confirmations wait. */
-const openLocker = async (t: ExecutionContext<DatabaseContext>) => {
-  const locker = new Client({ connectionString: t.context.databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  return {
-    lock: () => locker.query("BEGIN; LOCK TABLE cached_response IN ACCESS EXCLUSIVE MODE"),
-    unlock: () => locker.query("ROLLBACK"),
-    untilWaiting: () =>
-      eventually(async () => (await countWaiting(locker, "cached_response")) === 1),
-    cancel: () => cancelWaiting(locker, "cached_response"),
-  };
+const lockResponses = async (t: ExecutionContext<DatabaseContext>) => {
+  const { countWaiting, ...lock } = await lockTable(t, t.context.databaseUrl, "cached_response");
+  return { ...lock, untilWaiting: () => eventually(async () => (await countWaiting()) === 1) };
 };
 
 test.serial(
@@ -250,15 +241,14 @@ test.serial(
     const { start } = await setUp(t);
     const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 2 }) });
     const { read, fill } = await start({ limiter });
-    const { lock, unlock } = await openLocker(t);
     await fill();
-    await lock();
+    const { release } = await lockResponses(t);
 
     const reads = [read(), read(), read()];
     const rejected = await Promise.race(reads);
     t.like(rejected, { status: 429, isByApp: true });
     t.regex(rejected.body, /too many requests at the same time: this account may have 2/u);
-    await unlock();
+    await release();
     t.is((await Promise.all(reads)).filter(({ status }) => status === 200).length, 2);
     t.like(await read(), { status: 200, isByApp: false });
   },
@@ -269,28 +259,27 @@ test.serial(
   async (t) => {
     const { start, id, key } = await setUp(t);
     const { read, fill, url, logged } = await start();
-    const { lock, unlock, untilWaiting, cancel } = await openLocker(t);
     const first = await fill();
-    await lock();
+    const lock = await lockResponses(t);
     const failing = read();
-    await untilWaiting();
-    await cancel();
-    await untilWaiting();
-    await unlock();
+    await lock.untilWaiting();
+    await lock.cancelWaiting();
+    await lock.untilWaiting();
+    await lock.release();
     t.like(await failing, { status: 200, body: first.body, isByApp: true });
 
-    await lock();
+    const again = await lockResponses(t);
     const gone = sendRequest(`${url}/evidence/tree/${id}`, {
       headers: { Authorization: key, "X-Request-Id": "gone" },
     }).end();
     gone.on("error", () => undefined);
-    await untilWaiting();
+    await again.untilWaiting();
     gone.destroy();
     // By the time these are answered, the process has noticed that the connection is closed.
     for (const _ of [1, 2, 3]) {
       await fetch(`${url}/healthz`);
     }
-    await unlock();
+    await again.release();
     await eventually(() => logged().some(({ requestId }) => requestId === "gone"));
     t.like(
       logged().find(({ requestId }) => requestId === "gone"),

@@ -1,4 +1,3 @@
-import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createImpactClient } from "../../../clients/typescript/src/index.ts";
@@ -11,7 +10,7 @@ import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { cancelWaiting } from "../../support/lockWaits.ts";
+import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
 const test = testWithDatabase();
@@ -322,17 +321,14 @@ test.serial("an error after the rows of a page has no link", async (t) => {
   const { call } = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 2);
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  t.teardown(() => locker.end());
-  await locker.query("BEGIN; LOCK TABLE impact_total IN ACCESS EXCLUSIVE MODE");
+  const lock = await lockTable(t, databaseUrl, "impact_total");
 
   const page = call("GET", "/plant/trees?limit=1", { key });
   // The totals are read after the rows.
-  await eventually(async () => (await cancelWaiting(locker, "impact_total")) === 1);
+  await eventually(async () => (await lock.cancelWaiting()) === 1);
 
   const { status, headers } = await page;
   t.is(status, 500);
   t.false(headers.has("link"));
-  await locker.query("ROLLBACK");
+  await lock.release();
 });

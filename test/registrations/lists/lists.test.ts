@@ -3,7 +3,6 @@ import type { IncomingMessage } from "node:http";
 import { finished } from "node:stream/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
-import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../../db/sql.ts";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
@@ -11,6 +10,7 @@ import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { lockTable } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually } from "../../support/programs.ts";
 import { eachKind, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
@@ -350,13 +350,11 @@ test.serial("a list that takes too long is a 503 that says what to do", async (t
   const copies = openCopyPool(databaseUrl, 100);
   t.teardown(copies.end);
   const { call, logged } = await startStandaloneApi(t, { db, copies });
-  const locker = new Client({ connectionString: databaseUrl });
-  await locker.connect();
-  await locker.query("BEGIN; LOCK TABLE registration");
+  const lock = await lockTable(t, databaseUrl, "registration");
 
   const { status, body, headers } = await call("GET", "/plant/trees", { key });
 
-  await locker.end();
+  await lock.release();
   t.is(status, 503);
   t.is(headers.get("Retry-After"), "1");
   t.deepEqual(body, {
@@ -377,14 +375,12 @@ test.serial(
     t.true((await endConnections(db, "idle")) > 0);
 
     await fiveListed(t, api, key);
-    const locker = new Client({ connectionString: databaseUrl });
-    await locker.connect();
-    await locker.query("BEGIN; LOCK TABLE registration");
+    const lock = await lockTable(t, databaseUrl, "registration");
     const list = api.call("GET", "/plant/trees", { key });
     await eventually(async () => (await endConnections(db, "active")) > 0);
     const { status } = await list;
     t.is(status, 500);
-    await locker.end();
+    await lock.release();
     await fiveListed(t, api, key);
   },
 );

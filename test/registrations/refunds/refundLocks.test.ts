@@ -1,10 +1,9 @@
-import { Client } from "pg";
 import { sql } from "../../../db/sql.ts";
 import { idIn } from "../../api/contract.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { countWaiting, runBehindLocks } from "../../support/lockWaits.ts";
+import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
 
 const test = testWithDatabase();
@@ -35,22 +34,18 @@ for (const { kind, path, bodyOf } of REFUNDS) {
       const register = (owner: string) =>
         other.call("POST", "/plant/trees", { key: owner, body: { count: 5 } });
       const id = idIn((await register(key)).body, "tree");
-      const client = new Client({ connectionString: t.context.databaseUrl });
-      await client.connect();
-      t.teardown(() => client.end());
-      await client.query("BEGIN");
       // What a refund records before it changes the totals.
-      await client.query("LOCK TABLE event IN SHARE MODE");
+      const lock = await lockTable(t, t.context.databaseUrl, "event", "SHARE");
 
       const refund = call("POST", path, { key, body: bodyOf(id) });
-      await eventually(async () => (await countWaiting(client, "event")) > 0);
+      await eventually(async () => (await lock.countWaiting()) > 0);
       const responses = await Promise.all([register(key), register(otherKey)]);
       t.deepEqual(
         responses.map(({ status }) => status),
         [200, 200],
       );
 
-      await client.query("COMMIT");
+      await lock.release();
       t.is((await refund).status, 200);
       t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 9);
     },
