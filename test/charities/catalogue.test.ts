@@ -1,5 +1,4 @@
-import { mkdtemp, rm, utimes, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { ExecutionContext } from "ava";
@@ -13,6 +12,7 @@ import type { Run } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
@@ -27,8 +27,7 @@ const lineOf = (ein: string, name: string, subsection = "03"): string =>
   `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
 
 const stage = async (t: ExecutionContext<DatabaseContext>) => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-charities-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const env = { DATABASE_URL: t.context.databaseUrl };
   const run = (...args: readonly string[]): Promise<Run> =>
     runImpact(["charity", ...args], { env });

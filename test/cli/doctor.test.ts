@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
@@ -20,6 +17,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, startProgram } from "../support/programs.ts";
 import { answer } from "../webhooks/startReceiver.ts";
 import { setUpWebhooks } from "../webhooks/webhookScene.ts";
@@ -197,8 +195,7 @@ test.serial(
 
 test.serial("doctor does not check the APIs of an npm start with another database", async (t) => {
   const { settings } = await setUp(t);
-  const folder = await mkdtemp(join(tmpdir(), "impact-doctor-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const identity = identifyProcess(process.pid);
   if (!identity) {
     t.fail("the test's process is not found");

@@ -1,7 +1,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -14,6 +13,7 @@ import { parseConfig } from "../../config/config.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
@@ -299,8 +299,7 @@ test("with --json an error is one line of JSON with the exit code", async (t) =>
 });
 
 test("a damaged or unreadable run.json is reported in one sentence with its path", async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-run-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const path = join(folder, "run.json");
   for (const content of ["", "{", "null", '{"pid":"1"}', "\0\u001B[2J"]) {
     await writeFile(path, content);

@@ -1,10 +1,10 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { ConfigError, SETTING_NAMES, parseConfig } from "../../config/config.ts";
 import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
 import { createTestCa } from "../support/createTestCa.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 test("by default the service listens on the loopback interface and uses embedded servers", (t) => {
   t.like(parseConfig({}), {
@@ -106,8 +106,7 @@ test("a malformed setting of TLS is a line that names the setting", (t) => {
 });
 
 test("the files of TLS must hold certificates and the certificate's key", async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), "tls-files-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   const ca = createTestCa(folder);
   const [own, other] = [ca.issue("impact"), ca.issue("other")];
   const malformed = join(folder, "malformed.pem");
@@ -134,8 +133,7 @@ test("the files of TLS must hold certificates and the certificate's key", async 
 });
 
 test("a secret is read from a file, without the line feed at its end", async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), "secrets-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const path = join(folder, "key");
   await writeFile(path, "sk_test_1\n");
   t.is(parseConfig({ STRIPE_SECRET_KEY_FILE: path }).STRIPE_SECRET_KEY, "sk_test_1");

@@ -1,18 +1,17 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
 
 /** Runs doctor in a folder with a file `.env`, and returns what it says of the file. */
 const diagnose = async (t: ExecutionContext, settings: string) => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-settings-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   await writeFile(join(folder, ".env"), settings);
   const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
   const stdout = await new Promise<string>((resolve) => {

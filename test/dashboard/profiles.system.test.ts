@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { deflateSync } from "node:zlib";
 import type { ExecutionContext } from "ava";
@@ -13,6 +12,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { openBrowser } from "./browser.ts";
 import { fillYear, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
 
@@ -101,8 +101,7 @@ test.serial(
     const scene = await openDashboard(t, { name: "North Sea Outfitters Ltd." });
     await fillYear(t, scene);
     const { id } = scene.setup.organization;
-    const folder = await mkdtemp(join(tmpdir(), "logo-"));
-    t.teardown(() => rm(folder, { recursive: true }));
+    const folder = await makeTestFolder(t);
     const file = join(folder, "logo.webp");
     await writeFile(file, await drawLogo("webp", 200));
     const env = { DATABASE_URL: t.context.databaseUrl };

@@ -1,12 +1,12 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cp, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { readMigrations } from "../../db/upgrade/readMigrations.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const run = promisify(execFile);
 
@@ -78,8 +78,7 @@ const installDependencies = async (folder: string): Promise<void> => {
 };
 
 const createFolder = async (t: ExecutionContext): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "release-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   return folder;
 };
 

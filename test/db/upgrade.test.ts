@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -7,6 +6,7 @@ import { Client } from "pg";
 import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/upgrade/migrate.ts";
 import { createEmptyDatabase, openTestPool } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { startProgram } from "../support/programs.ts";
 
 /* Migrations of this release, and upgrades with migrations that the tests write. */
@@ -57,8 +57,7 @@ test("the database of a newer release is neither migrated nor used", async (t) =
 const setUp = async (t: ExecutionContext) => {
   const url = await createEmptyDatabase(t);
   const release = async (migrations: Readonly<Record<string, string>>): Promise<string> => {
-    const folder = await mkdtemp(join(tmpdir(), "release-"));
-    t.teardown(() => rm(folder, { recursive: true, force: true }));
+    const folder = await makeTestFolder(t);
     for (const [name, text] of Object.entries(migrations)) {
       await writeFile(join(folder, `${name}.sql`), text);
     }

@@ -1,10 +1,10 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { parseConfig, SETTING_NAMES } from "../../config/config.ts";
 import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import type { Manifest } from "./manifest.ts";
 import { podsOf, withKind } from "./manifests.ts";
@@ -187,8 +187,7 @@ const probe = async (
   const manifests = await renderChart("minimal");
   const pod = podOf(manifests, part);
   const { container } = pod;
-  const folder = await mkdtemp(join(tmpdir(), "impact-chart-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   const environment = environmentOf(manifests, pod);
   const urlFile = join(folder, environment["DATABASE_URL_FILE"] ?? "");
   await mkdir(dirname(urlFile), { recursive: true });

@@ -1,13 +1,13 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { z } from "zod";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 /* `.ci/release` in a repository with the files that it reads. */
 
@@ -43,8 +43,7 @@ const createRepository = async (
   readonly folder: string;
   readonly release: (...tag: readonly string[]) => Promise<{ readonly stdout: string }>;
 }> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-release-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   for (const file of FILES) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await cp(join(ROOT, file), join(folder, file), { recursive: true, verbatimSymlinks: true });

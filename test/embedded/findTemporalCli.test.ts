@@ -1,14 +1,13 @@
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { StartupError } from "../../program/startupError.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-cli-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   return folder;
 };
 

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
@@ -11,10 +10,10 @@ import { parseConfig } from "../../config/config.ts";
 import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-postgres-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   return folder;
 };
 

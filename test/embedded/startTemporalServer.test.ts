@@ -1,14 +1,13 @@
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
-  const root = await mkdtemp(join(tmpdir(), "impact-temporal-"));
-  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const root = await makeTestFolder(t);
   const folder = join(root, "100% of a?b#c");
   await mkdir(folder);
   const { context, stopAll } = createSupervisor(root, t.log);

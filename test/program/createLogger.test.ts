@@ -1,14 +1,14 @@
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 
 const PROGRAM = fileURLToPath(new URL("writeLines.ts", import.meta.url));
 const numbered = z.object({ number: z.int().optional() });
@@ -47,8 +47,7 @@ test("every line is written once, in order, into a pipe of a shell", async (t) =
 });
 
 test("none of 30 MB is lost if a file can be written", async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-log-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const path = join(folder, "log");
   const file = await open(path, "w");
   t.teardown(() => file.close());

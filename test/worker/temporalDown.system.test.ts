@@ -1,12 +1,11 @@
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findFreePort } from "../../program/server/probePort.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";
 import { deployAtStripe } from "./deployAtStripe.ts";
 
@@ -14,8 +13,7 @@ const test = testWithDatabase();
 
 test("registrations are accepted while Temporal is down and billed when it is back, and the worker still stops gracefully", async (t) => {
   const { control, startApi, startWorker, post, billed } = await deployAtStripe(t);
-  const folder = await mkdtemp(join(tmpdir(), "impact-temporal-"));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await makeTestFolder(t);
   const port = await findFreePort();
   const supervisor = createSupervisor(folder, () => undefined);
   t.teardown(supervisor.stopAll);

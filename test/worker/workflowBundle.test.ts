@@ -1,15 +1,14 @@
-import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { pino } from "pino";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { runWorker } from "../../worker/runWorker.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 test("a stored bundle is used while the code is the same, and replaced if it is of other code", async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), "bundle-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const file = join(folder, "workflows.js");
 
   const { code } = await bundleWorkflows(file);
