@@ -1,8 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
-import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
@@ -14,6 +13,7 @@ import { readAccountSums } from "../support/accountSums.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";
 import { lineOf } from "./importLine.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
@@ -24,8 +24,7 @@ const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
 /** Writes a file in which every second line has a key and every tenth line repeats another. */
 const writeHistory = async (t: ExecutionContext, count: number): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-import-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const path = join(folder, "history.ndjson");
   await writeFile(
     path,

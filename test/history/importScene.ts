@@ -1,10 +1,10 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
 import type { NewOrganization } from "../../services/accounts/createOrganization.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
@@ -87,8 +87,7 @@ export const writeTestFile = async (
   name: string,
   content: string | Buffer,
 ): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-import-"));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await makeTestFolder(t);
   const path = join(folder, name);
   await writeFile(path, content);
   return path;
