@@ -1,5 +1,44 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import test from "ava";
+import { createAccountTurns } from "../../program/server/accountTurns.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { inChunks, joinPieces } from "../../program/exports/inChunks.ts";
+
+test("a response that ends late does not forget the requests that an account runs since", (t) => {
+  const { enter, finish, end } = createAccountTurns({ maximumRunning: 1, maximumUnreadBytes: 0 });
+  const late = enter("a");
+  finish(late, 0);
+  const other = enter("a");
+  end(other);
+
+  t.true(enter("a").isRunning);
+  end(late);
+
+  t.false(enter("a").isRunning);
+});
+
+/** In the table of the system's sockets. */
+const TIME_WAIT = "06";
+
+test("a free port is kept from sockets that ask for any port, and can be listened on immediately", async (t) => {
+  const port = await findFreePort();
+  if (process.platform === "linux") {
+    const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+    const sockets = (await readFile("/proc/net/tcp", "utf8"))
+      .split("\n")
+      .map((line) => line.trim().split(/\s+/u))
+      .filter(([, address]) => address === local);
+    t.deepEqual(
+      sockets.map(([, , , state]) => state),
+      [TIME_WAIT],
+    );
+  }
+  const server = createServer().listen(port, "127.0.0.1");
+  t.teardown(() => server.close());
+  await t.notThrowsAsync(once(server, "listening"));
+});
 
 const CHUNK_BYTES = 64 * 1024;
 
