@@ -1,4 +1,13 @@
 import test from "ava";
+import {
+  BACKGROUNDS,
+  brandColorsOf,
+  contrastOf,
+  LEAST_CONTRAST,
+  listColorAdjustments,
+  parseColor,
+} from "../../domain/dashboard/brandColor.ts";
+import { createRenderings } from "../../api/standalone/dashboard/createRenderings.ts";
 import type {
   CertifiedDonation,
   CertifiedItem,
@@ -8,6 +17,85 @@ import { DEFAULT_PROFILE } from "../../domain/dashboard/profile.ts";
 import { CERTIFICATE_URL } from "../../api/dashboard/certificateSchemas.ts";
 import { CERTIFICATE_TOKEN } from "../../domain/dashboard/certificate.ts";
 import { renderCertificate } from "../../api/standalone/dashboard/views/renderCertificate.ts";
+
+test("black on white has a contrast of 21, and a color none to itself", (t) => {
+  t.is(contrastOf("#000000", "#ffffff"), 21);
+  t.is(contrastOf("#abcdef", "#abcdef"), 1);
+  // A value that WCAG's own examples give.
+  t.is(contrastOf("#767676", "#ffffff").toFixed(2), "4.54");
+});
+
+test("every color is legible on every background of both modes", (t) => {
+  const levels = [0, 64, 128, 192, 255].map((level) => level.toString(16).padStart(2, "0"));
+  for (const red of levels) {
+    for (const green of levels) {
+      for (const blue of levels) {
+        const color = `#${red}${green}${blue}`;
+        const used = brandColorsOf(color);
+        for (const appearance of ["light", "dark"] as const) {
+          for (const background of Object.values(BACKGROUNDS[appearance])) {
+            t.true(contrastOf(used[appearance], background) >= LEAST_CONTRAST, color);
+          }
+        }
+      }
+    }
+  }
+});
+
+test("a legible color stays as it is, and others are reported with what replaces them", (t) => {
+  t.is(brandColorsOf("#1c6b47").light, "#1c6b47");
+  t.deepEqual(
+    listColorAdjustments("#ffd400").map(({ appearance }) => appearance),
+    ["light"],
+  );
+  const [adjustment] = listColorAdjustments("#000000");
+  t.like(adjustment, { appearance: "dark" });
+  t.is(adjustment?.used, brandColorsOf("#000000").dark);
+});
+
+test("colors are read in both notations, and nothing else is a color", (t) => {
+  t.is(parseColor("#0A7"), "#00aa77");
+  t.is(parseColor("#00AA77"), "#00aa77");
+  for (const given of ["red", "#12", "#1234", "#12345g", "#1c6b47;}body{display:none}", ""]) {
+    t.is(parseColor(given), null, given);
+  }
+});
+
+const MEGABYTE = 1024 * 1024;
+
+test("the same data are rendered once, and other data again", (t) => {
+  const renderings = createRenderings<object, Buffer>((page) => page.length, {
+    maximumBytes: 4 * MEGABYTE,
+  });
+  let count = 0;
+  const render = (key: string, data: object): string =>
+    renderings.render(key, data, () => Buffer.from(`page ${(count += 1)}`)).toString();
+  const [data, later] = [{}, {}];
+
+  t.is(renderings.find("page", data), undefined);
+  t.is(render("page", data), "page 1");
+  t.is(render("page", data), "page 1");
+  t.is(render("card", data), "page 2");
+  t.is(renderings.find("page", later), undefined);
+  t.is(render("page", later), "page 3");
+  t.is(renderings.find("page", later)?.toString(), "page 3");
+});
+
+test("what was rendered is evicted by its bytes, the least used first", (t) => {
+  const renderings = createRenderings<object, Buffer>((page) => page.length, {
+    maximumBytes: 4 * MEGABYTE,
+  });
+  const data = {};
+  const page = Buffer.alloc(MEGABYTE - Buffer.poolSize);
+  for (let index = 0; index < 10; index += 1) {
+    renderings.render(`page ${index}`, data, () => page);
+    renderings.find("page 0", data);
+  }
+  const kept = Array.from({ length: 10 }, (_, index) => renderings.find(`page ${index}`, data));
+  t.is(kept.filter(Boolean).length, 4);
+  t.truthy(kept[0]);
+  t.falsy(kept[1]);
+});
 
 /*
  * What a certificate says. It is drawn without a database.
