@@ -1,0 +1,355 @@
+import test from "ava";
+import { z } from "zod";
+import { describeIssues, messageOfIssue } from "../../domain/describeIssues.ts";
+import { centsToDollars, dollarsToCents, formatCents } from "../../domain/money.ts";
+import {
+  completeDatabaseUrl,
+  DatabaseUrlError,
+  nameDatabase,
+  parseDatabaseUrl,
+  withoutPassword,
+} from "../../domain/databaseUrl.ts";
+import { count, date, metadata, text } from "../../domain/fields.ts";
+
+const UNKNOWN_NAMES = 100_000;
+
+/** Returns a list and how many of its entries have been read. */
+const countReads = (entries: readonly string[]) => {
+  let reads = 0;
+  const list = new Proxy([...entries], {
+    get: (target, name, receiver): unknown => {
+      reads += typeof name === "string" && /^\d+$/u.test(name) ? 1 : 0;
+      return Reflect.get(target, name, receiver);
+    },
+  });
+  return { list, reads: () => reads };
+};
+
+const names = Array.from({ length: UNKNOWN_NAMES }, (_, index) => `n${index}`);
+
+test("twenty lines are shown, and of many unknown names no others are read", (t) => {
+  const { list, reads } = countReads(names);
+  const issue: z.core.$ZodIssue = {
+    code: "unrecognized_keys",
+    keys: list,
+    path: [],
+    message: "",
+  };
+  const other: z.core.$ZodIssue = { code: "custom", path: ["count"], message: "required" };
+
+  const lines = describeIssues([other, issue, other], "field").split("; ");
+
+  t.is(lines.length, 21);
+  t.is(lines[0], "count: required");
+  t.is(lines[19], "n18: unknown field");
+  t.is(lines[20], `and ${UNKNOWN_NAMES + 2 - 20} more`);
+  t.true(reads() <= 20, String(reads()));
+});
+
+test("the message of an issue does not list all unknown names", (t) => {
+  const body = Object.fromEntries(names.map((name) => [name, 0]));
+  const { error } = z.strictObject({}).safeParse(body, { error: messageOfIssue });
+  t.is(error?.issues[0]?.message.length, "unknown names".length);
+});
+
+test("every amount of whole cents up to 10,000 dollars survives both conversions", (t) => {
+  for (let cents = 0; cents <= 1_000_000; cents += 1) {
+    if (dollarsToCents(centsToDollars(cents)) !== cents) {
+      t.fail(`${cents} cents became ${dollarsToCents(centsToDollars(cents))}`);
+    }
+  }
+  t.is(dollarsToCents(999_999_999.99), 99_999_999_999);
+});
+
+test("fractions of a cent and numbers that are not plain amounts are null", (t) => {
+  for (const dollars of [
+    1.005,
+    0.001,
+    0.30001,
+    0.29999,
+    1.23001,
+    1e21,
+    1e-7,
+    Number.NaN,
+    Infinity,
+    2 ** 60,
+  ]) {
+    t.is(dollarsToCents(dollars), null, String(dollars));
+  }
+});
+
+test("floating-point noise under a thousandth of a cent is rounded", (t) => {
+  t.is(dollarsToCents(0.1 + 0.2), 30);
+  t.is(dollarsToCents(0.7 + 0.1), 80);
+  t.is(dollarsToCents(1.1 * 3), 330);
+  t.is(dollarsToCents(4.35 * 100 - 434), 100);
+  t.is(dollarsToCents(0.300009), 30);
+  t.is(dollarsToCents(0.299991), 30);
+  t.is(dollarsToCents(9.999999), 1000);
+  t.is(dollarsToCents(-9.999999), -1000);
+});
+
+test("amounts are formatted with their sign, groups of three digits and both digits of the cents", (t) => {
+  t.deepEqual(
+    [0, 5, 50, 123, -7, -12_345, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatCents),
+    [
+      "$0.00",
+      "$0.05",
+      "$0.50",
+      "$1.23",
+      "-$0.07",
+      "-$123.45",
+      "$999.99",
+      "$1,234.56",
+      "$90,071,992,547,409.91",
+      "-$1,234.56",
+    ],
+  );
+});
+
+const modesOf = (url: string): readonly string[] =>
+  parseDatabaseUrl(url).servers.map(({ sslMode }) => sslMode);
+
+test("a connection is plain text on this machine, and encrypted elsewhere", (t) => {
+  for (const url of [
+    "postgres://localhost/impact",
+    "postgres://127.0.0.1:5432/impact",
+    "postgres://user:password@[::1]:5432/impact",
+    "postgres:///impact",
+    "postgres://user@/impact?host=/var/run/postgresql",
+    "postgresql://%2Fvar%2Frun%2Fpostgresql/impact",
+  ]) {
+    t.deepEqual(modesOf(url), ["disable"], url);
+  }
+  for (const url of [
+    "postgres://db.example.org/impact",
+    "postgres://10.0.0.1/impact",
+    "postgres://localhost.example.org/impact",
+    "postgres://127.0.0.1.example.org/impact",
+    "postgres:///impact?host=db.example.org",
+  ]) {
+    t.deepEqual(modesOf(url), ["require"], url);
+  }
+  t.deepEqual(modesOf("postgres://localhost,db.example.org/impact"), ["require", "require"]);
+});
+
+test("sslmode decides, except for a Unix socket", (t) => {
+  t.deepEqual(modesOf("postgres://db.example.org/impact?sslmode=disable"), ["disable"]);
+  t.deepEqual(modesOf("postgres://localhost/impact?sslmode=verify-full"), ["verify-full"]);
+  t.deepEqual(modesOf("postgres://localhost/impact?sslmode=prefer"), ["disable"]);
+  t.deepEqual(modesOf("postgres://localhost/impact?ssl=true"), ["require"]);
+  t.deepEqual(modesOf("postgres:///impact?host=/tmp&sslmode=require"), ["disable"]);
+});
+
+test("several hosts are tried in their order, and one that accepts no writes is passed over", (t) => {
+  const { servers, mustAcceptWrites } = parseDatabaseUrl(
+    "postgres://user:pass%20word@db1:5432,db2:5433/impact?sslmode=disable&application_name=a%20b",
+  );
+  t.deepEqual(
+    servers.map(({ name, url }) => [name, url]),
+    [
+      [
+        "db1:5432",
+        "postgres://user:pass%20word@db1:5432/impact?sslmode=disable&application_name=a+b",
+      ],
+      [
+        "db2:5433",
+        "postgres://user:pass%20word@db2:5433/impact?sslmode=disable&application_name=a+b",
+      ],
+    ],
+  );
+  t.true(mustAcceptWrites);
+  t.false(parseDatabaseUrl("postgres://db1,db2/impact?target_session_attrs=any").mustAcceptWrites);
+  t.false(parseDatabaseUrl("postgres://db1/impact").mustAcceptWrites);
+  t.true(parseDatabaseUrl("postgres://db1/impact?target_session_attrs=primary").mustAcceptWrites);
+});
+
+const rejects = test.macro({
+  exec: (t, url: string, message: RegExp) => {
+    t.throws(() => parseDatabaseUrl(url), { instanceOf: DatabaseUrlError, message });
+  },
+  title: (_, url) => `${String(url)} is rejected`,
+});
+
+test(rejects, "mysql://db/impact", /must be a URL like postgres/u);
+test(rejects, "postgres://db:port/impact", /must be a URL like postgres/u);
+test(rejects, "postgres://db1,,db2/impact", /must be a URL like postgres/u);
+test(rejects, "postgres://db/impact?sslmode=full", /unknown sslmode; supported: disable, require/u);
+test(rejects, "postgres://db/impact?sslmode=prefer", /plain text; set require/u);
+test(rejects, "postgres://db1,localhost/impact?sslmode=allow", /plain text; set require/u);
+test(rejects, "postgres://db/impact?sslmode=verify-ca", /without sslrootcert/u);
+test(rejects, "postgres://db/impact?sslcrl=crl.pem", /sslcrl, which is not supported/u);
+test(rejects, "postgres://db/impact?sslcert=cert.pem", /only one of sslcert and sslkey/u);
+test(rejects, "postgres://db/impact?target_session_attrs=standby", /supported.*read-write/u);
+test(rejects, "postgres:///impact?host=db1,db2", /several hosts in a parameter/u);
+
+test("variables complete a URL and do not replace its own parameters", (t) => {
+  const url = "postgres://db/impact?sslmode=require";
+  t.is(completeDatabaseUrl(url, { sslmode: "disable", sslrootcert: undefined }), url);
+  t.is(
+    completeDatabaseUrl("postgres://db/impact", { sslmode: "verify-full", sslrootcert: "/a b" }),
+    "postgres://db/impact?sslmode=verify-full&sslrootcert=%2Fa+b",
+  );
+});
+
+test("a database is named without its password", (t) => {
+  const url = "postgres://user:a@b:c@db1:5432,db2/impact?sslmode=require";
+  t.is(nameDatabase(url), "db1:5432,db2/impact");
+  t.is(withoutPassword(url), "postgres://user@db1:5432,db2/impact?sslmode=require");
+  t.is(withoutPassword("postgres://user@db/impact"), "postgres://user@db/impact");
+  t.is(nameDatabase("postgres:///impact?host=/tmp"), "/tmp/impact");
+});
+
+/** Returns the messages about a value with their paths. */
+const messagesOf = (schema: z.ZodType, value: unknown): readonly string[] =>
+  (schema.safeParse(value).error?.issues ?? []).map(({ path, message }) =>
+    path.length === 0 ? message : `${path.map(String).join(".")}: ${message}`,
+  );
+
+const hasMessages = test.macro({
+  exec: (t, schema: z.ZodType, value: unknown, ...messages: readonly string[]) => {
+    t.deepEqual(messagesOf(schema, value), messages);
+  },
+  title: (title = "") => title,
+});
+
+const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
+const TOO_LONG = "must be at most 3 characters";
+
+test("text may be empty", hasMessages, text(3), "");
+test("text may have the maximum length", hasMessages, text(3), "abc");
+test("text must not be longer", hasMessages, text(3), "abcd", TOO_LONG);
+test("a character outside the basic plane counts once", hasMessages, text(3), "🌳🌳🌳");
+test("the limit counts characters, not bytes", hasMessages, text(3), "🌳🌳🌳🌳", TOO_LONG);
+test("text with a NUL is rejected", hasMessages, text(3), "a\0", NOT_STORABLE);
+test("text with half a surrogate pair is rejected", hasMessages, text(3), "a\ud83c", NOT_STORABLE);
+test(
+  "text that is too long and not storable has both messages",
+  hasMessages,
+  text(3),
+  "abc\0",
+  TOO_LONG,
+  NOT_STORABLE,
+);
+test("text is required", hasMessages, text(3), undefined, "required");
+test("a number is not text", hasMessages, text(3), 1, "must be a string");
+
+const COUNT = "must be an integer of at least 1";
+
+test("1 is a count", hasMessages, count(), 1);
+test("2^53 - 1 is a count", hasMessages, count(), 2 ** 53 - 1);
+for (const value of [0, -1, 1.5, Infinity, Number.NaN, "1", null]) {
+  test(
+    `${JSON.stringify(value)} (${String(value)}) is not a count`,
+    hasMessages,
+    count(),
+    value,
+    COUNT,
+  );
+}
+test("2^53 is not a count", hasMessages, count(), 2 ** 53, "must be at most 9007199254740991");
+test("a count is required", hasMessages, count(), undefined, "required");
+
+const DATE = "must be a calendar date in the form YYYY-MM-DD";
+
+for (const day of ["0001-01-01", "2026-02-28", "2028-02-29", "2000-02-29", "9999-12-31"]) {
+  test(`${day} is a date`, hasMessages, date(), day);
+}
+for (const day of [
+  "0000-01-01",
+  "2026-02-29",
+  "2100-02-29",
+  "2026-04-31",
+  "2026-13-01",
+  "2026-00-10",
+  "2026-1-1",
+  "2026-01-01T00:00:00Z",
+  "",
+]) {
+  test(`"${day}" is not a date`, hasMessages, date(), day, DATE);
+}
+
+const nest = (levels: number): unknown =>
+  Array.from({ length: levels }).reduce<unknown>((inner) => ({ a: inner }), 1);
+
+const OBJECT = "must be a JSON object";
+const DEEP = "must not be nested deeper than 8 levels";
+const LARGE = "must be at most 16384 bytes as JSON with all digits written out";
+const LEVELS = "a.a.a.a.a.a.a.a";
+
+test("metadata may be empty", hasMessages, metadata(), {});
+test("metadata may be nested eight levels deep", hasMessages, metadata(), nest(8));
+test("metadata must not be nested deeper", hasMessages, metadata(), nest(9), `${LEVELS}: ${DEEP}`);
+test("lists are levels as well", hasMessages, metadata(), { a: [[[[[[[1]]]]]]] });
+test(
+  "a list that is nested too deep is rejected",
+  hasMessages,
+  metadata(),
+  { a: [[[[[[[[1]]]]]]]] },
+  `a.0.0.0.0.0.0.0: ${DEEP}`,
+);
+for (const value of [null, [], "{}", 1, undefined]) {
+  test(`${JSON.stringify(value)} is not metadata`, hasMessages, metadata(), value, OBJECT);
+}
+test(
+  "the name __proto__ is rejected at any depth",
+  hasMessages,
+  metadata(),
+  JSON.parse('{"a":{"__proto__":1}}'),
+  "a.__proto__: is not an allowed name",
+);
+test(
+  "a name with a NUL is rejected",
+  hasMessages,
+  metadata(),
+  { "a\0": 1 },
+  `a\0: ${NOT_STORABLE} in its name`,
+);
+test(
+  "a value with a NUL is rejected",
+  hasMessages,
+  metadata(),
+  { a: ["\0"] },
+  `a.0: ${NOT_STORABLE}`,
+);
+test(
+  "a number beyond a double is rejected",
+  hasMessages,
+  metadata(),
+  JSON.parse('{"a":1e400}'),
+  "a: must be a finite number",
+);
+
+// {"a":"…"} is eight bytes plus the text.
+test("metadata may have 16 KiB", hasMessages, metadata(), { a: "x".repeat(16_376) });
+test("metadata must not be larger", hasMessages, metadata(), { a: "x".repeat(16_377) }, LARGE);
+test("the size of metadata is in bytes", hasMessages, metadata(), { a: "é".repeat(8188) });
+test("one more byte is too many", hasMessages, metadata(), { a: `${"é".repeat(8188)}x` }, LARGE);
+// {"a":[1e+300,…]} is seven bytes and seven per number, which PostgreSQL writes with 300 more digits.
+test("digits that PostgreSQL adds count", hasMessages, metadata(), { a: Array(53).fill(1e300) });
+test(
+  "digits of one more number are too many",
+  hasMessages,
+  metadata(),
+  { a: Array(54).fill(1e300) },
+  LARGE,
+);
+test(
+  "digits after the decimal point count",
+  hasMessages,
+  metadata(),
+  { a: Array(54).fill(1e-300) },
+  LARGE,
+);
+
+test("metadata that is too large is not read to its end", (t) => {
+  let reads = 0;
+  const list = new Proxy(Array<number>(100_000).fill(0), {
+    get: (target, name, receiver): unknown => {
+      reads += 1;
+      return Reflect.get(target, name, receiver);
+    },
+  });
+  t.deepEqual(messagesOf(metadata(), { a: list }), [LARGE]);
+  t.true(reads < 100, String(reads));
+});
