@@ -16,6 +16,18 @@ import {
   stateAtSealing,
 } from "../../../domain/billing/meterEvents.ts";
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
+import {
+  lastSealableSecond,
+  MAXIMUM_QUANTITY,
+  meterEventIdentifierStem,
+  minuteOf,
+  secondOf,
+} from "../../../domain/billing/usage.ts";
+import {
+  currentCallsPerSecond,
+  lowerCallRate,
+  reserveCalls,
+} from "../../../domain/billing/callRate.ts";
 
 const NOW = new Date("2026-05-15T12:00:00Z");
 const NEVER_HELD = { isHeld: false, releasedAt: null };
@@ -168,4 +180,107 @@ test("a late rejection of an event that was sealed before a hold ended blocks it
   t.is(decide(NOW, { isHeld: false, releasedAt: before(1) }), "rejected");
   t.is(decide(NOW, { isHeld: true, releasedAt: before(1) }), "blocked");
   t.is(decide(NOW, NEVER_HELD), "rejected");
+});
+
+const SECOND = 1_800_000_000;
+test("a time belongs to the second in which it lies, up to the last millisecond", (t) => {
+  t.is(secondOf(new Date(SECOND * 1000 - 1)), SECOND - 1);
+  t.is(secondOf(new Date(SECOND * 1000)), SECOND);
+  t.is(secondOf(new Date(SECOND * 1000 + 999)), SECOND);
+});
+
+test("a second may be sealed two seconds after its end, not a millisecond earlier", (t) => {
+  t.is(lastSealableSecond(new Date(SECOND * 1000 - 1)), SECOND - 4);
+  t.is(lastSealableSecond(new Date(SECOND * 1000)), SECOND - 3);
+  t.is(lastSealableSecond(new Date(SECOND * 1000 + 999)), SECOND - 3);
+  t.is(lastSealableSecond(new Date(SECOND * 1000 + 1000)), SECOND - 2);
+});
+
+test("sealings of different seconds and streams never have the same identifier", (t) => {
+  const stream = { accountId: "a", mode: "live", meter: "tree" } as const;
+  const stems = [
+    meterEventIdentifierStem(stream, 1),
+    meterEventIdentifierStem({ ...stream, accountId: "b" }, 1),
+    meterEventIdentifierStem({ ...stream, mode: "test" }, 1),
+    meterEventIdentifierStem({ ...stream, meter: "bottle" }, 1),
+    meterEventIdentifierStem(stream, 2),
+    meterEventIdentifierStem(stream, 11),
+  ];
+  t.is(stems[0], "u1:a:live:tree:1:");
+  const identifiers = stems.flatMap((stem) => [`${stem}1`, `${stem}2`, `${stem}11`]);
+  t.is(new Set(identifiers).size, identifiers.length);
+});
+
+test("a second belongs to the minute that starts at a whole multiple of 60 seconds", (t) => {
+  t.deepEqual(minuteOf(SECOND), { start: SECOND, end: SECOND + 60 });
+  t.deepEqual(minuteOf(SECOND + 59), { start: SECOND, end: SECOND + 60 });
+  t.deepEqual(minuteOf(SECOND + 60), { start: SECOND + 60, end: SECOND + 120 });
+});
+
+test("the largest quantity is the last number of 15 digits", (t) => {
+  t.is(String(MAXIMUM_QUANTITY).length, 15);
+  t.is(String(MAXIMUM_QUANTITY + 1).length, 16);
+});
+
+const FULL = {
+  callsPerSecond: 1000,
+  maximumCallsPerSecond: 1000,
+  secondsSinceChange: 60,
+  reservedSeconds: -60,
+};
+
+test("calls are reserved a second ahead at most, after those that others have reserved", (t) => {
+  t.deepEqual(reserveCalls(FULL, 2000), {
+    calls: 1000,
+    startsInSeconds: 0,
+    intervalSeconds: 0.001,
+  });
+  t.deepEqual(reserveCalls({ ...FULL, reservedSeconds: 0.9 }, 2000), {
+    calls: 100,
+    startsInSeconds: 0.9,
+    intervalSeconds: 0.001,
+  });
+  t.is(reserveCalls({ ...FULL, reservedSeconds: 1 }, 1).calls, 0);
+});
+
+test("the longest reservation, of a call at the lowest rate, is respected whatever the rate is now", (t) => {
+  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0, reservedSeconds: 0.99 };
+  const { calls, startsInSeconds, intervalSeconds } = reserveCalls(slow, 10);
+  const reservedSeconds = startsInSeconds + calls * intervalSeconds;
+
+  t.is(reservedSeconds, 1.99);
+  t.is(reserveCalls({ ...FULL, reservedSeconds }, 1).calls, 0);
+});
+
+test("a reservation that no worker can have made is from before the clock was set back, and is ignored", (t) => {
+  for (const reservedSeconds of [2.1, 9, 3600]) {
+    t.deepEqual(reserveCalls({ ...FULL, reservedSeconds }, 2000), reserveCalls(FULL, 2000));
+  }
+});
+
+test("no more calls are reserved than wanted", (t) => {
+  t.is(reserveCalls(FULL, 3).calls, 3);
+});
+
+test("one call is reserved even at the lowest rate", (t) => {
+  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0 };
+  t.deepEqual(reserveCalls(slow, 10), { calls: 1, startsInSeconds: 0, intervalSeconds: 1 });
+});
+
+test("a rejected call lowers the rate every 1.5 seconds at most, and never below one call", (t) => {
+  t.is(lowerCallRate(FULL), 700);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 700, secondsSinceChange: 1.4 }), null);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 1, secondsSinceChange: 1.5 }), 1);
+});
+
+test("a lowered rate rises by a tenth a second up to the maximum, whatever the clock does", (t) => {
+  const lowered = { ...FULL, callsPerSecond: 500 };
+  t.is(Math.round(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1 })), 550);
+  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1e9 }), 1000);
+  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: -3600 }), 500);
+});
+
+test("another maximum counts immediately", (t) => {
+  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 25 }), 25);
+  t.is(currentCallsPerSecond({ ...FULL, maximumCallsPerSecond: 5000 }), 5000);
 });
