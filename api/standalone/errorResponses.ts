@@ -20,20 +20,6 @@ export const QUEUE_ERROR: ErrorResponse = {
   headers: RETRY_AFTER,
 };
 
-export const LISTS_ERROR: ErrorResponse = {
-  code: "rate_limited",
-  when: "The organization is reading too many lists at the same time.",
-  example: "too many lists are being read: at most 16 at the same time",
-  headers: RETRY_AFTER,
-};
-
-export const BUSY_ERROR: ErrorResponse = {
-  code: "queue_full",
-  when: "Too many requests are reading records, or this one takes too long. Try again, or select fewer records.",
-  example: "too many lists are being read, try again",
-  headers: RETRY_AFTER,
-};
-
 /** For calls that may read an organization's billing period at the processor. */
 export const PROCESSOR_ERROR: ErrorResponse = {
   code: "service_unavailable",

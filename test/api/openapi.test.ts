@@ -42,6 +42,7 @@ test("the 429 of an endpoint names its own limit, that of the key and that of li
   for (const [path, method, limit] of [
     ["/plant/trees", "post", ofKey],
     ["/plant/trees", "get", /too many lists at the same time/u],
+    ["/charities/donations", "get", /too many lists at the same time/u],
     ["/charities/donate", "post", /more than 20 requests to this endpoint within a second/u],
     ["/charities/donate/batch", "post", /more than 1 request to this endpoint/u],
     ["/webhook_endpoints", "post", /more than 1 request to this endpoint/u],

@@ -5,8 +5,8 @@ import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
 import { callerOf } from "../apiContext.ts";
 import type { ApiContext } from "../apiContext.ts";
-import { buildKeyEndpoint } from "../endpoint.ts";
-import type { Description, Endpoint, KeyDefinition } from "../endpoint.ts";
+import { buildKeyEndpoint, RETRY_AFTER } from "../endpoint.ts";
+import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
 import { limitPages, LINK_HEADER, listJson, rowsJson } from "./listPages.ts";
@@ -57,12 +57,29 @@ const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
   ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
 };
 
+/** Errors of every list that is streamed. */
+const LIST_ERRORS: readonly ErrorResponse[] = [
+  {
+    code: "rate_limited",
+    when: "The account is reading too many lists at the same time.",
+    example: "too many lists are being read: at most 16 at the same time",
+    headers: RETRY_AFTER,
+  },
+  {
+    code: "queue_full",
+    when: "Too many requests are reading records, or this one takes too long. Try again, or select fewer records.",
+    example: "too many lists are being read, try again",
+    headers: RETRY_AFTER,
+  },
+];
+
 const describeExported = (
   description: Description,
   { columns }: ListExport,
   headers: Readonly<Record<string, string>>,
 ): Description => ({
   ...description,
+  errors: [...description.errors, ...LIST_ERRORS],
   exportColumns: columns,
   responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
 });

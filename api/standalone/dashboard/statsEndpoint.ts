@@ -17,7 +17,7 @@ import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { onePage } from "../../http/lists/exports.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 
 const METADATA = "metadata.";
 
@@ -157,7 +157,6 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
             example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
           },
           KEY_ERROR,
-          LISTS_ERROR,
           READ_ERROR,
         ],
       },

@@ -32,14 +32,7 @@ import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { isBlankId } from "../isBlankId.ts";
-import {
-  BUSY_ERROR,
-  KEY_ERROR,
-  LISTS_ERROR,
-  PROCESSOR_ERROR,
-  QUEUE_ERROR,
-  SUSPENDED_ERROR,
-} from "../errorResponses.ts";
+import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
 import { REGISTRATION_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
@@ -137,8 +130,6 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         errors: [
           queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
-          LISTS_ERROR,
-          BUSY_ERROR,
         ],
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },

@@ -21,7 +21,7 @@ import { queryError } from "../../http/queryError.ts";
 import { pageParameters } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 
 type Dependencies = {
   /** Connections for reads that may be slow. */
@@ -158,13 +158,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        errors: [
-          queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`),
-          KEY_ERROR,
-          LISTS_ERROR,
-          READ_ERROR,
-          BUSY_ERROR,
-        ],
+        errors: [queryError(`state: ${mustBeOneOf(USAGE_REPORT_STATES)}`), KEY_ERROR, READ_ERROR],
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { usage: [EXAMPLE] } },

@@ -121,6 +121,7 @@ test("the examples of errors name the endpoint's own parameters, fields and feat
   t.regex(exampleOf("post", "/app/api/plant", 403), /^tree planting is/u);
   t.regex(exampleOf("post", "/app/api/plastic", 403), /^plastic removal is/u);
   t.regex(exampleOf("post", "/app/api/charity/donate", 403), /^donations are/u);
+  t.regex(exampleOf("get", "/app/api/balance", 429), /^too many lists are being read/u);
 });
 
 test("the documentation page is served without a key", async (t) => {
