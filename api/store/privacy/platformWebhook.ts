@@ -10,6 +10,9 @@ import { presentCustomerExport } from "../../../program/presentCustomerExport.ts
 import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.ts";
 import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCustomers.ts";
 import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";
+import type { Forgotten } from "../../../services/stores/privacy/forgetCustomer.ts";
+import type { OperatorDependencies } from "../../../services/accounts/recordAction.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
@@ -77,6 +80,21 @@ const parseJson = (body: string): unknown => {
   }
 };
 
+/**
+ * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
+ * again, so a call while an erasure of the store runs gets the result of that one.
+ */
+const createErasures = (deps: OperatorDependencies): ((storeId: string) => Promise<Forgotten>) => {
+  const running = new Map<string, Promise<Forgotten>>();
+  return (storeId) => {
+    const erasure =
+      running.get(storeId) ??
+      forgetAllCustomers(deps, storeId, { isDryRun: false }).finally(() => running.delete(storeId));
+    running.set(storeId, erasure);
+    return erasure;
+  };
+};
+
 const NOTHING = { registrations: 0, donations: 0 };
 
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
@@ -88,9 +106,10 @@ export const platformWebhook = ({
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly secrets: readonly string[];
-}): Webhook => ({
-  path: "/webhooks/privacy",
-  run: async (ctx) => {
+}): Webhook => {
+  const deps = { db, clock, actor: { kind: "platform" } as const };
+  const eraseAll = createErasures(deps);
+  const run = async (ctx: ApiContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
     if (!isSignedByPlatform(ctx.get("X-Shopify-Hmac-Sha256"), { secrets, body })) {
       throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
@@ -103,7 +122,6 @@ export const platformWebhook = ({
     const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
     const store = domain === null ? null : await findStoreByDomain(db, domain);
-    const deps = { db, clock, actor: { kind: "platform" } as const };
     ctx.set("Cache-Control", "no-store");
     if (requested === "customers/data_request") {
       const found = store && (await exportCustomer(deps, store.id, customerOf(request)));
@@ -114,9 +132,10 @@ export const platformWebhook = ({
     }
     const erase = (storeId: string) =>
       requested === "shop/redact"
-        ? forgetAllCustomers(deps, storeId, { isDryRun: false })
+        ? eraseAll(storeId)
         : forgetCustomer(deps, storeId, customerOf(request), { isDryRun: false });
     const { registrations, donations } = store ? await erase(store.id) : NOTHING;
     ctx.body = { erased: { registrations, donations } };
-  },
-});
+  };
+  return { path: "/webhooks/privacy", run };
+};

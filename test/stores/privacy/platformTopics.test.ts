@@ -1,5 +1,9 @@
+import { wrapPool } from "../../../db/pools/wrapPool.ts";
+import { sql } from "../../../db/sql.ts";
+import { lockBalances } from "../../../db/stores/balances.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { eventually } from "../../support/programs.ts";
 import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 
 const test = testWithDatabase();
@@ -71,3 +75,33 @@ for (const customer of [{ id: "7\u0000" }, { email: "ann\u0000@example.com" }]) 
     t.regex(JSON.stringify(body), /customer\.(?:id|email): /u);
   });
 }
+
+test("a repeated shop/redact gets the result of the erasure that still runs", async (t) => {
+  const { db } = t.context;
+  let storesFound = 0;
+  const counted = wrapPool(db, (method, name) => async (...parameters) => {
+    const result = await method(...parameters);
+    storesFound += name === "maybeOne" ? 1 : 0;
+    return result;
+  });
+  const api = await startStoreApi(t, { db: counted, platformSecrets: [SECRET] });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
+  const send = () => sendPlatformRequest(api, "shop/redact", { shop_domain: store.domain }, SECRET);
+
+  storesFound = 0;
+  const sent = await db.transaction(async (transaction) => {
+    await lockBalances(transaction, [store.id]);
+    const both = [send(), send()];
+    await eventually(() => storesFound === 2);
+    return both;
+  });
+
+  const result = { status: 200, body: { erased: { registrations: 1, donations: 0 } } };
+  t.deepEqual(await Promise.all(sent), [result, result]);
+  const erasures = await db.any(sql.typeAlias("void")`
+    SELECT FROM audit_entry WHERE account_id = ${store.id} AND action = 'store.forget'
+  `);
+  t.is(erasures.length, 1);
+  t.deepEqual(await send(), { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
+});
