@@ -7,6 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
+import type { WriteAttempt } from "../../services/registrations/limits/writeOrFindOriginal.ts";
 import { findEarlierResponse } from "../../services/stores/records/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
@@ -37,33 +38,28 @@ const storeOf = (ctx: ApiContext): Store => {
   return ctx.state.store;
 };
 
-type Dependencies = {
-  readonly db: CommonQueryMethods;
-  readonly guard: Pick<SpendingGuard, "findOriginal">;
-};
+/** The units that the account's limits count, and the field that they are in. */
+type LimitedUnits = { readonly field: string; readonly count: number };
 
 /**
- * Rejects a new write of a disabled feature.
- * @returns the stored response of a repeated write; null if the write may proceed
+ * Runs a write within the account's limits. Of a disabled feature, a repeated write gets its stored response.
+ * @param units null for a write without units
+ * @throws DomainError feature_disabled, and what the guard and the write throw
  */
-const checkFeature = async (
-  { db, guard }: Dependencies,
+const runWithinLimits = async (
+  guard: SpendingGuard,
   caller: Caller,
-  store: Store,
-  feature: Feature | null,
-  write: StoreWrite,
-): Promise<StoreResponse | null> => {
-  if (feature === null || store[feature]) {
-    return null;
+  { units, disabled }: { readonly units: LimitedUnits | null; readonly disabled: Feature | null },
+  attempt: WriteAttempt<StoreResponse>,
+): Promise<StoreResponse> => {
+  if (disabled === null) {
+    return units === null ? guard.write(caller, attempt) : guard.register(caller, units, attempt);
   }
-  const earlier = await guard.findOriginal(caller, {
-    idempotencyKey: write.idempotency?.key ?? null,
-    findOriginal: () => findEarlierResponse(db, write),
-  });
-  if (earlier) {
-    return earlier;
+  const earlier = await guard.findOriginal(caller, attempt);
+  if (earlier === null) {
+    throw new DomainError("feature_disabled", disabledMessage(disabled));
   }
-  throw new DomainError("feature_disabled", disabledMessage(feature));
+  return earlier;
 };
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
@@ -77,26 +73,29 @@ const hashRequest = (body: object): string => {
 type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodType> = Omit<
   KeyDefinition<z.ZodType, Body, ResponseBody, Promise<string>>,
   "handle" | "method" | "checkBody"
-> &
-  Dependencies & {
-    readonly operation: StoreOperation;
-    readonly feature: Feature | null;
-    /** Builds the body of the response on success. */
-    readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
-    readonly write: (
-      write: StoreWrite,
-      body: z.output<Body>,
-      caller: Caller,
-    ) => Promise<StoreResponse>;
-  };
+> & {
+  readonly db: CommonQueryMethods;
+  readonly guard: SpendingGuard;
+  readonly operation: StoreOperation;
+  readonly feature: Feature | null;
+  /** Builds the body of the response on success. */
+  readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
+  /** Absent for a write without units. */
+  readonly unitsOf?: (body: z.output<Body>) => LimitedUnits;
+  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreResponse>;
+};
 
-/** Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response. */
+/**
+ * Builds the endpoint of a write that runs once per `Idempotency-Key` and within the account's limits; a repeat gets the
+ * first response.
+ */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
   db,
   guard,
   operation,
   feature,
   responseBody,
+  unitsOf,
   write,
   description,
   ...definition
@@ -131,8 +130,18 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
-      const earlier = await checkFeature({ db, guard }, caller, storeOf(ctx), feature, requested);
-      const response = earlier ?? (await write(requested, body, caller));
+      const disabled = feature === null || storeOf(ctx)[feature] ? null : feature;
+      const units = unitsOf?.(body) ?? null;
+      const response = await runWithinLimits(
+        guard,
+        caller,
+        { units, disabled },
+        {
+          idempotencyKey: key,
+          write: () => write(requested, body),
+          findOriginal: () => findEarlierResponse(db, requested),
+        },
+      );
       markReplay(ctx, response);
       if (response.recordId !== null) {
         ctx.set("Record-Id", response.recordId);

@@ -4,7 +4,6 @@ import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/m
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
-import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
@@ -126,15 +125,10 @@ export const donateEndpoint = (
       amount: centsToDollars(cents),
       mode: KEY_MODES[mode],
     }),
-    write: (write, given, caller) =>
-      deps.guard.write(caller, {
-        idempotencyKey: write.idempotency?.key ?? null,
-        write: () =>
-          donateFromStore(deps, write, {
-            ...customerDetailsOf(given),
-            charityId: given.charity_id,
-            amountCents: given.cents,
-          }),
-        findOriginal: () => findEarlierResponse(deps.db, write),
+    write: (write, given) =>
+      donateFromStore(deps, write, {
+        ...customerDetailsOf(given),
+        charityId: given.charity_id,
+        amountCents: given.cents,
       }),
   });

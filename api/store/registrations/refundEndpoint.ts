@@ -12,7 +12,6 @@ import {
 } from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
-import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
@@ -125,19 +124,14 @@ export const refundEndpoint = (
       refunded_type: type,
       count: quantity,
     }),
-    write: (write, fields, caller) => {
+    write: (write, fields) => {
       const { type, quantity } = fields;
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
-      return deps.guard.write(caller, {
-        idempotencyKey: write.idempotency?.key ?? null,
-        write: () =>
-          type === "donation"
-            ? reverseStoreDonations(deps, write, reversal)
-            : reverseStoreRegistrations(deps, write, {
-                ...reversal,
-                kind: type === "tree" ? "tree" : "bottle",
-              }),
-        findOriginal: () => findEarlierResponse(deps.db, write),
-      });
+      return type === "donation"
+        ? reverseStoreDonations(deps, write, reversal)
+        : reverseStoreRegistrations(deps, write, {
+            ...reversal,
+            kind: type === "tree" ? "tree" : "bottle",
+          });
     },
   });

@@ -4,7 +4,6 @@ import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { count } from "../../../domain/fields.ts";
 import type { StoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
-import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
@@ -85,19 +84,8 @@ export const registerEndpoint = (
       customer_name: body.customer_name ?? "",
       order_id: body.order_id ?? "",
     }),
-    write: (write, body, caller) => {
-      const requested = { field: plural, count: unitsOf(body) };
-      return guard.register(caller, requested, {
-        idempotencyKey: write.idempotency?.key ?? null,
-        write: () =>
-          storeWriter.register({
-            ...write,
-            ...customerDetailsOf(body),
-            kind,
-            count: requested.count,
-          }),
-        findOriginal: () => findEarlierResponse(db, write),
-      });
-    },
+    unitsOf: (body) => ({ field: plural, count: unitsOf(body) }),
+    write: (write, body) =>
+      storeWriter.register({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
   });
 };
