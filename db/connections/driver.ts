@@ -85,7 +85,7 @@ export const createDriver =
       statementTimeoutMs: inMs(statementTimeout),
       idleInTransactionTimeoutMs: inMs(idleInTransactionSessionTimeout),
     };
-    const drivers = new Map<Server, ServerDriver>();
+    const drivers = new Map<Server, Promise<ServerDriver>>();
     /** The library's driver supports one server. It connects once to read the types that the pool parses. */
     const createServerDriver = async (server: Server): Promise<ServerDriver> => {
       const { tls, config } = server;
@@ -112,9 +112,16 @@ export const createDriver =
       });
       return { driver, adapt: pooler ? behindPooler(pooler, limits) : (client) => client };
     };
-    const openDriver = async (server: Server): Promise<ServerDriver> => {
-      const opened = drivers.get(server) ?? (await createServerDriver(server));
+    /** Connections that are opened at the same time share the driver: a server that was just promoted gets all of them. */
+    const openDriver = (server: Server): Promise<ServerDriver> => {
+      const known = drivers.get(server);
+      if (known) {
+        return known;
+      }
+      const opened = createServerDriver(server);
       drivers.set(server, opened);
+      // The next connection tries again.
+      opened.catch(() => drivers.delete(server));
       return opened;
     };
     await servers.open(openDriver);

@@ -11,7 +11,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
@@ -145,4 +145,33 @@ test("if no connection can be opened, work that waits for one is rejected, too",
       (result) => result.status === "rejected" && result.reason instanceof UnavailableError,
     ),
   );
+});
+
+test("the connections that are opened after a failover inspect the next server once", async (t) => {
+  const { databaseUrl } = t.context;
+  const [first, second] = [await startRelay(t, databaseUrl), await startRelay(t, databaseUrl)];
+  const url = databaseUrl.replace(
+    new URL(databaseUrl).host,
+    [first, second].map((relay) => new URL(relay.url).host).join(","),
+  );
+  const count = 5;
+  const db = await openTestPool(t, url, count);
+  first.cut();
+  let connected = 0;
+  const allConnected = Promise.withResolvers<void>();
+
+  await Promise.all(
+    Array.from({ length: count }, () =>
+      db.connect(async () => {
+        connected += 1;
+        if (connected === count) {
+          allConnected.resolve();
+        }
+        await allConnected.promise;
+      }),
+    ),
+  );
+
+  // One looks for a pooler, and one reads the types.
+  t.is(second.connectionCount(), count + 2);
 });
