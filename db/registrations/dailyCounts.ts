@@ -33,6 +33,8 @@ export const addToDailyCounts = (
     INSERT INTO daily_count (account_id, mode, day, count)
     SELECT account_id, mode, day, count
     FROM json_to_recordset(${toRecords(added)}) AS added (account_id uuid, mode text, day date, count bigint)
+    -- A failover may have lost an account, whose units would keep those of the others from being stored.
+    CROSS JOIN LATERAL (SELECT FROM account WHERE id = added.account_id OFFSET 0) AS present
     ORDER BY account_id, mode, day
     ON CONFLICT (account_id, mode, day) DO UPDATE
     SET count = least(daily_count.count + excluded.count, ${Number.MAX_SAFE_INTEGER})

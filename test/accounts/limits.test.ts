@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { readTestRecordCount } from "../../db/accounts/testRecordCounts.ts";
+import { addToTestRecordCounts, readTestRecordCount } from "../../db/accounts/testRecordCounts.ts";
+import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { refill } from "../../domain/accounts/limits.ts";
 import type { TokenBucket } from "../../domain/accounts/limits.ts";
@@ -372,4 +373,14 @@ test("operators set the limit of test data of an account", async (t) => {
   const shown = readJson(await impact("org", "show", id, "--json"));
   t.like(shown, { stored_test_records: 2 });
   t.regex((await impact("org", "show", id)).stdout, /stored test records +2\n/u);
+});
+
+test("counts of an account that a failover has lost do not keep others from being stored", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const owners = [crypto.randomUUID(), id].map((accountId) => ({ accountId, count: 3 }));
+  const ofDay = owners.map((owner) => ({ ...owner, mode: "live", day: "2025-06-01" }) as const);
+
+  t.deepEqual(await addToDailyCounts(db, ofDay), ofDay.slice(1));
+  t.deepEqual(await addToTestRecordCounts(db, owners), owners.slice(1));
 });

@@ -112,12 +112,12 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
       const added = changed.map(({ accountId, newCount: count }) => ({ accountId, count }));
       const stored = await addToTestRecordCounts(db, added);
       for (const { accountId, count } of added) {
-        recordsOf(accountId).newCount -= count;
+        const known = recordsOf(accountId);
+        known.newCount -= count;
+        known.wasRejected = false;
       }
       for (const { accountId, count } of stored) {
-        const known = recordsOf(accountId);
-        known.storedCount = count;
-        known.wasRejected = false;
+        recordsOf(accountId).storedCount = count;
       }
     },
   };
