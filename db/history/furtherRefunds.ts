@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { kindColumn, safeInteger } from "../columns.ts";
 import { isImported, isOfMode, rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
+import { lockRegistrations } from "../registrations/refundBatches.ts";
 import { sql } from "../sql.ts";
 
 const refundedUnitsRow = z.strictObject({
@@ -26,20 +27,6 @@ const isGiven = (table: RecordTable, owner: AccountMode): FragmentSqlToken => {
     CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`given.id`)}
     WHERE ${isOfMode(table, owner)}
   ))`;
-};
-
-/** Locks registrations until the transaction ends. */
-const lockRegistrations = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
-    SELECT
-    FROM registration
-    WHERE id = ANY(${sql.array([...ids], "uuid")})
-    ORDER BY id
-    FOR UPDATE
-  `);
 };
 
 /**
@@ -83,22 +70,22 @@ export const raiseRefundedCounts = async (
   `);
 };
 
-const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
+const refundedDonationRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  createdAt: z.date(),
+});
 
 /** An imported donation that another system refunded after the import. */
 export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
 
-/**
- * Marks imported donations as refunded and subtracts them from the totals, which change in the order in which new donations
- * change them.
- */
+/** Marks imported donations as refunded, and returns those that were not. */
 export const markImportedDonationsRefunded = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   ids: readonly string[],
-): Promise<readonly RefundedDonation[]> => {
-  const { accountId, mode } = owner;
-  return transaction.any(sql.type(refundedDonationRow)`
+): Promise<readonly RefundedDonation[]> =>
+  transaction.any(sql.type(refundedDonationRow)`
     WITH given AS MATERIALIZED (
       SELECT id FROM unnest(${sql.array([...ids], "uuid")}) AS id
     ),
@@ -111,39 +98,10 @@ export const markImportedDonationsRefunded = (
         AND NOT donation.refunded
       ORDER BY donation.id
       FOR UPDATE OF donation
-    ),
-    marked AS (
-      UPDATE donation
-      SET refunded = true
-      FROM before
-      WHERE donation.id = before.id
-      RETURNING donation.id, donation.amount_cents, donation.created_at
-    ),
-    subtraction AS MATERIALIZED (
-      SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
-      FROM marked
-      CROSS JOIN LATERAL (
-        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
-      ) AS span (period)
-      GROUP BY period
-    ),
-    locked AS MATERIALIZED (
-      SELECT donation_total.period, subtraction.count, subtraction.amount_cents
-      FROM donation_total
-      JOIN subtraction USING (period)
-      WHERE donation_total.account_id = ${accountId} AND donation_total.mode = ${mode}
-      ORDER BY donation_total.period
-      FOR UPDATE OF donation_total
-    ),
-    new_total AS (
-      UPDATE donation_total
-      SET count = donation_total.count - locked.count, amount_cents = donation_total.amount_cents - locked.amount_cents
-      FROM locked
-      WHERE donation_total.account_id = ${accountId}
-        AND donation_total.mode = ${mode}
-        AND donation_total.period = locked.period
     )
-    SELECT id, amount_cents AS "amountCents"
-    FROM marked
+    UPDATE donation
+    SET refunded = true
+    FROM before
+    WHERE donation.id = before.id
+    RETURNING donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
   `);
-};

@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
 import {
   markImportedDonationsRefunded,
   raiseRefundedCounts,
@@ -61,6 +62,7 @@ const applyChunk = async (
       details: { mode: owner.mode, refundedSince: applied },
     });
   }
+  await changeDonationTotals(transaction, owner, donations, "subtract");
   // In the order in which a batch of registrations locks the totals.
   for (const kind of KINDS.toSorted()) {
     const refunded = units.filter((each) => each.kind === kind);
