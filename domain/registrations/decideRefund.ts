@@ -14,13 +14,12 @@ export const refundIdOf = (registrationId: string): string => `refund-${registra
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
 
-/** What decides whether usage can still be refunded. */
+/** What decides, beside the time, whether usage can still be refunded. */
 export type RefundWindow = {
   /** Null after the account's subscription has ended. */
   readonly cycle: Period | null;
   /** The maximum age of usage that the processor accepts; null if it accepts any. */
   readonly acceptedAgeMs: number | null;
-  readonly now: Date;
 };
 
 /** The properties of a registration that decide about its refund. */
@@ -37,7 +36,8 @@ export type RefundableRegistration = Pick<Registration, "count" | "refundedCount
 export const decideRefund = (
   registration: RefundableRegistration,
   requestedCount: number | null,
-  { cycle, acceptedAgeMs, now }: RefundWindow,
+  { cycle, acceptedAgeMs }: RefundWindow,
+  now: Date,
 ): number => {
   const { kind, createdAt } = registration;
   if (!registration.hasUsage) {

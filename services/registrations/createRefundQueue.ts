@@ -11,7 +11,7 @@ export type RefundQueue = {
   /** Runs the work of a refund in the database. */
   readonly run: AccountQueue;
   /** As `readRefundWindow`. */
-  readonly readWindow: (owner: Owner) => Promise<Omit<RefundWindow, "now">>;
+  readonly readWindow: (owner: Owner) => Promise<RefundWindow>;
 };
 
 /** For programs that make one refund at a time. */

@@ -13,9 +13,7 @@ export type RefundWindowDependencies = {
   readonly billing: Billing;
 };
 
-type Window = Omit<RefundWindow, "now">;
-
-const windowOf = ({ cycle, processor }: ResolvedCycle): Window => ({
+const windowOf = ({ cycle, processor }: ResolvedCycle): RefundWindow => ({
   cycle,
   acceptedAgeMs: ACCEPTED_AGE_MS[processor],
 });
@@ -27,13 +25,14 @@ const windowOf = ({ cycle, processor }: ResolvedCycle): Window => ({
 export const readRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
-): Promise<Window> => windowOf(await resolveBillingCycle(deps, { accountId, mode, meter: kind }));
+): Promise<RefundWindow> =>
+  windowOf(await resolveBillingCycle(deps, { accountId, mode, meter: kind }));
 
 /** Returns the same without calling the processor, or null if only the processor knows it. */
 export const findRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
-): Promise<Window | null> => {
+): Promise<RefundWindow | null> => {
   const found = await findBillingCycle(deps, { accountId, mode, meter: kind });
   return found && windowOf(found);
 };

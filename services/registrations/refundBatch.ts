@@ -39,8 +39,6 @@ export type RefundedItem = {
   readonly replayed: boolean;
 };
 
-type Window = Omit<RefundWindow, "now">;
-
 /** A refund that is decided. Its total is known when all are. */
 type Decision = Omit<RefundedItem, "total"> & {
   readonly request: RefundRequest;
@@ -56,6 +54,7 @@ const createDecider = (
   registrations: ReadonlyMap<string, LockedRegistration>,
   known: readonly KeyedRefund[],
   window: RefundWindow | null,
+  now: Date,
 ) => {
   const keys = new Map<string, Omit<KeyedRefund, "idempotencyKey">>(
     known.map(({ idempotencyKey, ...refund }) => [idempotencyKey, refund]),
@@ -90,6 +89,7 @@ const createDecider = (
       { ...registration, refundedCount: before, kind: owner.kind },
       request.count,
       window,
+      now,
     );
     refunded.set(registrationId, before + count);
     if (request.idempotencyKey !== null) {
@@ -111,7 +111,7 @@ const refundAll = (
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],
   isAtomic: boolean,
-  window: Window | null,
+  window: RefundWindow | null,
 ): Promise<{
   readonly outcomes: readonly Outcome<RefundedItem>[];
   readonly newRecords: number;
@@ -128,7 +128,7 @@ const refundAll = (
     // Under the registrations' locks, concurrent calls with these keys for them have committed.
     const known = await listRefundsByKeys(transaction, owner, keysOf(items));
     const now = clock.now();
-    const decide = createDecider(owner, registrations, known, window && { ...window, now });
+    const decide = createDecider(owner, registrations, known, window, now);
     const outcomes = items.map((item) => (isAccepted(item) ? outcomeOf(() => decide(item)) : item));
     if (isAtomic) {
       requireAll(outcomes);

@@ -94,7 +94,7 @@ const refundWithin = (
   deps: Dependencies,
   owner: Owner,
   request: RefundRequest,
-  window: Omit<RefundWindow, "now">,
+  window: RefundWindow,
 ): Promise<Refunded> =>
   retryKeyConflicts(() =>
     deps.db.transaction(async (transaction) => {
@@ -112,7 +112,8 @@ const refundWithin = (
       const refundedCount = decideRefund(
         { ...registration, kind: owner.kind, hasUsage },
         request.count,
-        { ...window, now },
+        window,
+        now,
       );
       const refundedSoFar = registration.refundedCount + refundedCount;
       const decided = { registration, refundedCount, refundedSoFar, request };

@@ -51,10 +51,8 @@ const previewRefund = async (
   const window = await readRefundWindow(deps, registration);
   const refundedCount = await deps.db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, registration, registration.id);
-    return decideRefund({ ...registration, hasUsage: found?.hasUsage === true }, refund.count, {
-      ...window,
-      now: deps.clock.now(),
-    });
+    const refundable = { ...registration, hasUsage: found?.hasUsage === true };
+    return decideRefund(refundable, refund.count, window, deps.clock.now());
   });
   return { refundedCount, replayed: false };
 };

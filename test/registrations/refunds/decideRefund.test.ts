@@ -13,7 +13,8 @@ const cycle = {
 const ACCEPTED_AGE_MS = 34.5 * 24 * 60 * 60 * 1000;
 const REFUNDABLE_MS = 31.5 * 24 * 60 * 60 * 1000;
 
-const window = { cycle, acceptedAgeMs: ACCEPTED_AGE_MS, now: new Date("2026-05-25T00:00:00.000Z") };
+const window = { cycle, acceptedAgeMs: ACCEPTED_AGE_MS };
+const NOW = new Date("2026-05-25T00:00:00.000Z");
 
 const registration = (given: Partial<RefundableRegistration>): RefundableRegistration => ({
   kind: "tree",
@@ -26,7 +27,7 @@ const registration = (given: Partial<RefundableRegistration>): RefundableRegistr
 
 const refunds = test.macro({
   exec: (t, given: Partial<RefundableRegistration>, requested: number | null, expected: number) => {
-    t.is(decideRefund(registration(given), requested, window), expected);
+    t.is(decideRefund(registration(given), requested, window, NOW), expected);
   },
   title: (title = "") => `a refund returns ${title}`,
 });
@@ -39,7 +40,7 @@ const rejects = test.macro({
     code: ErrorCode,
     message: string,
   ) => {
-    const error = t.throws(() => decideRefund(registration(given), requested, window), {
+    const error = t.throws(() => decideRefund(registration(given), requested, window, NOW), {
       instanceOf: DomainError,
     });
     t.is(error?.code, code);
@@ -129,11 +130,12 @@ const atAge = test.macro({
       end: new Date("2027-01-01T00:00:00.000Z"),
     };
     const refund = () =>
-      decideRefund(registration({ createdAt: new Date(now.getTime() - ageMs) }), null, {
-        cycle: year,
-        acceptedAgeMs,
+      decideRefund(
+        registration({ createdAt: new Date(now.getTime() - ageMs) }),
+        null,
+        { cycle: year, acceptedAgeMs },
         now,
-      });
+      );
     if (isRejected) {
       const error = t.throws(refund, { instanceOf: DomainError });
       t.is(error?.code, "outside_billing_cycle");
