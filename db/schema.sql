@@ -548,6 +548,7 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence),
   CONSTRAINT meter_event_pkey PRIMARY KEY (id),
   CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT meter_event_blocked CHECK (state <> 'blocked'::text OR outcome_unknown),
   CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
   CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
   CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),

@@ -81,6 +81,13 @@ export const UNFINISHED = constants(UNFINISHED_STATES);
 
 export const FAILED = constants(FAILED_STATES);
 
+/** The condition of usage that counts as not sent, but that the processor may have. A document closes it. */
+export const inDoubt = sql.fragment`(
+  meter_event.outcome_unknown
+  AND meter_event.settlement_reference IS NULL
+  AND meter_event.state IN (${FAILED}, 'waived')
+)`;
+
 export const findUnfinishedMeterEvent = (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,

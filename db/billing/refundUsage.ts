@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { afterLookup, sql } from "../sql.ts";
-import { FAILED, UNFINISHED } from "./meterEvents.ts";
+import { FAILED, inDoubt, UNFINISHED } from "./meterEvents.ts";
 import { factsOfRefund, isOfSecond, shareRegistrations } from "./registrationFacts.ts";
 
 const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
@@ -105,7 +105,11 @@ export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Pr
     ) AS taken_back
     JOIN meter_event ON meter_event.id = taken_back.meter_event_id
     WHERE meter_event.id <> ${meterEventId}
-      AND meter_event.state IN (${UNFINISHED}, 'delivered', 'void', 'blocked')
+      AND (
+        meter_event.state IN (${UNFINISHED}, 'delivered', 'void')
+        -- Those that an operator has closed do not count.
+        OR (${inDoubt} AND meter_event.state <> 'waived')
+      )
   `);
 
 /**

@@ -129,6 +129,7 @@ CREATE TABLE meter_event (
   settlement_kind text CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind IN ('invoice_item', 'credit_note')),
   settlement_reference text,
   CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
+  CONSTRAINT meter_event_blocked CHECK (state <> 'blocked' OR outcome_unknown),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence)
 ) WITH (fillfactor = 80);
 

@@ -58,10 +58,12 @@ const insertUsage = async (
   await db.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+        (
+          account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at
+        )
       SELECT
         account_id, mode, kind, extract(epoch FROM created_at), sequence, -1, id || '/' || sequence, 'ledger',
-        given.state, now()
+        given.state, given.state = 'blocked', now()
       FROM registration
       CROSS JOIN (VALUES (1, 'delivered'), (2, ${state}::text)) AS given (sequence, state)
       WHERE registration.id = ${registrationId} AND given.state IS NOT NULL

@@ -5,7 +5,7 @@ import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
-import { FAILED, UNFINISHED } from "../meterEvents.ts";
+import { inDoubt, UNFINISHED } from "../meterEvents.ts";
 import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
@@ -14,29 +14,19 @@ const minuteRow = z.strictObject({
   delivered: safeInteger,
   acknowledged: safeInteger,
   lastDeliveredAt: z.date().nullable(),
-  isUnsettled: z.boolean(),
-  isWaivedInDoubt: z.boolean(),
+  isOpen: z.boolean(),
   isFailedSinceAcknowledged: z.boolean(),
   deliveredEventIds: z.array(z.string()),
   version: z.string(),
 });
 
-const mayBeSent = sql.fragment`(
-  meter_event.state = 'blocked' OR (meter_event.state IN (${FAILED}) AND meter_event.outcome_unknown)
-)`;
-
-const isWaivedInDoubt = sql.fragment`(
-  meter_event.state = 'waived' AND meter_event.outcome_unknown AND meter_event.settlement_reference IS NULL
-)`;
-
 /**
- * Whether the account that has a stream's customer has such an event of an earlier customer, or of none. A retry of it looks
- * for the usage at the present customer, too; see `customersInDoubt`.
+ * Whether the account that has a stream's customer has usage in doubt of an earlier customer, or of none. A retry of it
+ * looks for the usage at the present customer, too; see `customersInDoubt`.
  */
 const existsElsewhere = (
   { processor, mode, meter, customerId }: Omit<ReportedStream, "accountName">,
   span: Span,
-  condition: FragmentSqlToken,
 ): FragmentSqlToken => sql.fragment`
   EXISTS (
     SELECT
@@ -50,15 +40,14 @@ const existsElsewhere = (
       AND meter_event.second < ${span.end}
       AND meter_event.customer_id IS DISTINCT FROM account.stripe_customer_id
       AND (meter_event.customer_id IS NULL OR meter_event.quantity > 0)
-      AND ${condition}
+      AND ${inDoubt}
   )
 `;
 
 /**
- * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether the
- * processor may have units that are not settled yet, whether it may have waived usage that a retry can send, whether usage
- * that the acknowledged drift counted has failed since, the delivered events, and a version that changes whenever an event or
- * that drift does.
+ * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether usage
+ * is pending or in doubt, whether usage that the acknowledged drift counted has failed since, the delivered events, and a
+ * version that changes whenever an event or that drift does.
  */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 
@@ -71,8 +60,8 @@ export const readMinuteUsage = (
   db.one(sql.type(minuteRow)`
     SELECT
       ${deliveryColumns},
-      coalesce(bool_or(state IN (${UNFINISHED}) OR ${mayBeSent}), false)
-      OR ${existsElsewhere(stream, span, mayBeSent)}
+      coalesce(bool_or(state IN (${UNFINISHED}) OR ${inDoubt}), false)
+      OR ${existsElsewhere(stream, span)}
       OR EXISTS (
         SELECT
         FROM usage_fact
@@ -82,9 +71,7 @@ export const readMinuteUsage = (
           AND meter_event_id IS NULL
           AND second >= ${span.start}
           AND second < ${span.end}
-      ) AS "isUnsettled",
-      coalesce(bool_or(${isWaivedInDoubt}), false)
-      OR ${existsElsewhere(stream, span, isWaivedInDoubt)} AS "isWaivedInDoubt",
+      ) AS "isOpen",
       coalesce(bool_or(${failedSinceAcknowledged(stream, span)}), false) AS "isFailedSinceAcknowledged",
       coalesce(
         array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'),

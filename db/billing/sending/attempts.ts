@@ -203,6 +203,7 @@ export const settleAttempts = async (
       state = settlement.state,
       quantity = coalesce(settlement.accepted_quantity, quantity),
       leased_until = NULL,
+      outcome_unknown = outcome_unknown OR settlement.state = 'blocked',
       last_error = coalesce(settlement.reason, last_error),
       settled_at = settlement.settled_at
     FROM current

@@ -41,7 +41,7 @@ export const decideRetry = (
   if (!isFailed(state) && state !== "waived") {
     throw invalidRequest(`meter event ${id} is ${state}: there is nothing to retry`);
   }
-  if (state !== "blocked" && !outcomeUnknown) {
+  if (!outcomeUnknown) {
     if (assumed === "delivered") {
       throw invalidRequest(`meter event ${id} is ${state}: the processor does not have it`);
     }

@@ -39,7 +39,7 @@ const requireSettled = async (
       "usage of that minute has failed since its drift was acknowledged; run `impact usage retry` of it first, and then `impact usage reconcile` again",
     );
   }
-  if (usage.isUnsettled || usage.isWaivedInDoubt) {
+  if (usage.isOpen) {
     refuse(
       "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again; `impact usage list --state failed --org ID` also lists usage of an earlier customer, and `--state waived`",
     );

@@ -159,15 +159,12 @@ const listMinutes = async (
 };
 
 /**
- * Returns whether usage of a minute must be settled first. The processor may have waived usage in doubt, whose units would be
+ * Returns whether usage of a minute must be settled first. The processor may have usage in doubt, whose units would be
  * taken back. Usage that has failed since drift was acknowledged makes that drift explain nothing, so units of other usage
  * would be taken back.
  */
-const isOpen = ({
-  isUnsettled,
-  isWaivedInDoubt,
-  isFailedSinceAcknowledged,
-}: MinuteUsage): boolean => isUnsettled || isWaivedInDoubt || isFailedSinceAcknowledged;
+const mustBeSettled = ({ isOpen, isFailedSinceAcknowledged }: MinuteUsage): boolean =>
+  isOpen || isFailedSinceAcknowledged;
 
 /** Compares a minute again and decides about its correction. */
 const proposeCorrection = async (
@@ -196,7 +193,7 @@ const proposeCorrection = async (
   );
   const isInvoiced = endedBefore !== null && second * 1000 < endedBefore.getTime();
   const { action, reason } = decideCorrection(
-    { ...usage, isUnsettled: isOpen(usage), quantity, second, isInvoiced },
+    { ...usage, isUnsettled: mustBeSettled(usage), quantity, second, isInvoiced },
     options,
     usageLagMs,
     now,
@@ -225,7 +222,7 @@ const recordCorrection = async (
     requireFlowing(await lockDeployment(transaction), "nothing more was corrected");
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
     const current = await readMinuteUsage(transaction, stream, minuteOf(second));
-    if (current.version !== version || isOpen(current)) {
+    if (current.version !== version || mustBeSettled(current)) {
       return {
         ...proposed,
         action: "wait",

@@ -76,7 +76,9 @@ for (const state of ["blocked", "sealed"] as const) {
   test(`a difference is not acknowledged while an event of its minute is ${state}, because that event may explain it`, async (t) => {
     const scene = await setUpMinute(t, [5], { lost: [] });
     const { db } = scene.original;
-    await db.query(sql.typeAlias("void")`UPDATE meter_event SET state = ${state}`);
+    await db.query(sql.typeAlias("void")`
+      UPDATE meter_event SET state = ${state}, outcome_unknown = ${state === "blocked"}
+    `);
 
     const acknowledged = await scene.run(...(await scene.findDifference()));
 
@@ -85,7 +87,9 @@ for (const state of ["blocked", "sealed"] as const) {
       acknowledged.stderr,
       /usage of that minute is pending, or may have been sent although it failed or was waived; wait/u,
     );
-    await db.query(sql.typeAlias("void")`UPDATE meter_event SET state = 'blocked'`);
+    await db.query(
+      sql.typeAlias("void")`UPDATE meter_event SET state = 'blocked', outcome_unknown = true`,
+    );
     t.like(await scene.retry(0), [{ result: "delivered" }]);
     await scene.drain(scene.original);
     t.deepEqual(scene.billed(), { 0: 5 });

@@ -118,6 +118,38 @@ test("a report that waits for one event does not undo the retry of another that 
   t.deepEqual(scene.billedByMinute(), { 0: 6 });
 });
 
+test("usage that Stripe refused later is not waived if a lost history may have sent a refund of it", async (t) => {
+  const scene = await setUpRestore(t);
+  const { original, register, pass, drain, control, impact } = scene;
+  const registrationId = await register(original, 10);
+  pass(5);
+  await drain(original);
+  await scene.refund(original, registrationId, 3);
+  control.addFault({ kind: "respond", status: 400, body: { error: { message: "refused" } } });
+  await drain(original);
+  t.deepEqual(await statesIn(original), ["delivered", "rejected"]);
+  const { continued, restored } = await scene.fork(original);
+  t.is((await impact(continued, "usage", "retry", "--all")).exitCode, 0);
+  await drain(continued);
+  const [identifier = ""] = await identifiersIn(restored);
+  control.rejectAccepted({ identifier });
+  t.deepEqual(scene.billedByMinute(), { 0: -3 });
+  pass(3 * DAY);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  t.is((await impact(restored, "usage", "compare-and-release")).exitCode, 0);
+  await applyReport(restored);
+  t.deepEqual(await statesIn(restored), ["blocked", "rejected"]);
+  const usageId = await restored.db.oneFirst(
+    sql.type(z.object({ id: z.bigint() }))`SELECT id FROM meter_event WHERE quantity > 0`,
+  );
+
+  const waived = await impact(restored, "usage", "waive", String(usageId), "--reason", "too old");
+
+  t.is(waived.exitCode, 1);
+  t.regex(waived.stdout, /refunds of 3 units of it/u);
+});
+
 test("late usage that was settled by hand stays settled when Stripe refuses it afterwards", async (t) => {
   const { register, pass, drain, control, stream, ...scene } = await setUpRestore(t);
   const { original } = scene;

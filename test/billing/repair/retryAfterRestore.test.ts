@@ -102,9 +102,9 @@ for (const [title, change] of [
     const { db } = original;
     const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at, settled_at)
     SELECT
-      ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'blocked', now(),
+      ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'blocked', true, now(),
       ${timestamp(new Date(0))}
     FROM generate_series(1, 2) AS second
     RETURNING id
@@ -318,15 +318,15 @@ test("one command retries all usage of a minute that a lost history has sent to 
   pass(5);
   await drain(original);
   pass(MINUTE);
-  for (let second = 0; second < 5; second += 1) {
+  for (let second = 0; second < 3; second += 1) {
     await register(original, 10);
     pass(1);
   }
   pass(5);
   const { continued, restored } = await scene.fork(original);
   await setCustomer(continued, scene.customerId);
-  await drain(continued);
-  t.deepEqual(scene.billedByMinute(), { 1: 50 });
+  t.is((await drain(continued)).kind, "done");
+  t.deepEqual(scene.billedByMinute(), { 1: 30 });
   pass(FORGOTTEN_AFTER_SECONDS);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
@@ -337,7 +337,7 @@ test("one command retries all usage of a minute that a lost history has sent to 
 
   t.is(retried.exitCode, 0, retried.stdout);
   t.is((await drain(restored)).kind, "done");
-  t.deepEqual(scene.billedByMinute(), { 1: 50 });
+  t.deepEqual(scene.billedByMinute(), { 1: 30 });
 });
 
 test("pending usage is not billed twice if the customer was removed before the restored time, and a lost history has set another and sent it", async (t) => {

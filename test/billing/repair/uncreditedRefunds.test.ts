@@ -255,7 +255,7 @@ test.serial(
     await drain("test");
     // As the comparison after a restore does with usage of which it is unclear whether the ledger has it.
     await t.context.db.query(sql.typeAlias("void")`
-    UPDATE meter_event SET state = 'blocked' WHERE account_id = ${id}
+    UPDATE meter_event SET state = 'blocked', outcome_unknown = true WHERE account_id = ${id}
   `);
     const [usageId = ""] = await failedEvents();
     t.is((await impact("usage", "waive", usageId, ...REASON)).exitCode, 0);

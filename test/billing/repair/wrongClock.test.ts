@@ -96,7 +96,7 @@ for (const command of ["retry", "reopen"] as const) {
     const { id, identifier } = await original.db.one(
       sql.type(z.object({ id: z.bigint(), identifier: z.string() }))`
         UPDATE meter_event
-        SET state = ${command === "retry" ? "blocked" : "delivered"}
+        SET state = ${command === "retry" ? "blocked" : "delivered"}, outcome_unknown = ${command === "retry"}
         RETURNING id, identifier
       `,
     );
