@@ -20,7 +20,8 @@ CREATE TABLE planting_order (
   ),
   -- Increases with every change of the evidence, so that older cached responses are recognized as stale.
   revision integer NOT NULL DEFAULT 1,
-  -- The sites of its trees: [{siteId, region, forestType, weight}].
+  -- The sites of its trees: [{siteId, region, forestType, weight, factorId}]. The last is that of planting_tally, because
+  -- another release may have another table of factors; null until the trees are planted.
   site_shares jsonb NOT NULL DEFAULT '[]',
   created_at timestamptz NOT NULL,
   planted_at timestamptz,

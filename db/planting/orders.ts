@@ -15,6 +15,7 @@ const siteShares = z.array(
     region: z.string(),
     forestType: z.enum(FOREST_TYPES),
     weight: z.number(),
+    factorId: z.string().nullable(),
   }),
 );
 

@@ -9,7 +9,7 @@ export type ForestType = (typeof FOREST_TYPES)[number];
 
 /** Mass and density belong together: a tree stores this much only at this density. */
 export type ImpactFactor = {
-  /** Never reused: planted trees keep the factor that applied when they were planted. */
+  /** Never reused: planted trees keep their factor. */
   readonly id: string;
   readonly forestType: ForestType;
   /** Kilograms of CO2 over the whole horizon, not per year. */

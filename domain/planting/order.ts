@@ -46,6 +46,8 @@ export type SiteShare = {
   readonly region: string;
   readonly forestType: ForestType;
   readonly weight: number;
+  /** The impact factor of its trees; null until they are planted. */
+  readonly factorId: string | null;
 };
 
 /** A batch of an account's trees that a partner plants. */

@@ -23,27 +23,39 @@ const splitByWeight = (total: number, weights: readonly number[]): readonly numb
 
 export type TalliedOrder = Pick<
   PlantingOrder,
-  "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
+  "treeCount" | "refundedCount" | "siteShares" | "verifiedAt"
 >;
+
+/** Returns an order whose trees have impact factors if they are planted. They keep those that they have. */
+export const withImpactFactors = <Order extends Pick<PlantingOrder, "siteShares" | "plantedAt">>(
+  order: Order,
+): Order => {
+  const { plantedAt, siteShares } = order;
+  return plantedAt === null
+    ? order
+    : {
+        ...order,
+        siteShares: siteShares.map(({ siteId, region, forestType, weight, factorId }) => ({
+          siteId,
+          region,
+          forestType,
+          weight,
+          factorId: factorId ?? factorFor(forestType, plantedAt).id,
+        })),
+      };
+};
 
 /** Returns an order's share of its account's planted trees, without refunded ones. */
 const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
-  const { siteShares, plantedAt, verifiedAt } = order;
-  if (plantedAt === null) {
-    return [];
-  }
+  const { siteShares, verifiedAt } = order;
   const trees = splitByWeight(
     order.treeCount - order.refundedCount,
     siteShares.map(({ weight }) => weight),
   );
-  return siteShares.map(({ siteId, forestType }, index) => {
+  return siteShares.flatMap(({ siteId, factorId }, index) => {
     const planted = trees[index] ?? 0;
-    return {
-      siteId,
-      factorId: factorFor(forestType, plantedAt).id,
-      planted,
-      verified: verifiedAt === null ? 0 : planted,
-    };
+    const verified = verifiedAt === null ? 0 : planted;
+    return factorId === null ? [] : [{ siteId, factorId, planted, verified }];
   });
 };
 

@@ -44,6 +44,7 @@ const shareOf = async (
   region: site.region,
   forestType: site.forest_type,
   weight,
+  factorId: null,
 });
 
 /** Adds up the weights of several allocations at one site. */

@@ -26,7 +26,7 @@ import {
   latestStage,
   PLANTING_STAGES,
 } from "../../../domain/planting/order.ts";
-import { tallyChange } from "../../../domain/planting/tally.ts";
+import { tallyChange, withImpactFactors } from "../../../domain/planting/tally.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
@@ -96,12 +96,13 @@ export const changeTimeline = async (
   return settleFacts(transaction, { ...order, timeline });
 };
 
-/** Stores what facts have changed of an order, and the tallies that it changes. */
+/** Stores what facts have changed of an order, the factors of its planted trees, and the tallies that it changes. */
 export const storeProgress = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
-  after: PlantingOrder,
+  changed: PlantingOrder,
 ): Promise<void> => {
+  const after = withImpactFactors(changed);
   await updatePlantingOrderProgress(transaction, after);
   await addToTally(transaction, after, tallyChange(before, after));
 };

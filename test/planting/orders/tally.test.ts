@@ -1,25 +1,26 @@
 import test from "ava";
-import type { SiteShare } from "../../../domain/planting/order.ts";
-import { tallyChange } from "../../../domain/planting/tally.ts";
+import type { PlantingOrder, SiteShare } from "../../../domain/planting/order.ts";
+import { tallyChange, withImpactFactors } from "../../../domain/planting/tally.ts";
 import type { TalliedOrder, TallyEntry } from "../../../domain/planting/tally.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 
-type Order = TalliedOrder;
+type Order = TalliedOrder & Pick<PlantingOrder, "plantedAt">;
 
 const at = new Date("2026-05-01T00:00:00Z");
 
 const share = (siteId: number, weight: number, forestType: SiteShare["forestType"] = "mangrove") =>
-  ({ siteId, region: "Coast", forestType, weight }) satisfies SiteShare;
+  ({ siteId, region: "Coast", forestType, weight, factorId: null }) satisfies SiteShare;
 
-const order = (given: Partial<Order> = {}): Order => ({
-  treeCount: 10,
-  refundedCount: 0,
-  siteShares: [share(1, 1)],
-  plantedAt: null,
-  verifiedAt: null,
-  ...given,
-});
+const order = (given: Partial<Order> = {}): Order =>
+  withImpactFactors({
+    treeCount: 10,
+    refundedCount: 0,
+    siteShares: [share(1, 1)],
+    plantedAt: null,
+    verifiedAt: null,
+    ...given,
+  });
 
 const entry = (
   siteId: number,
@@ -168,7 +169,8 @@ for (const seed of [1, 2, 3]) {
       const treeCount = extreme(random);
       const tally = new Map<string, { planted: number; verified: number }>();
       let present = order({ treeCount, siteShares: [] });
-      const become = (after: Order): void => {
+      const become = (given: Order): void => {
+        const after = withImpactFactors(given);
         for (const change of tallyChange(present, after)) {
           const key = `${change.siteId}/${change.factorId}`;
           const known = tally.get(key) ?? { planted: 0, verified: 0 };

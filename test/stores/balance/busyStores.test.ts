@@ -30,7 +30,8 @@ const fillOrders = async (db: DatabasePool, accountId: string): Promise<void> =>
     SELECT
       ${accountId} || n, ${accountId}::uuid, 'live', 'simulated', '', '', 'allocations', ${RECORDS / ORDERS},
       jsonb_build_array(jsonb_build_object(
-        'siteId', (SELECT max(id) FROM planting_site), 'region', '', 'forestType', 'terrestrial', 'weight', 1
+        'siteId', (SELECT max(id) FROM planting_site), 'region', '', 'forestType', 'terrestrial', 'weight', 1,
+        'factorId', ${factorFor("terrestrial", PLANTED_AT).id}::text
       )),
       ${PLANTED_AT.toISOString()}, ${PLANTED_AT.toISOString()}
     FROM generate_series(1, ${ORDERS}) AS n
