@@ -19,7 +19,8 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
-import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.ts";
+import { IMPORTED_PARTNER } from "../../../domain/planting/importedReference.ts";
+import type { OrderStage, PartnerKind, PlantingOrder } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
@@ -168,10 +169,33 @@ const correctOrder = async (
 };
 
 /**
+ * Rejects the withdrawal of the fact that an order was placed if the next poll would place the order anew: later than the
+ * stages that it has reached, which would be contradictions of that.
+ */
+const requireStillPlaced = (
+  { partner, stage }: PlantingOrder,
+  fact: StoredFact,
+  replacement: PlantingReport | null,
+): void => {
+  const isPolled = partner !== ("manual" satisfies PartnerKind) && partner !== IMPORTED_PARTNER;
+  if (
+    isPolled &&
+    fact.stage === "funds_distributed" &&
+    fact.state === "accepted" &&
+    stage !== fact.stage &&
+    replacement?.facts.some((other) => other.stage === fact.stage) !== true
+  ) {
+    throw invalidRequest(
+      `the order is ${stage}, and would be placed again if fact ${fact.id} were withdrawn; replace it with --replacement`,
+    );
+  }
+};
+
+/**
  * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays stored with its
  * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
  * @param options.reason why; operators see it
- * @throws DomainError record_not_found, or request_invalid if the replacement is of another order
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or lacks the fact that the order was placed
  */
 export const withdrawPlantingFact = (
   deps: Dependencies,
@@ -194,6 +218,7 @@ export const withdrawPlantingFact = (
           `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
         );
       }
+      requireStillPlaced(before, fact, replacement);
       let order = before;
       if (fact.state !== "withdrawn") {
         await withdrawFact(transaction, fact.id, {
