@@ -5,6 +5,7 @@ import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/w
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
 import { DISABLED_REASONS, MAXIMUM_URL_LENGTH } from "../../domain/webhooks/webhookEndpoints.ts";
 import { ENDPOINT_DISABLED } from "../../services/webhooks/pingWebhookEndpoint.ts";
+import { EVENT_MEANINGS } from "../events/eventMeanings.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 
@@ -167,27 +168,13 @@ const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) =>
     })
     .meta({ description: meaning });
 
-const MEANINGS = {
-  "registration.refunded":
-    "`count` units of a registration were refunded, and `remaining_count` are left.",
-  "donation.created": "A donation was recorded.",
-  "donation.refunded": "A donation was refunded.",
-  "usage.failed":
-    "Usage of one second could not be reported to the payment processor. It is not billed until the operator acts.",
-  "usage.recovered": "Usage that had failed is reported again, or the processor has it.",
-  "evidence.milestone_reached": "A planting order has reached a milestone, and so have its trees.",
-  "balance.low": "The balance has passed below the store's low-balance threshold.",
-  "balance.depleted":
-    "A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen.",
-} as const satisfies Record<keyof typeof WEBHOOK_DATA, string>;
-
 /** The body of every request to an endpoint. */
 const messageSchema = (accountType: AccountType) =>
   z
     .discriminatedUnion("type", [
       messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
       ...WEBHOOK_TYPES_OF[accountType].map((type) =>
-        messageOf(type, WEBHOOK_DATA[type], MEANINGS[type]),
+        messageOf(type, WEBHOOK_DATA[type], EVENT_MEANINGS[type]),
       ),
     ])
     .meta({ id: "WebhookMessage" });

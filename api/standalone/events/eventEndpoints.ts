@@ -11,6 +11,7 @@ import { queryError } from "../../http/queryError.ts";
 import { defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import { EVENT_MEANINGS } from "../../events/eventMeanings.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
@@ -54,7 +55,7 @@ const query = queryObject({
     }),
 });
 
-const eventOf = <Type extends EventType>(type: Type, meaning: string) =>
+const eventOf = <Type extends EventType>(type: Type) =>
   z
     .strictObject({
       id: z.string(),
@@ -62,30 +63,17 @@ const eventOf = <Type extends EventType>(type: Type, meaning: string) =>
       type: z.literal(type),
       data: EVENT_DATA[type],
     })
-    .meta({ description: meaning });
+    .meta({ description: EVENT_MEANINGS[type] });
 
 const event = z
   .discriminatedUnion("type", [
-    eventOf("registration.created", "Trees or bottles were registered. `data` is as registered."),
-    eventOf(
-      "registration.refunded",
-      "`count` units of a registration were refunded, and `remaining_count` are left.",
-    ),
-    eventOf("donation.created", "A donation was recorded."),
-    eventOf("donation.refunded", "A donation was refunded."),
-    eventOf(
-      "usage.failed",
-      "The payment processor refused the usage of the registrations of one second, or it is unknown whether it has it. " +
-        "`count` is negative for refunds. It is not billed until the operator acts.",
-    ),
-    eventOf(
-      "usage.recovered",
-      "Usage that had failed is reported again, or the processor turned out to have it.",
-    ),
-    eventOf(
-      "evidence.milestone_reached",
-      "A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`.",
-    ),
+    eventOf("registration.created"),
+    eventOf("registration.refunded"),
+    eventOf("donation.created"),
+    eventOf("donation.refunded"),
+    eventOf("usage.failed"),
+    eventOf("usage.recovered"),
+    eventOf("evidence.milestone_reached"),
   ])
   .meta({ id: "Event" });
 
