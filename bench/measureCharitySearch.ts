@@ -1,6 +1,8 @@
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
-import { openTextFile } from "../cli/input/openTextFile.ts";
+import { openInput } from "../cli/input/openInput.ts";
+import { readTextLines } from "../cli/input/readTextLines.ts";
+import { sha256Of } from "../cli/input/sha256Of.ts";
 import { openPool } from "../db/pools/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
@@ -75,11 +77,11 @@ const fillCatalogue = async (
   await client.connect();
   try {
     for (const path of files) {
-      const file = await openTextFile(path);
+      const { bytes } = await openInput(path, process);
       await importCharities(
         { db, clock: systemClock, actor: SERVICE },
-        { sha256: await file.sha256(), extractedOn: EXTRACTED_ON },
-        file.lines(() => undefined),
+        { sha256: await sha256Of(path), extractedOn: EXTRACTED_ON },
+        readTextLines(bytes),
         { onBadLine: () => undefined, onProgress: () => undefined },
       );
     }

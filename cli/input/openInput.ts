@@ -5,6 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import type { Io } from "../io.ts";
+import { peek } from "./peek.ts";
 import { unreadableFileError } from "./unreadableFileError.ts";
 
 const CHUNK_BYTES = 256 * 1024;
@@ -49,37 +50,17 @@ const findSource = async (path: string, { stdin }: Io): Promise<Source> => {
 
 const isGzip = (start: Buffer): boolean => start[0] === 0x1f && start[1] === 0x8b;
 
-/** Repeats the chunks that were read to recognize the format. */
-async function* startingWith(
-  start: Buffer,
-  rest: AsyncIterator<Buffer>,
-): AsyncGenerator<Buffer, void, void> {
-  yield start;
-  for (let next = await rest.next(); next.done !== true; next = await rest.next()) {
-    yield next.value;
-  }
-}
-
 async function* readBytes(
   name: string,
   chunks: AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
-  const iterator = chunks[Symbol.asyncIterator]();
-  let start = Buffer.alloc(0);
-  while (start.length < 2) {
-    const next = await iterator.next();
-    if (next.done === true) {
-      break;
-    }
-    start = Buffer.concat([start, next.value]);
-  }
-  const plain = startingWith(start, iterator);
+  const { start, bytes } = await peek(chunks, ({ length }) => length >= 2);
   if (!isGzip(start)) {
-    yield* plain;
+    yield* bytes;
     return;
   }
   const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
-  const feeding = pipeline(Readable.from(plain, { objectMode: false }), gunzip);
+  const feeding = pipeline(Readable.from(bytes, { objectMode: false }), gunzip);
   // The reader of the decompressed bytes receives the same error.
   feeding.catch(() => undefined);
   const decompressed: AsyncIterable<Buffer> = gunzip;

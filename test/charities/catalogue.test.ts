@@ -177,6 +177,30 @@ test("a missing file is reported by name", async (t) => {
   t.regex(stderr, /nonexistent\/eo1\.csv cannot be read/u);
 });
 
+test("a folder and an incomplete or damaged gzip file are reported by name", async (t) => {
+  const { run, write } = await stage(t);
+  const zipped = gzipSync(`${HEADER}\n${lineOf(freshEin(), "CUT")}\n`);
+  const damaged = Buffer.concat([zipped.subarray(0, 10), Buffer.alloc(40, 0xff)]);
+  const files = {
+    "cut.csv": [zipped.subarray(0, -9), /cut\.csv is incomplete: its gzip data ends too early\./u],
+    "damaged.csv": [damaged, /damaged\.csv is damaged: its gzip data cannot be decompressed\./u],
+  } as const;
+  for (const [name, [content, message]] of Object.entries(files)) {
+    const path = await write(name, content);
+    for (const command of ["import", "links"]) {
+      const failed = await run(command, path);
+      t.is(failed.exitCode, 1);
+      t.regex(failed.stderr, message);
+    }
+  }
+  const folder = await run("import", tmpdir());
+  t.is(folder.exitCode, 2);
+  t.regex(folder.stderr, / is a folder\./u);
+  const piped = await run("import", "-");
+  t.is(piped.exitCode, 2);
+  t.regex(piped.stderr, /standard input cannot be imported: pass a file/u);
+});
+
 test("an interrupted import resumes where it stopped", async (t) => {
   const { db } = t.context;
   const { read } = await stage(t);

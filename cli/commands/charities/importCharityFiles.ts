@@ -1,11 +1,14 @@
+import { stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { CharityImport } from "../../../services/charities/importCharities.ts";
 import { importCharities } from "../../../services/charities/importCharities.ts";
 import type { Context } from "../../context.ts";
-import { openTextFile } from "../../input/openTextFile.ts";
-import { unreadableFileError } from "../../input/unreadableFileError.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { openInput } from "../../input/openInput.ts";
+import { readTextLines } from "../../input/readTextLines.ts";
+import { sha256Of } from "../../input/sha256Of.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -30,20 +33,23 @@ const importFile = async (
   const bar = createProgressBar(io);
   try {
     bar.update(null, `${name}: reading the file`);
-    const file = await openTextFile(path).catch((error: unknown) => {
-      throw unreadableFileError(path, error);
-    });
-    let bytesRead = 0;
+    const input = await openInput(path, io);
+    const { sizeBytes } = input;
+    if (sizeBytes === null) {
+      throw new CommandError(
+        EXIT.usage,
+        `${input.name} cannot be imported: pass a file, because it is read twice.`,
+      );
+    }
+    const { mtime } = await stat(path);
     let bad = 0;
     const result = await importCharities(
       deps,
       {
-        sha256: await file.sha256(),
-        extractedOn: extracted ?? file.modifiedAt.toISOString().slice(0, 10),
+        sha256: await sha256Of(path),
+        extractedOn: extracted ?? mtime.toISOString().slice(0, 10),
       },
-      file.lines((bytes) => {
-        bytesRead = bytes;
-      }),
+      readTextLines(input.bytes),
       {
         onBadLine: (line, problem) => {
           bad += 1;
@@ -53,7 +59,7 @@ const importFile = async (
           }
         },
         onProgress: (lines) =>
-          bar.update(bytesRead / file.sizeBytes, `${name}: ${counted(lines, "line")}`),
+          bar.update(input.bytesRead() / sizeBytes, `${name}: ${counted(lines, "line")}`),
       },
     );
     return { file: name, ...result };

@@ -2,8 +2,8 @@ import { counted } from "../../../domain/counted.ts";
 import { importCharityLinks } from "../../../services/charities/importCharityLinks.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { openTextFile } from "../../input/openTextFile.ts";
-import { unreadableFileError } from "../../input/unreadableFileError.ts";
+import { openInput } from "../../input/openInput.ts";
+import { readTextLines } from "../../input/readTextLines.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -19,20 +19,14 @@ export const importLinks = async (
 ): Promise<void> => {
   const { io } = context;
   const deps = await openChange(context, operator);
-  const file = await openTextFile(path).catch((error: unknown) => {
-    throw unreadableFileError(path, error);
-  });
+  const { bytes } = await openInput(path, io);
   let shown = 0;
-  const counts = await importCharityLinks(
-    deps,
-    file.lines(() => undefined),
-    (line, problem) => {
-      shown += 1;
-      if (shown <= BAD_LINES_SHOWN) {
-        say(io, `Line ${line} skipped: ${problem}`);
-      }
-    },
-  );
+  const counts = await importCharityLinks(deps, readTextLines(bytes), (line, problem) => {
+    shown += 1;
+    if (shown <= BAD_LINES_SHOWN) {
+      say(io, `Line ${line} skipped: ${problem}`);
+    }
+  });
   if (json) {
     printJson(io, counts);
   } else {

@@ -1,5 +1,6 @@
 import type { ImportLine } from "../../../services/history/importLine.ts";
 import type { Input } from "../../input/openInput.ts";
+import { peek } from "../../input/peek.ts";
 import { readLines } from "../../input/readLines.ts";
 import type { ParseOptions } from "./parseRecord.ts";
 import { parseJsonLine, parseRecord } from "./parseRecord.ts";
@@ -9,43 +10,21 @@ import { readCsv } from "./readCsv.ts";
 const SKIPPED: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0x20, 0x09, 0x0a, 0x0d]);
 const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from('{["'));
 
-async function* prepend(
-  start: readonly Buffer[],
-  rest: AsyncIterator<Buffer>,
-): AsyncGenerator<Buffer, void, void> {
-  yield* start;
-  for (let next = await rest.next(); next.done !== true; next = await rest.next()) {
-    yield next.value;
-  }
-}
-
-/** Reads until the first byte that shows the format; null if there is none. */
-const recognize = async (
-  bytes: AsyncIterable<Buffer>,
-): Promise<{ readonly isJson: boolean; readonly bytes: AsyncIterable<Buffer> } | null> => {
-  const iterator = bytes[Symbol.asyncIterator]();
-  const start: Buffer[] = [];
-  for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
-    start.push(next.value);
-    const first = next.value.find((byte) => !SKIPPED.has(byte));
-    if (first !== undefined) {
-      return { isJson: JSON_STARTS.has(first), bytes: prepend(start, iterator) };
-    }
-  }
-  return null;
-};
+const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
 
 /** Reads the lines of a file, which holds JSON lines or CSV. */
 export async function* readHistory(
-  { name, bytes }: Input,
+  input: Input,
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
-  const recognized = await recognize(bytes);
-  if (recognized === null) {
+  const { name } = input;
+  const { start, bytes } = await peek(input.bytes, (read) => read.some(showsFormat));
+  const first = start.find(showsFormat);
+  if (first === undefined) {
     return;
   }
-  if (recognized.isJson) {
-    for await (const line of readLines(recognized.bytes)) {
+  if (JSON_STARTS.has(first)) {
+    for await (const line of readLines(bytes)) {
       yield "problem" in line
         ? { file: name, number: line.number, problem: line.problem, text: null }
         : {
@@ -57,7 +36,7 @@ export async function* readHistory(
     }
     return;
   }
-  for await (const row of readCsv(name, recognized.bytes)) {
+  for await (const row of readCsv(name, bytes)) {
     yield "problem" in row
       ? { file: name, ...row }
       : {
