@@ -298,21 +298,19 @@ const factOf = (reached: Milestone, line: Line, source: string): Reported => {
 };
 
 const orderOf = (line: Line): ImportedTreeOrder | string => {
-  const proof = line.timeline.find(({ event }) => event === "funds_distributed")?.evidence;
-  const given = distributed.safeParse(proof ?? {});
-  const evidence = given.success ? given.data : distributed.parse({});
-  const orderId = evidence.order_id ?? line.provider_meta.order_id;
-  const publicId = evidence.order_public_id ?? line.provider_meta.public_id;
+  const proof = line.timeline.find((entry) => entry.event === "funds_distributed")?.evidence;
+  const orderId = proof?.order_id ?? line.provider_meta.order_id;
+  const publicId = proof?.order_public_id ?? line.provider_meta.public_id;
   if (orderId === undefined || publicId === undefined) {
     return "order_id and order_public_id: required once funds are distributed, in provider_meta or its evidence";
   }
   return {
     orderId,
     publicId,
-    treeOrderId: evidence.tree_order_id ?? null,
-    treeOrderPublicId: evidence.tree_order_public_id ?? null,
-    treeAmount: evidence.tree_amount ?? null,
-    buyerName: evidence.buyer_name,
+    treeOrderId: proof?.tree_order_id ?? null,
+    treeOrderPublicId: proof?.tree_order_public_id ?? null,
+    treeAmount: proof?.tree_amount ?? null,
+    buyerName: proof?.buyer_name ?? "",
   };
 };
 
