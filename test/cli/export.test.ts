@@ -187,8 +187,11 @@ test("a list that an account does not have, and an unclear account, are usage er
   for (const [args, message] of [
     [["balance", "--org", id], /an organization has no list of balance/u],
     [["usage", "--store", store.domain], /a store has no list of usage/u],
-    [["trees"], /Pass either --org or --store/u],
-    [["trees", "--org", id, "--store", store.domain], /Pass either --org or --store/u],
+    [["trees"], /Pass --org or --store\./u],
+    [
+      ["trees", "--org", id, "--store", store.domain],
+      /'--org <id>' cannot be used with option '--store <store>'/u,
+    ],
     [["balance", "--store", store.domain, "--since", "2026-01-01"], /exported whole/u],
     [["whales", "--org", id], /Allowed choices are trees/u],
   ] as const) {

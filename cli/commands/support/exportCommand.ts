@@ -5,11 +5,9 @@ import { counted } from "../../../domain/counted.ts";
 import { formatHead, formatRows } from "../../../program/exports/formatRows.ts";
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
-import { parseId, parseMode, parsePath } from "../../arguments.ts";
+import { parseMode, parsePath } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
@@ -21,7 +19,8 @@ import { writeNewFile } from "../../output/writeNewFile.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
-import { findNamedStore } from "../stores/findNamedStore.ts";
+import { openAccount, withAccount } from "../accounts/accountOptions.ts";
+import type { AccountOptions } from "../accounts/accountOptions.ts";
 import { LISTS, readOfOrganization, readOfStore } from "./readExport.ts";
 import type { List, Rows } from "./readExport.ts";
 
@@ -39,9 +38,8 @@ Examples:
   impact export balance --store demo.myshopify.com --format ndjson | gzip > ledger.gz`;
 
 type ExportOptions = OperatorOptions &
-  TimeRange & {
-    readonly org?: string;
-    readonly store?: string;
+  TimeRange &
+  AccountOptions & {
     readonly mode: Mode;
     readonly format: ExportFormat;
     readonly output?: string;
@@ -77,16 +75,12 @@ const writeToStdout = async (io: Io, chunks: AsyncIterable<Buffer>): Promise<voi
   }
 };
 
-const exportList = async (
-  { io, connections, clock }: Context,
-  list: List,
-  options: ExportOptions,
-): Promise<void> => {
-  const { org, store, mode, format, since, until, output } = options;
+const exportList = async (context: Context, list: List, options: ExportOptions): Promise<void> => {
+  const { io, connections, clock } = context;
+  const { mode, format, since, until, output } = options;
   requireTimeRange(options);
-  if ((org === undefined) === (store === undefined)) {
-    throw new CommandError(EXIT.usage, "Pass either --org or --store.");
-  }
+  const { account } = await openAccount(context, options);
+  const owner = { accountId: account.id, mode };
   const db = await connections.bulkDatabase();
   const pace = await connections.pace();
   const range = {
@@ -94,14 +88,11 @@ const exportList = async (
     ...(until === undefined ? {} : { until }),
   };
   const readRows = async (): Promise<Rows> => {
-    if (store !== undefined) {
-      const { id: accountId } = await findNamedStore(db, store);
-      const owner = { accountId, mode };
+    if (account.type === "store") {
       const rows = readOfStore(db, owner, list, range);
       await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
       return rows;
     }
-    const { id: accountId } = await getOrganization(db, org ?? "");
     const deps = {
       db,
       clock,
@@ -109,7 +100,7 @@ const exportList = async (
       copies: await connections.copies(),
       billing: await connections.billing(),
     };
-    return readOfOrganization(deps, { accountId, mode }, list, range);
+    return readOfOrganization(deps, owner, list, range);
   };
   const progress = createProgressBar(io);
   let exported = 0;
@@ -128,10 +119,7 @@ const exportList = async (
 };
 
 export const defineExportCommand = (command: Command, context: Context): void => {
-  command
-    .addArgument(new Argument("<list>", "list to export").choices(LISTS))
-    .option("--org <id>", "id of the organization", parseId)
-    .option("--store <store>", "domain or id of the store")
+  withAccount(command.addArgument(new Argument("<list>", "list to export").choices(LISTS)))
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--format <format>", "format of the file")
