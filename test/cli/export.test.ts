@@ -28,11 +28,6 @@ const exportIn = (t: ExecutionContext<DatabaseContext>) => {
   return (...args: readonly string[]) => runImpact(["export", ...args], { env });
 };
 
-const createFolder = async (t: ExecutionContext): Promise<string> => {
-  const folder = await makeTestFolder(t);
-  return folder;
-};
-
 test("an organization's lists are the API's files, byte for byte", async (t) => {
   const { db } = t.context;
   const { url, call } = await startStandaloneApi(t, { db });
@@ -87,7 +82,7 @@ test("a file is written whole for its owner only, and an existing one is left al
   const { id } = await createTestOrganization(db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await Promise.all(Array.from({ length: 30 }, () => writer.register(registrationOf(id))));
-  const folder = await createFolder(t);
+  const folder = await makeTestFolder(t);
   const file = join(folder, "trees.csv");
   const run = exportIn(t);
 
@@ -113,7 +108,7 @@ test("a file is written whole for its owner only, and an existing one is left al
 const setUpStoppedExport = async (t: ExecutionContext<DatabaseContext>, signal: NodeJS.Signals) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
-  const folder = await createFolder(t);
+  const folder = await makeTestFolder(t);
   const file = join(folder, "trees.csv");
   const args = ["export", "trees", "--org", id, "--output", file];
   await db.transaction(async (transaction) => {

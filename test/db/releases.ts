@@ -77,13 +77,8 @@ const installDependencies = async (folder: string): Promise<void> => {
     : run("npm", ["ci", "--omit=dev", "--no-audit", "--no-fund"], { cwd: folder }));
 };
 
-const createFolder = async (t: ExecutionContext): Promise<string> => {
-  const folder = await makeTestFolder(t);
-  return folder;
-};
-
 const checkOutTag = async (t: ExecutionContext, tag: string): Promise<string> => {
-  const folder = await createFolder(t);
+  const folder = await makeTestFolder(t);
   const archive = join(folder, "release.tar");
   await run("git", ["archive", "--output", archive, tag], { cwd: ROOT });
   await run("tar", ["-xf", archive, "-C", folder]);
@@ -95,7 +90,7 @@ const digits = (number: number): string => String(number).padStart(4, "0");
 
 /** Copies this checkout, with one more migration that only expands the schema. */
 const inventNextRelease = async (t: ExecutionContext): Promise<string> => {
-  const folder = await createFolder(t);
+  const folder = await makeTestFolder(t);
   for (const name of PROGRAMS) {
     await cp(join(ROOT, name), join(folder, name), { recursive: true });
   }
@@ -143,7 +138,7 @@ export const openReleases = async (t: ExecutionContext): Promise<Releases> => {
   const later = (await readMigrations(join(next, "db/migrations"))).filter(
     ({ number }) => number > known,
   );
-  const bundles = await createFolder(t);
+  const bundles = await makeTestFolder(t);
   return {
     previous: { folder: previous, workflowBundle: join(bundles, "previous.js") },
     next: { folder: next, workflowBundle: join(bundles, "next.js") },
