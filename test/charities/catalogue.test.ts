@@ -1,4 +1,5 @@
 import { utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { ExecutionContext } from "ava";
