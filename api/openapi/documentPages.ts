@@ -1,7 +1,7 @@
-import { hash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { ApiContext } from "../http/apiContext.ts";
-import { isFresh } from "../http/isFresh.ts";
+import { send, tag } from "../http/taggedResponses.ts";
+import type { Tagged } from "../http/taggedResponses.ts";
 import type { Page } from "../http/createApp.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 
@@ -76,31 +76,23 @@ const LIBRARY = {
   "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
 };
 
-/** Sends the same bytes to all clients: one that reads nothing holds no copy and no open file. */
-const sendBytes = (type: string, bytes: Buffer): ((ctx: ApiContext) => void) => {
-  const etag = hash("sha256", bytes, "base64url");
+const sendText = (
+  type: string,
+  body: string,
+  headers: Readonly<Record<string, string>> = {},
+): ((ctx: ApiContext) => void) => {
+  const tagged = tag({ type, body, headers });
   return (ctx) => {
-    ctx.status = 200;
-    ctx.type = type;
-    ctx.set("Cache-Control", "no-cache");
-    ctx.etag = etag;
-    if (isFresh(ctx)) {
-      ctx.status = 304;
-      return;
-    }
-    ctx.body = bytes;
+    send(ctx, tagged, "no-cache");
   };
 };
 
-const sendText = (type: string, text: string): ((ctx: ApiContext) => void) =>
-  sendBytes(type, Buffer.from(text));
-
 /** Reads a file when it is first requested, because most processes never send it. */
 const sendFile = (type: string, url: string): ((ctx: ApiContext) => Promise<void>) => {
-  let send: ReturnType<typeof sendBytes> | null = null;
+  let tagged: Tagged | null = null;
   return async (ctx) => {
-    send ??= sendBytes(type, await readFile(new URL(url)));
-    send(ctx);
+    tagged ??= tag({ type, body: await readFile(new URL(url)), headers: {} });
+    send(ctx, tagged, "no-cache");
   };
 };
 
@@ -117,7 +109,6 @@ export const documentFallback: BrowserFallback = {
  */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
   let sendJson: ((ctx: ApiContext) => void) | undefined;
-  const sendHtml = sendText("text/html", HTML);
   return [
     {
       path: "/openapi.json",
@@ -128,11 +119,7 @@ export const documentPages = (createDocument: () => object): readonly Page[] => 
     },
     {
       path: "/docs",
-      run: (ctx) => {
-        ctx.set("Content-Security-Policy", CONTENT_SECURITY_POLICY);
-        ctx.set("Referrer-Policy", "no-referrer");
-        sendHtml(ctx);
-      },
+      run: sendText("text/html", HTML, { "Content-Security-Policy": CONTENT_SECURITY_POLICY }),
     },
     // The page's links are relative to a path without a slash, so that it works behind any base path.
     { path: "/docs/", run: (ctx) => ctx.redirect("../docs") },

@@ -27,19 +27,9 @@ import { createRenderings } from "./createRenderings.ts";
 import { certificatePages } from "./certificatePages.ts";
 import { logoPage } from "./logoPage.ts";
 import { previewPage } from "./previewPage.ts";
-import {
-  allowStyles,
-  asReadyResponse,
-  hashOf,
-  IMMUTABLE,
-  OPEN_TO_ALL,
-  openToAll,
-  policy,
-  send,
-  pictureOf,
-  tag,
-} from "./servePages.ts";
-import type { Rendered, Tagged } from "./servePages.ts";
+import { asReadyResponse, hashOf, send, tag } from "../../http/taggedResponses.ts";
+import type { Rendered, Tagged } from "../../http/taggedResponses.ts";
+import { allowStyles, IMMUTABLE, OPEN_TO_ALL, openToAll, policy, pictureOf } from "./servePages.ts";
 import { drawSimulatedPhoto } from "./views/drawSimulatedPhoto.ts";
 import { brandStyle, CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
 import { renderWorld } from "./views/worldMap.ts";

@@ -6,8 +6,9 @@ import { rememberUnknown } from "../../../services/batching/rememberUnknown.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
-import { IMMUTABLE, pictureOf, send } from "./servePages.ts";
-import type { Tagged } from "./servePages.ts";
+import { send } from "../../http/taggedResponses.ts";
+import { IMMUTABLE, pictureOf } from "./servePages.ts";
+import type { Tagged } from "../../http/taggedResponses.ts";
 
 const HASH = /^[0-9a-f]{64}$/u;
 const CACHED_BYTES = 16 * 1024 * 1024;

@@ -7,8 +7,9 @@ import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
-import { OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
-import type { Tagged } from "./servePages.ts";
+import { send, tag } from "../../http/taggedResponses.ts";
+import { OPEN_TO_ALL, policy } from "./servePages.ts";
+import type { Tagged } from "../../http/taggedResponses.ts";
 import { drawPreview } from "./views/preview.ts";
 
 const SUFFIX = "/preview.png";

@@ -1,8 +1,7 @@
 import { hash } from "node:crypto";
 import type { ApiContext } from "../../http/apiContext.ts";
-import { isFresh } from "../../http/isFresh.ts";
-import { listHeaders } from "../../http/readyResponses.ts";
-import type { PublicResponse } from "../../http/readyResponses.ts";
+import { tag } from "../../http/taggedResponses.ts";
+import type { Tagged } from "../../http/taggedResponses.ts";
 
 /** For pictures that depend on their URL alone. */
 export const IMMUTABLE = "public, max-age=31536000, immutable";
@@ -30,64 +29,6 @@ export const openToAll =
     ctx.set(OPEN_TO_ALL);
     return run(ctx);
   };
-
-export type Rendered = {
-  readonly type: string;
-  readonly body: string | Buffer;
-  readonly headers: Readonly<Record<string, string>>;
-};
-
-/** The body is encoded once, although it is sent many times. */
-export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
-
-const REFERRER_POLICY = { "Referrer-Policy": "no-referrer" };
-
-export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
-
-export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged => ({
-  ...rendered,
-  body: typeof rendered.body === "string" ? Buffer.from(rendered.body) : rendered.body,
-  etag,
-});
-
-/** Sends a page or picture, or a 304 to a client that has it. */
-export const send = (
-  ctx: ApiContext,
-  { type, body, headers, etag }: Tagged,
-  cacheControl: string,
-): void => {
-  ctx.status = 200;
-  ctx.type = type;
-  ctx.set(REFERRER_POLICY);
-  ctx.set("Cache-Control", cacheControl);
-  ctx.set(headers);
-  ctx.etag = etag;
-  if (isFresh(ctx)) {
-    ctx.status = 304;
-    return;
-  }
-  ctx.body = body;
-};
-
-/** Returns what `send` sends to a client that does not have it. The type must be complete, with its charset. */
-export const asReadyResponse = (
-  { type, body, headers, etag }: Tagged,
-  cacheControl: string,
-  route: string,
-): PublicResponse => ({
-  route,
-  headers: listHeaders(
-    {
-      "Content-Type": type,
-      ...REFERRER_POLICY,
-      "Cache-Control": cacheControl,
-      ...headers,
-      ETag: etag,
-    },
-    body,
-  ),
-  body,
-});
 
 export const pictureOf = (type: "image/svg+xml" | "image/png", body: string | Buffer): Tagged =>
   tag({

@@ -1,0 +1,61 @@
+import { hash } from "node:crypto";
+import type { ApiContext } from "./apiContext.ts";
+import { isFresh } from "./isFresh.ts";
+import { listHeaders } from "./readyResponses.ts";
+import type { PublicResponse } from "./readyResponses.ts";
+
+export type Rendered = {
+  readonly type: string;
+  readonly body: string | Buffer;
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+/**
+ * What all clients get. The body is encoded once, although it is sent many times: a client that reads nothing holds no copy
+ * of it and no open file.
+ */
+export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
+
+export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
+
+export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged => ({
+  ...rendered,
+  body: typeof rendered.body === "string" ? Buffer.from(rendered.body) : rendered.body,
+  etag,
+});
+
+const headersOf = (
+  { headers, etag }: Tagged,
+  cacheControl: string,
+): Readonly<Record<string, string>> => ({
+  "Referrer-Policy": "no-referrer",
+  "Cache-Control": cacheControl,
+  ...headers,
+  ETag: etag,
+});
+
+/** Sends a page, picture or file, or a 304 to a client that has it. */
+export const send = (ctx: ApiContext, tagged: Tagged, cacheControl: string): void => {
+  ctx.status = 200;
+  ctx.type = tagged.type;
+  ctx.set(headersOf(tagged, cacheControl));
+  if (isFresh(ctx)) {
+    ctx.status = 304;
+    return;
+  }
+  ctx.body = tagged.body;
+};
+
+/** Returns what `send` sends to a client that does not have it. The type must be complete, with its charset. */
+export const asReadyResponse = (
+  tagged: Tagged,
+  cacheControl: string,
+  route: string,
+): PublicResponse => ({
+  route,
+  headers: listHeaders(
+    { "Content-Type": tagged.type, ...headersOf(tagged, cacheControl) },
+    tagged.body,
+  ),
+  body: tagged.body,
+});
