@@ -6,11 +6,7 @@ import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
 import { asRejection, countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
-import type {
-  ConfirmedDonation,
-  Donation,
-  DonationRequest,
-} from "../../../domain/charities/donations.ts";
+import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
@@ -39,9 +35,6 @@ export type DonatedItem = {
 type Item = { readonly index: number; readonly request: DonationRequest };
 
 type AcceptedItem = Item & { readonly charity: ConfirmedCharity };
-
-/** A donation that can be recorded, and its index. */
-type Entry = { readonly index: number; readonly donation: ConfirmedDonation };
 
 const keysOf = (items: readonly Item[]): readonly string[] =>
   items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
@@ -114,24 +107,24 @@ const decide = (
 const recordAll = (
   { db, clock }: DonateDependencies,
   owner: AccountMode,
-  entries: readonly Entry[],
+  accepted: readonly AcceptedItem[],
 ): Promise<{ readonly recorded: ReadonlyMap<number, Donation>; readonly total: number }> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
-    const dated = entries.map(({ index, donation }) => ({
+    const entries = accepted.map(({ index, request, charity }) => ({
       index,
-      donation: { ...donation, createdAt: now },
+      donation: createDonation({ ...request, id: newId() }, charity, now),
     }));
     const ids =
-      dated.length === 0
+      entries.length === 0
         ? new Set<string>()
         : await insertDonations(
             transaction,
             owner,
-            dated.map(({ donation }) => donation),
+            entries.map(({ donation }) => donation),
             now,
           );
-    const inserted = dated.filter(({ donation: { id } }) => ids.has(id));
+    const inserted = entries.filter(({ donation: { id } }) => ids.has(id));
     const donations = inserted.map(({ donation }) => donation);
     await changeDonationTotals(transaction, owner, donations, "add");
     await recordEvents(transaction, owner, now, donations.map(donationCreated));
@@ -268,12 +261,7 @@ export const donateBatch = async (
           awaitEarlier,
         );
         check();
-        const now = deps.clock.now();
-        const entries = accepted.map(({ index, request, charity }) => ({
-          index,
-          donation: createDonation({ ...request, id: newId() }, charity, now),
-        }));
-        const result = await recordAll(deps, owner, entries);
+        const result = await recordAll(deps, owner, accepted);
         return {
           outcomes: withTotals(rejected, new Map(items.map((item) => [item.index, item])), result),
           newRecords: result.recorded.size,
