@@ -184,6 +184,22 @@ export const ownedWithKeys = <Table extends RecordTable>(
   CROSS JOIN LATERAL ${ownedWithKey(table, owner, column, sql.fragment`given.key`)}
 `;
 
+const keyRow = z.strictObject({ idempotencyKey: z.string() });
+
+/** Returns those of the idempotency keys that belong to records of the owner. */
+export const listKnownKeys = async <Table extends RecordTable>(
+  db: CommonQueryMethods,
+  table: Table,
+  owner: RecordOwners[Table],
+  keys: readonly string[],
+): Promise<ReadonlySet<string>> =>
+  new Set(
+    await db.anyFirst(sql.type(keyRow)`
+      SELECT ${sql.identifier([table, "idempotency_key"])} AS "idempotencyKey"
+      FROM ${ownedWithKeys(table, owner, "idempotency_key", keys)}
+    `),
+  );
+
 const givenRow = z.strictObject({ given: z.string(), id: z.uuid() });
 
 /** Returns the ids of the owner's records, by the ids that a client gave: their own, or those of an import. */

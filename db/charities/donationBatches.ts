@@ -50,19 +50,6 @@ export const insertDonations = async (
     `),
   );
 
-const keyRow = z.strictObject({ idempotencyKey: z.string() });
-
-/** Returns those of the keys that belong to donations. */
-export const listKnownDonationKeys = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  keys: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(keyRow)`
-    SELECT donation.idempotency_key AS "idempotencyKey"
-    FROM ${ownedWithKeys("donation", owner, "idempotency_key", keys)}
-  `);
-
 export const listDonationsByKeys = (
   db: CommonQueryMethods,
   owner: AccountMode,

@@ -210,19 +210,6 @@ export const findByIdempotencyKey = async (
   return { registration, totals: { all, month } };
 };
 
-const idempotencyKeyRow = z.strictObject({ idempotencyKey: z.string() });
-
-/** Returns those of the keys that belong to registrations of the owner. */
-export const listKnownKeys = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  idempotencyKeys: readonly string[],
-): Promise<readonly string[]> =>
-  db.anyFirst(sql.type(idempotencyKeyRow)`
-    SELECT registration.idempotency_key AS "idempotencyKey"
-    FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
-  `);
-
 /** Returns the registrations that the keys belong to. */
 export const listByIdempotencyKeys = (
   db: CommonQueryMethods,

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { listKnownKeys } from "../../db/registrations/registrations.ts";
+import { listKnownKeys } from "../../db/ownedRecords.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { isAccepted, requireAll } from "../../domain/batches.ts";
@@ -39,7 +39,7 @@ const findUnrecordable = async (
   items: readonly Item[],
   overflow: DomainError,
 ): Promise<ReadonlyMap<Item, DomainError>> => {
-  const keys = new Set(await listKnownKeys(db, owner, keysOf(items)));
+  const keys = new Set(await listKnownKeys(db, "registration", owner, keysOf(items)));
   let total = (await readTotals(db, owner, clock.now())).all;
   const found = new Map<Item, DomainError>();
   for (const item of items) {
@@ -129,8 +129,8 @@ export const registerBatch = async (
       ? [{ index, entry, refusal: findRefusal(caller.suspendingSubscription, entry) }]
       : [],
   );
-  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
-    new Set(await listKnownKeys(deps.db, owner, keysOf(entries)));
+  const findKnownKeys = (): Promise<ReadonlySet<string>> =>
+    listKnownKeys(deps.db, "registration", owner, keysOf(entries));
   const reject = ({ index }: Item, error: DomainError): void => {
     rejected[index] = error;
   };

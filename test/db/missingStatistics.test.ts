@@ -1,13 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { listKnownDonationKeys } from "../../db/charities/donationBatches.ts";
 import { findDonationByKey, findOwnDonation } from "../../db/charities/donations.ts";
-import { listOwnedIds } from "../../db/ownedRecords.ts";
-import {
-  findByIdempotencyKey,
-  findOwnRegistration,
-  listKnownKeys,
-} from "../../db/registrations/registrations.ts";
+import { listKnownKeys, listOwnedIds } from "../../db/ownedRecords.ts";
+import { findByIdempotencyKey, findOwnRegistration } from "../../db/registrations/registrations.ts";
 import { findRegistrationUsage } from "../../db/registrations/registrationUsage.ts";
 import { listRefundsByKeys } from "../../db/registrations/refundBatches.ts";
 import { sql } from "../../db/sql.ts";
@@ -59,13 +54,13 @@ test.serial("records are found by their keys in tables without statistics", asyn
     "a registration by a new key": (single) => findByIdempotencyKey(single, owner, "new", now),
     "a registration by the id of an import": (single) =>
       findOwnRegistration(single, owner, importedIdOf(7)),
-    "known keys": (single) => listKnownKeys(single, owner, keys),
+    "known keys": (single) => listKnownKeys(single, "registration", owner, keys),
     "ids of imports": (single) =>
       listOwnedIds(single, "registration", owner, [importedIdOf(7), importedIdOf(8)]),
     "a donation by its key": (single) => findDonationByKey(single, owner, keyOf(7)),
     "a donation by the id of an import": (single) =>
       findOwnDonation(single, owner, importedIdOf(7)),
-    "known keys of donations": (single) => listKnownDonationKeys(single, owner, keys),
+    "known keys of donations": (single) => listKnownKeys(single, "donation", owner, keys),
   };
   // The first execution reads the catalogue, and the tables' sizes.
   for (const operation of Object.values(operations)) {

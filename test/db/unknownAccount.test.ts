@@ -4,11 +4,7 @@ import { z } from "zod";
 import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
-import {
-  listDonationsByIds,
-  listDonationsByKeys,
-  listKnownDonationKeys,
-} from "../../db/charities/donationBatches.ts";
+import { listDonationsByIds, listDonationsByKeys } from "../../db/charities/donationBatches.ts";
 import {
   findDonationByKey,
   findOwnDonation,
@@ -20,7 +16,7 @@ import {
   raiseRefundedCounts,
 } from "../../db/history/furtherRefunds.ts";
 import { listOrderRecords } from "../../db/dashboard/certificates.ts";
-import { listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
+import { listKnownKeys, listOwnedIds, listRecordIds } from "../../db/ownedRecords.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { findEvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
@@ -30,7 +26,6 @@ import {
   findByIdempotencyKey,
   findOwnRegistration,
   listByIdempotencyKeys,
-  listKnownKeys,
   listRegistrationsByIds,
   lockRegistration,
 } from "../../db/registrations/registrations.ts";
@@ -160,7 +155,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
       readShortPage(single, trees, { id: registrationId }, shortPage),
     "a registration of the list, by its imported id": (single) =>
       readShortPage(single, trees, { id: "old-10000" }, shortPage),
-    "keys of registrations": (single) => listKnownKeys(single, trees, keys),
+    "keys of registrations": (single) => listKnownKeys(single, "registration", trees, keys),
     "registrations by keys": (single) => listByIdempotencyKeys(single, trees, keys),
     "registrations by ids": (single) => listRegistrationsByIds(single, trees, [registrationId]),
     "a registration": (single) => findOwnRegistration(single, trees, registrationId),
@@ -202,7 +197,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
     "a store's tree": (single) =>
       findMatchingTreeId(single, donor, { ...anyTree, id: registrationId }),
     "a donation by key": (single) => findDonationByKey(single, donor, "key-10000"),
-    "keys of donations": (single) => listKnownDonationKeys(single, donor, keys),
+    "keys of donations": (single) => listKnownKeys(single, "donation", donor, keys),
     "donations by keys": (single) => listDonationsByKeys(single, donor, keys),
     "donations by ids": (single) => listDonationsByIds(single, donor, [donationId]),
     "a donation": (single) => findOwnDonation(single, donor, donationId),

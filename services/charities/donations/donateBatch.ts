@@ -1,6 +1,7 @@
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import { insertDonations, listKnownDonationKeys } from "../../../db/charities/donationBatches.ts";
+import { insertDonations } from "../../../db/charities/donationBatches.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import { listKnownKeys } from "../../../db/ownedRecords.ts";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
@@ -176,8 +177,8 @@ export const donateBatch = async (
   };
   check();
   const items = given.flatMap((request, index) => (isAccepted(request) ? { index, request } : []));
-  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
-    new Set(await listKnownDonationKeys(deps.db, owner, keysOf(items)));
+  const findKnownKeys = (): Promise<ReadonlySet<string>> =>
+    listKnownKeys(deps.db, "donation", owner, keysOf(items));
 
   /** Returns the accepted items whose keys are unknown. */
   const listNew = (known: ReadonlySet<string>): readonly Item[] =>
