@@ -1,5 +1,5 @@
 import { createSqlTag } from "slonik";
-import type { FragmentSqlToken, ListSqlToken, ValueExpression } from "slonik";
+import type { FragmentSqlToken, IdentifierSqlToken, ListSqlToken, ValueExpression } from "slonik";
 import { z } from "zod";
 
 /** The row schema of a prepared statement that returns no rows. */
@@ -16,6 +16,18 @@ export const sql = createSqlTag({
  */
 export const timestamp = (time: Date | string | null): FragmentSqlToken =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
+
+/** Returns the conditions that a time is in a half-open range. Absent and null bounds do not limit it. */
+export const inRange = (
+  time: FragmentSqlToken | IdentifierSqlToken,
+  {
+    from,
+    until,
+  }: { readonly from?: Date | null | undefined; readonly until?: Date | null | undefined },
+): readonly FragmentSqlToken[] => [
+  ...(from ? [sql.fragment`${time} >= ${timestamp(from)}`] : []),
+  ...(until ? [sql.fragment`${time} < ${timestamp(until)}`] : []),
+];
 
 /** Returns the assignments of the columns that are given, or null if none is. Null is a value, and sets a column to NULL. */
 export const assignmentsOf = (

@@ -4,7 +4,7 @@ import { ACTORS } from "../../domain/accounts/audit.ts";
 import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
 import { safeInteger } from "../columns.ts";
 import { newestOf } from "../ownedRecords.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql, timestamp } from "../sql.ts";
 
 const auditEntryRow = z.strictObject({
   id: safeInteger,
@@ -72,8 +72,7 @@ export const listAuditEntries = (
       ? null
       : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
     operator === null ? null : sql.fragment`operator = ${operator}`,
-    since === null ? null : sql.fragment`created_at >= ${timestamp(since)}`,
-    until === null ? null : sql.fragment`created_at < ${timestamp(until)}`,
+    ...inRange(sql.fragment`created_at`, { from: since, until }),
   ].filter((condition) => condition !== null);
   return db.any(sql.type(auditEntryRow)`
     SELECT

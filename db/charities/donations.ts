@@ -16,7 +16,7 @@ import type { NewEvent } from "../events/events.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql, timestamp } from "../sql.ts";
 
 /** The columns that every reader of a donation needs. */
 export const donationCoreRow = {
@@ -183,12 +183,7 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
         ? []
         : [sql.fragment`donation.attribution = ${filter.attribution}`]),
       ...metadataConditions(filter),
-      ...(filter.from === undefined
-        ? []
-        : [sql.fragment`donation.created_at >= ${timestamp(filter.from)}`]),
-      ...(filter.until === undefined
-        ? []
-        : [sql.fragment`donation.created_at < ${timestamp(filter.until)}`]),
+      ...inRange(sql.identifier(["donation", "created_at"]), filter),
     ],
     sql.fragment` AND `,
   );

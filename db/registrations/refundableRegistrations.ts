@@ -5,7 +5,7 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql } from "../sql.ts";
 
 /** Selects an account's registrations of all kinds; null matches any. `from` is inclusive, `until` exclusive. */
 export type RefundFilter = AccountMode & {
@@ -25,8 +25,7 @@ const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter)
         : [
             sql.fragment`registration.attribution = ${attribution} AND registration.attribution <> ''`,
           ]),
-      ...(from === null ? [] : [sql.fragment`registration.created_at >= ${timestamp(from)}`]),
-      ...(until === null ? [] : [sql.fragment`registration.created_at < ${timestamp(until)}`]),
+      ...inRange(sql.identifier(["registration", "created_at"]), { from, until }),
     ],
     sql.fragment` AND `,
   );

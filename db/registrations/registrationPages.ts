@@ -6,7 +6,7 @@ import { COLUMN_END } from "../pools/copyPool.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql } from "../sql.ts";
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
@@ -17,12 +17,7 @@ const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
       ...(filter.attribution === undefined
         ? []
         : [sql.fragment`registration.attribution = ${filter.attribution}`]),
-      ...(filter.from === undefined
-        ? []
-        : [sql.fragment`registration.created_at >= ${timestamp(filter.from)}`]),
-      ...(filter.until === undefined
-        ? []
-        : [sql.fragment`registration.created_at < ${timestamp(filter.until)}`]),
+      ...inRange(sql.identifier(["registration", "created_at"]), filter),
     ],
     sql.fragment` AND `,
   );

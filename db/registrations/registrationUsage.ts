@@ -9,7 +9,7 @@ import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.ts";
 import { factsOfFewRefunds } from "../billing/registrationFacts.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql } from "../sql.ts";
 import { coreColumns, coreRow } from "./registrations.ts";
 
 const usageRow = z.strictObject({
@@ -78,10 +78,9 @@ export const listRegistrationUsage = (
   db: CommonQueryMethods,
   owner: Owner,
   {
-    from,
-    until,
     after,
     limit,
+    ...range
   }: {
     /** Inclusive. */
     readonly from: Date | null;
@@ -93,10 +92,14 @@ export const listRegistrationUsage = (
 ): Promise<readonly RegistrationUsage[]> =>
   db.any(sql.type(usageRow)`
     ${usageOf(sql.fragment`
-      WHERE ${ownedBy("registration", owner)}
-        ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${timestamp(from)}`}
-        ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${timestamp(until)}`}
-        AND ${olderThan("registration", after)}
+      WHERE ${sql.join(
+        [
+          ownedBy("registration", owner),
+          ...inRange(sql.fragment`created_at`, range),
+          olderThan("registration", after),
+        ],
+        sql.fragment` AND `,
+      )}
       ORDER BY created_at DESC, id DESC
       LIMIT ${limit}
     `)}

@@ -1,7 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { normalizeCustomerId } from "../../domain/stores/customers.ts";
-import { sql, timestamp } from "../sql.ts";
+import { inRange, sql } from "../sql.ts";
 
 /** Escapes the characters that have a meaning in LIKE patterns. */
 export const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
@@ -21,7 +21,6 @@ export const customerConditions = (
   const name = column(table, "customer_name");
   const email = column(table, "customer_email");
   const id = column(table, "customer_id");
-  const createdAt = column(table, "created_at");
   const conditions: FragmentSqlToken[] = (filter.emails ?? []).map(
     (given) => sql.fragment`lower(${email}) = lower(${given})`,
   );
@@ -46,11 +45,5 @@ export const customerConditions = (
       sql.fragment`ltrim(${column(table, "order_id")}, '#') = ltrim(${filter.orderId}, '#')`,
     );
   }
-  if (filter.from !== undefined) {
-    conditions.push(sql.fragment`${createdAt} >= ${timestamp(filter.from)}`);
-  }
-  if (filter.until !== undefined) {
-    conditions.push(sql.fragment`${createdAt} < ${timestamp(filter.until)}`);
-  }
-  return conditions;
+  return [...conditions, ...inRange(column(table, "created_at"), filter)];
 };
