@@ -1,7 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
-import { lockBalances } from "../../db/stores/balances.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
@@ -10,6 +9,7 @@ import { becomesLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import { lockBalance } from "./balance/lockBalance.ts";
 import { recordLowBalance } from "./balance/reportBalance.ts";
 import { getStore } from "./getStore.ts";
 
@@ -26,8 +26,8 @@ const reportThreshold = async (
   lowBalanceCents: number,
   now: Date,
 ): Promise<void> => {
-  const [balance] = await lockBalances(transaction, [id]);
-  if (balance && becomesLow(balance, { ...balance, lowBalanceCents })) {
+  const balance = await lockBalance(transaction, id);
+  if (becomesLow(balance, { ...balance, lowBalanceCents })) {
     await recordLowBalance(transaction, { ...balance, lowBalanceCents }, now);
   }
 };

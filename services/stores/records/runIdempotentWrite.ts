@@ -3,7 +3,6 @@ import {
   insertIdempotentResponses,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
-import { lockBalances } from "../../../db/stores/balances.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -11,6 +10,7 @@ import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrit
 import { replayResponse } from "../../../domain/stores/storeWrites.ts";
 import { balanceInsufficient } from "../../../domain/stores/stores.ts";
 import type { AccountQueue } from "../../batching/createAccountQueue.ts";
+import { lockBalance } from "../balance/lockBalance.ts";
 import { reportRefusal } from "../balance/reportBalance.ts";
 
 /** What a write does while the store's balance is locked. If it throws, nothing is recorded. */
@@ -58,10 +58,7 @@ export const runIdempotentWrite = async (
   const response = await writeQueue(write.accountId, () =>
     db.transaction(async (transaction) => {
       const { accountId } = write;
-      const [balance] = await lockBalances(transaction, [accountId]);
-      if (!balance) {
-        throw new Error(`Account ${accountId} has no balance.`);
-      }
+      const balance = await lockBalance(transaction, accountId);
       // Under the lock: an earlier request with the key has committed.
       const earlier = await findEarlierResponse(transaction, write);
       if (earlier) {
