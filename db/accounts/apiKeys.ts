@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
@@ -5,6 +6,9 @@ import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { kindColumn, modeColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { limitOverrides, limitsAsJson } from "./accountLimits.ts";
+
+/** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
+export const digestOf = (key: string): string => hash("sha256", key, "hex");
 
 const apiKeyRow = z.strictObject({
   id: z.uuid(),
@@ -57,7 +61,7 @@ const hashedCallerRow = callerRow.extend({ digest: z.string() });
 
 /**
  * Finds the callers of keys that are not revoked, which may have expired.
- * @param digests the keys' SHA-256 in hexadecimal digits; the result is by them
+ * @param digests of the keys; the result is by them
  */
 export const listCallers = async (
   db: CommonQueryMethods,
@@ -104,14 +108,14 @@ export const listCallers = async (
   return new Map(rows.map(({ digest, ...caller }) => [digest, caller]));
 };
 
-/** A key to insert. The key itself is not stored, only its SHA-256 and a hint. */
-type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt"> & { readonly hash: Buffer };
+/** A key to insert. The key itself is not stored, only its digest and a hint. */
+type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt"> & { readonly digest: string };
 
 export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
-      ${key.id}, ${key.accountId}, ${key.mode}, ${sql.binary(key.hash)}, ${key.hint}, ${key.name}, ${key.scope},
+      ${key.id}, ${key.accountId}, ${key.mode}, decode(${key.digest}, 'hex'), ${key.hint}, ${key.name}, ${key.scope},
       ${timestamp(key.createdAt)}, ${timestamp(key.expiresAt)}
     )
   `);
@@ -128,11 +132,14 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
-export const findApiKeyByHash = (db: CommonQueryMethods, hash: Buffer): Promise<ApiKey | null> =>
+export const findApiKeyByDigest = (
+  db: CommonQueryMethods,
+  digest: string,
+): Promise<ApiKey | null> =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}
     FROM api_key
-    WHERE hash = ${sql.binary(hash)}
+    WHERE hash = decode(${digest}, 'hex')
   `);
 
 export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey | null> =>

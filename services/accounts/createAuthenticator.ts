@@ -1,8 +1,7 @@
-import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { listCallers } from "../../db/accounts/apiKeys.ts";
+import { digestOf, listCallers } from "../../db/accounts/apiKeys.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { isExpired, isPossibleKey } from "../../domain/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -14,8 +13,6 @@ import { createRefreshedCache } from "./createRefreshedCache.ts";
 /** How long an unknown key is cached: a client that repeats a wrong key costs one lookup, and an imported key may work later. */
 export const UNKNOWN_MS = 1000;
 const MAXIMUM_UNKNOWN = 10_000;
-
-const digestOf = (key: string): string => hash("sha256", key, "hex");
 
 /** Returns the caller of a key; null if the key is unknown, revoked, expired or of the other interface. */
 export type Authenticate = {

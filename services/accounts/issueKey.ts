@@ -1,7 +1,7 @@
-import { hash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../../db/accounts/accounts.ts";
-import { insertApiKey } from "../../db/accounts/apiKeys.ts";
+import { digestOf, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { KEY_PREFIX, keyHint, requireFutureExpiry } from "../../domain/accounts/apiKeys.ts";
 import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
@@ -39,7 +39,7 @@ export const issueKey = (
       id,
       accountId: account.id,
       mode,
-      hash: hash("sha256", key, "buffer"),
+      digest: digestOf(key),
       hint: keyHint(key, prefix),
       ...settings,
       createdAt,

@@ -1,5 +1,4 @@
-import { hash } from "node:crypto";
-import { findApiKeyByHash, insertApiKey } from "../../db/accounts/apiKeys.ts";
+import { digestOf, findApiKeyByDigest, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
 import {
   importedKeyHint,
@@ -37,8 +36,8 @@ export const importKey = (
     requireImportableKey(key, account.type, mode);
     const createdAt = clock.now();
     requireFutureExpiry(settings.expiresAt, createdAt);
-    const digest = hash("sha256", key, "buffer");
-    const known = await findApiKeyByHash(transaction, digest);
+    const digest = digestOf(key);
+    const known = await findApiKeyByDigest(transaction, digest);
     if (known) {
       if (known.accountId !== account.id) {
         throw invalidRequest("the key belongs to another account");
@@ -60,7 +59,7 @@ export const importKey = (
       ...settings,
       accountId: account.id,
       mode,
-      hash: digest,
+      digest,
       createdAt,
     });
     await recordAction(transaction, actor, createdAt, {
