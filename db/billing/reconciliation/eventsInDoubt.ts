@@ -1,8 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql, timestamp } from "../../sql.ts";
-import { FAILED, meterEventColumns, meterEventRow } from "../meterEvents.ts";
+import { FAILED, inDoubt, meterEventColumns, meterEventRow } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
+import { isOfStream } from "./reportedStreams.ts";
+import type { CustomerStream } from "./reportedStreams.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 
 /**
  * Records that usage which counts as not sent may have been: it has failed, was waived, or is a refund that is held. A retry
@@ -38,6 +41,40 @@ export const doubtEvent = async (
     WHERE id = ${id} AND processor = 'stripe'
   `);
 };
+
+const locatedRow = meterEventRow.extend({ currentCustomerId: z.string().nullable() });
+
+/**
+ * Lists the usage in doubt of a stream in a span, and that of the account which has the stream's customer now, whatever
+ * customers it is of, with the present customers of their accounts.
+ */
+export const listEventsInDoubt = (
+  db: CommonQueryMethods,
+  stream: CustomerStream,
+  { start, end }: Span,
+): Promise<readonly Readonly<z.output<typeof locatedRow>>[]> =>
+  db.any(sql.type(locatedRow)`
+    SELECT ${meterEventColumns}, account.stripe_customer_id AS "currentCustomerId"
+    FROM (
+      SELECT meter_event.id
+      FROM meter_event
+      WHERE ${isOfStream(stream)} AND second >= ${start} AND second < ${end}
+      UNION
+      SELECT meter_event.id
+      FROM account
+      JOIN meter_event ON meter_event.account_id = account.id
+      WHERE account.stripe_customer_id = ${stream.customerId}
+        AND meter_event.processor = ${stream.processor}
+        AND meter_event.mode = ${stream.mode}
+        AND meter_event.meter = ${stream.meter}
+        AND meter_event.second >= ${start}
+        AND meter_event.second < ${end}
+    ) AS found
+    JOIN meter_event ON meter_event.id = found.id
+    JOIN account ON account.id = meter_event.account_id
+    WHERE ${inDoubt}
+    ORDER BY meter_event.id
+  `);
 
 const customerRow = z.strictObject({ customerId: z.string().nullable() });
 

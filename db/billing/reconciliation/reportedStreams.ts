@@ -31,6 +31,9 @@ const reportedStreamRow = z.strictObject(reportedStreamColumns);
  */
 export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
 
+/** What identifies the rows of a stream. */
+export type CustomerStream = Omit<ReportedStream, "accountName">;
+
 const sum = z.bigint().transform(Number);
 
 const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, failed: sum });
@@ -218,13 +221,10 @@ export const listStripeStreams = (
     ORDER BY "accountName", customer_id, meter
   `);
 
-/** What identifies the rows of a stream. */
-type StreamRows = Omit<ReportedStream, "accountName">;
-
 /** Through the customer's index, or else the account's. */
 const rowsOfStream =
   (table: "meter_event" | "folded_usage", noCustomer: FragmentSqlToken) =>
-  ({ processor, mode, meter, customerId, accountIds }: StreamRows): FragmentSqlToken => {
+  ({ processor, mode, meter, customerId, accountIds }: CustomerStream): FragmentSqlToken => {
     const row = sql.identifier([table]);
     return sql.fragment`
       ${row}.processor = ${processor}
@@ -238,7 +238,8 @@ const rowsOfStream =
     `;
   };
 
-const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
+/** The condition of the meter events of a stream. */
+export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
 const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
 
 /**
@@ -258,7 +259,7 @@ export const deliveryColumns = sql.fragment`
  * returns one row.
  */
 export const eventsOfStream = (
-  stream: StreamRows,
+  stream: CustomerStream,
   span: Span,
   condition = sql.fragment`true`,
 ): FragmentSqlToken => sql.fragment`

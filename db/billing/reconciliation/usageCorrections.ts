@@ -5,48 +5,24 @@ import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
-import { inDoubt, UNFINISHED } from "../meterEvents.ts";
+import { UNFINISHED } from "../meterEvents.ts";
 import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
-import type { ReportedStream } from "./reportedStreams.ts";
+import type { CustomerStream, ReportedStream } from "./reportedStreams.ts";
 import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
 
 const minuteRow = z.strictObject({
   delivered: safeInteger,
   acknowledged: safeInteger,
   lastDeliveredAt: z.date().nullable(),
-  isOpen: z.boolean(),
-  isFailedSinceAcknowledged: z.boolean(),
+  isPending: z.boolean(),
+  failedSinceIds: z.array(z.string()),
   deliveredEventIds: z.array(z.string()),
   version: z.string(),
 });
 
 /**
- * Whether the account that has a stream's customer has usage in doubt of an earlier customer, or of none. A retry of it
- * looks for the usage at the present customer, too; see `customersInDoubt`.
- */
-const existsElsewhere = (
-  { processor, mode, meter, customerId }: Omit<ReportedStream, "accountName">,
-  span: Span,
-): FragmentSqlToken => sql.fragment`
-  EXISTS (
-    SELECT
-    FROM account
-    JOIN meter_event ON meter_event.account_id = account.id
-    WHERE account.stripe_customer_id = ${customerId}
-      AND meter_event.processor = ${processor}
-      AND meter_event.mode = ${mode}
-      AND meter_event.meter = ${meter}
-      AND meter_event.second >= ${span.start}
-      AND meter_event.second < ${span.end}
-      AND meter_event.customer_id IS DISTINCT FROM account.stripe_customer_id
-      AND (meter_event.customer_id IS NULL OR meter_event.quantity > 0)
-      AND ${inDoubt}
-  )
-`;
-
-/**
  * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether usage
- * is pending or in doubt, whether usage that the acknowledged drift counted has failed since, the delivered events, and a
+ * is unfinished or in no event yet, the events that have failed since drift was acknowledged, the delivered events, and a
  * version that changes whenever an event or that drift does.
  */
 export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
@@ -54,14 +30,13 @@ export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
 /** @param span a minute, as a half-open span of unix seconds */
 export const readMinuteUsage = (
   db: CommonQueryMethods,
-  stream: Omit<ReportedStream, "accountName">,
+  stream: CustomerStream,
   span: Span,
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`
     SELECT
       ${deliveryColumns},
-      coalesce(bool_or(state IN (${UNFINISHED}) OR ${inDoubt}), false)
-      OR ${existsElsewhere(stream, span)}
+      coalesce(bool_or(state IN (${UNFINISHED})), false)
       OR EXISTS (
         SELECT
         FROM usage_fact
@@ -71,8 +46,11 @@ export const readMinuteUsage = (
           AND meter_event_id IS NULL
           AND second >= ${span.start}
           AND second < ${span.end}
-      ) AS "isOpen",
-      coalesce(bool_or(${failedSinceAcknowledged(stream, span)}), false) AS "isFailedSinceAcknowledged",
+      ) AS "isPending",
+      coalesce(
+        array_agg(meter_event.id::text ORDER BY meter_event.id) FILTER (WHERE ${failedSinceAcknowledged(stream, span)}),
+        '{}'
+      ) AS "failedSinceIds",
       coalesce(
         array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'),
         '{}'

@@ -1,5 +1,6 @@
 import { invalidRequest } from "../../errors.ts";
 import type { AttemptOutcome } from "../decideNextStep.ts";
+import type { MeterEventState } from "../meterEvents.ts";
 import type { ProcessorName } from "../usage.ts";
 
 /** What the customers that may have an event depend on. */
@@ -7,11 +8,15 @@ type EventInDoubt = {
   readonly processor: ProcessorName;
   readonly customerId: string | null;
   readonly quantity: number;
+  readonly state: MeterEventState;
 };
 
-/** A refund goes to the customer of its usage. */
-const mayBeAtPresent = ({ processor, customerId, quantity }: EventInDoubt): boolean =>
-  processor === "stripe" && (customerId === null || quantity > 0);
+/**
+ * A refund goes to the customer of its usage. But one that was held has only the customer to which it would have gone, and
+ * only if it was waived since can it be checked.
+ */
+const mayBeAtPresent = ({ processor, customerId, quantity, state }: EventInDoubt): boolean =>
+  processor === "stripe" && (customerId === null || quantity > 0 || state === "waived");
 
 /**
  * Returns the customers that may have usage of which it is unknown whether it was sent, its own first. A lost history may have
@@ -30,6 +35,13 @@ export const customersInDoubt = (
   const customers = mayBeAtPresent(event) ? [customerId, currentCustomerId] : [customerId];
   return [...new Set(customers)].filter((customer) => customer !== null);
 };
+
+/** Returns whether a customer may have an event; null: the built-in ledger. */
+export const mayBeAt = (
+  customerId: string | null,
+  event: EventInDoubt,
+  currentCustomerId: string | null,
+): boolean => customersInDoubt(event, currentCustomerId).includes(customerId);
 
 /**
  * Returns whether usage that no known customer has may be at an unknown one: the organization has no customer, and a lost

@@ -1,6 +1,7 @@
 import { DAY_MS } from "../../durations.ts";
 import { documentFor } from "./decideHandSettlement.ts";
 import type { HandSettlement } from "./decideHandSettlement.ts";
+import { namedEvents } from "./namedEvents.ts";
 import { ACCEPTED_AGE_MS } from "../usage.ts";
 
 /**
@@ -30,7 +31,9 @@ export const decideCorrection = (
     readonly quantity: number;
     readonly second: number;
     /** Whether events or facts of the minute are not settled. */
-    readonly isUnsettled: boolean;
+    readonly isPending: boolean;
+    /** Failed and waived events that must be decided first, because the difference may be their usage. */
+    readonly openIds: readonly string[];
     readonly lastDeliveredAt: Date | null;
     /** Whether the invoice of its billing period may have been finalized. */
     readonly isInvoiced: boolean;
@@ -42,12 +45,14 @@ export const decideCorrection = (
   usageLagMs: number,
   now: Date,
 ): DecidedCorrection => {
-  const { quantity, second, isUnsettled, lastDeliveredAt, isInvoiced } = minute;
-  if (isUnsettled) {
+  const { quantity, second, isPending, openIds, lastDeliveredAt, isInvoiced } = minute;
+  if (isPending) {
+    return { action: "wait", reason: "usage of this minute is pending" };
+  }
+  if (openIds.length > 0) {
     return {
       action: "wait",
-      reason:
-        "usage of this minute is pending, or failed and must be retried first, or was waived and must be retried or settled first",
+      reason: `the processor may have ${namedEvents(openIds)}; retry first, with --assume if the result is unclear, or settle what was billed by hand or must never be billed`,
     };
   }
   const visibleAtMs = lastDeliveredAt === null ? 0 : lastDeliveredAt.getTime() + usageLagMs;

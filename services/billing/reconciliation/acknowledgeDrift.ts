@@ -12,11 +12,13 @@ import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrec
 import { lockStreams } from "../../../db/billing/streams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireFlowing } from "../../../domain/billing/deployment.ts";
+import { namedEvents } from "../../../domain/billing/repair/namedEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { findOpenUsage } from "./findOpenUsage.ts";
 import { refuse } from "./requireRest.ts";
 
 /**
@@ -33,15 +35,22 @@ const requireSettled = async (
   requireFlowing(await lockDeployment(transaction), "repeat the command when the hold has ended");
   await lockStreams(transaction, difference, difference.accountIds);
   const minute = minuteOf(difference.minute);
-  const usage = await readMinuteUsage(transaction, { ...difference, processor: billedBy }, minute);
-  if (usage.isFailedSinceAcknowledged) {
+  const stream = { ...difference, processor: billedBy };
+  const usage = await readMinuteUsage(transaction, stream, minute);
+  if (usage.failedSinceIds.length > 0) {
     refuse(
-      "usage of that minute has failed since its drift was acknowledged; run `impact usage retry` of it first, and then `impact usage reconcile` again",
+      `usage of that minute has failed since its drift was acknowledged; run \`impact usage retry\` of ${namedEvents(usage.failedSinceIds)} first, and then run \`impact usage reconcile\` again`,
     );
   }
-  if (usage.isOpen) {
+  if (usage.isPending) {
     refuse(
-      "usage of that minute is pending, or may have been sent although it failed or was waived; wait until it is sent, or retry it; if it was billed by hand or must never be billed, settle it instead; then run `impact usage reconcile` again; `impact usage list --state failed --org ID` also lists usage of an earlier customer, and `--state waived`",
+      "usage of that minute is pending; wait until it is sent, and run `impact usage reconcile` again",
+    );
+  }
+  const open = await findOpenUsage(transaction, stream, minute);
+  if (open.length > 0) {
+    refuse(
+      `the processor may have ${namedEvents(open.map(({ id }) => String(id)))}, which may explain the difference; retry, with \`--assume\` if the result is unclear, or settle what was billed by hand or must never be billed; then run \`impact usage reconcile\` again`,
     );
   }
   if (usage.delivered !== difference.ours) {

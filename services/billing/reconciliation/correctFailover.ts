@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { findEndOfPeriods } from "../../../db/billing/billingPeriods.ts";
@@ -32,6 +32,7 @@ import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
+import { findOpenUsage } from "./findOpenUsage.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { refuse } from "./requireRest.ts";
 
@@ -159,12 +160,19 @@ const listMinutes = async (
 };
 
 /**
- * Returns whether usage of a minute must be settled first. The processor may have usage in doubt, whose units would be
+ * Returns the events of a minute that must be decided first. The processor may have usage in doubt, whose units would be
  * taken back. Usage that has failed since drift was acknowledged makes that drift explain nothing, so units of other usage
  * would be taken back.
  */
-const mustBeSettled = ({ isOpen, isFailedSinceAcknowledged }: MinuteUsage): boolean =>
-  isOpen || isFailedSinceAcknowledged;
+const listOpenIds = async (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  minute: Span,
+  { failedSinceIds }: MinuteUsage,
+): Promise<readonly string[]> => {
+  const open = await findOpenUsage(db, stream, minute);
+  return [...new Set([...open.map(({ id }) => String(id)), ...failedSinceIds])];
+};
 
 /** Compares a minute again and decides about its correction. */
 const proposeCorrection = async (
@@ -175,6 +183,7 @@ const proposeCorrection = async (
 ): Promise<Compared | null> => {
   const span = minuteOf(minute);
   const usage = await readMinuteUsage(db, stream, span);
+  const openIds = await listOpenIds(db, stream, span, usage);
   const processorQuantity = await readTheirs(span);
   const ours = usage.delivered + usage.acknowledged;
   const quantity = processorQuantity - ours;
@@ -193,7 +202,7 @@ const proposeCorrection = async (
   );
   const isInvoiced = endedBefore !== null && second * 1000 < endedBefore.getTime();
   const { action, reason } = decideCorrection(
-    { ...usage, isUnsettled: mustBeSettled(usage), quantity, second, isInvoiced },
+    { ...usage, openIds, quantity, second, isInvoiced },
     options,
     usageLagMs,
     now,
@@ -221,8 +230,10 @@ const recordCorrection = async (
   return db.transaction(async (transaction) => {
     requireFlowing(await lockDeployment(transaction), "nothing more was corrected");
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
-    const current = await readMinuteUsage(transaction, stream, minuteOf(second));
-    if (current.version !== version || mustBeSettled(current)) {
+    const minute = minuteOf(second);
+    const current = await readMinuteUsage(transaction, stream, minute);
+    const openIds = await listOpenIds(transaction, stream, minute, current);
+    if (current.version !== version || current.isPending || openIds.length > 0) {
       return {
         ...proposed,
         action: "wait",

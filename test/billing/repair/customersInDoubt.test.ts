@@ -2,7 +2,12 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
+import { isFailed } from "../../../domain/billing/meterEvents.ts";
+import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
+import { mayBeAt } from "../../../domain/billing/repair/customersInDoubt.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { findOpenUsage } from "../../../services/billing/reconciliation/findOpenUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { reportRefusal } from "./acknowledgedSetup.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
@@ -16,6 +21,8 @@ const reconciled = z.looseObject({
     }),
   ),
 });
+
+const isInDoubt = (state: MeterEventState): boolean => isFailed(state) || state === "waived";
 
 /** Usage of another customer, or of none, that the present customer has without an explanation, after a restore. */
 const setUpUnexplained = async (
@@ -57,7 +64,10 @@ for (const customer of ["none", "another"] as const) {
       await drain(restored);
       t.deepEqual(scene.billedByMinute(), billed);
       t.is(acknowledged.exitCode, 1);
-      t.regex(acknowledged.stderr, /may have been sent although it failed or was waived/u);
+      t.true(
+        acknowledged.stderr.includes(`the processor may have meter event ${usageId}, which`),
+        acknowledged.stderr,
+      );
     });
   }
 }
@@ -73,19 +83,102 @@ for (const isWaived of [false, true]) {
 
     await drain(restored);
     t.deepEqual(scene.billedByMinute(), billed);
-    t.like(readJson(corrected), {
-      corrections: [
-        {
-          action: "wait",
-          reason:
-            "usage of this minute is pending, or failed and must be retried first, or was waived and must be retried or settled first",
-        },
-      ],
-    });
+    const reason = `the processor may have meter event ${usageId}; retry first, with --assume if the result is unclear, or settle what was billed by hand or must never be billed`;
+    t.like(readJson(corrected), { corrections: [{ action: "wait", reason }] });
     t.like(await scene.check(usageId), [{ result: "delivered" }]);
     t.like(readJson(await run("correct", ...options)), { corrections: [] });
   });
 }
+
+test("a difference is not acknowledged while a waived refund may explain it that would have gone to an earlier customer", async (t) => {
+  const refund = { units: 3, state: "held" } as const;
+  const scene = await setUpRetried(t, { customer: "another", refund });
+  const { restored, usageId, customerId, pass } = scene;
+  const run = (...args: readonly string[]) => scene.impact(restored, "usage", ...args);
+  await scene.setCustomer();
+  await scene.compare();
+  const refundId = await scene.findRefundId();
+  await run("waive", usageId, refundId, "--reason", "not known to be sent");
+  await scene.retry(usageId, "--assume", "delivered", "--customer", customerId);
+  pass(LAG_SECONDS);
+  const [difference] = reconciled
+    .parse(readJson(await run("reconcile", "--json")))
+    .streams.flatMap(({ differences }) => differences);
+  const id = String(difference?.difference_id);
+
+  const acknowledged = await run("acknowledge-drift", id, "--reason", "not explained");
+
+  t.is(acknowledged.exitCode, 1);
+  t.true(
+    acknowledged.stderr.includes(`the processor may have meter event ${refundId}, which`),
+    acknowledged.stderr,
+  );
+  t.like(await scene.check(refundId), [{ result: "delivered" }]);
+  t.is((await run("reconcile")).exitCode, 0);
+});
+
+test("usage is open at each customer at which a retry looks for it", async (t) => {
+  const { original, stream, customerId } = await setUpRestore(t);
+  const { db } = original;
+  const events = [
+    ["blocked", customerId, 1],
+    ["blocked", customerId, -1],
+    ["blocked", "cus_earlier", 1],
+    ["blocked", "cus_earlier", -1],
+    ["waived", "cus_earlier", -1],
+    ["rejected", null, 1],
+    ["expired", null, -1],
+    ["held", "cus_earlier", -1],
+    ["delivered", customerId, 1],
+  ] as const;
+  const open: Record<string, number[]> = { [customerId]: [], cus_earlier: [], cus_other: [] };
+  const ids: bigint[] = [];
+  for (const [place, [state, customer, quantity]] of events.entries()) {
+    const id = await db.oneFirst(sql.type(z.object({ id: z.bigint() }))`
+      INSERT INTO meter_event
+        (
+          account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+          outcome_unknown, sealed_at
+        )
+      VALUES
+        (
+          ${stream.accountId}, 'live', 'tree', ${NOON + place}, 1, ${quantity}, ${`event-${place}`}, 'stripe',
+          ${customer}, ${state}, true, now()
+        )
+      RETURNING id
+    `);
+    ids.push(id);
+    const event = { processor: "stripe", customerId: customer, quantity, state } as const;
+    for (const [of, places] of Object.entries(open)) {
+      if (isInDoubt(state) && mayBeAt(of, event, customerId)) {
+        places.push(place);
+      }
+    }
+  }
+  t.deepEqual(open, {
+    [customerId]: [0, 1, 2, 4, 5, 6],
+    cus_earlier: [2, 3, 4],
+    cus_other: [],
+  });
+
+  for (const [of, places] of Object.entries(open)) {
+    const found = await findOpenUsage(
+      db,
+      {
+        processor: "stripe",
+        mode: "live",
+        meter: "tree",
+        customerId: of,
+        accountIds: [stream.accountId],
+      },
+      minuteOf(NOON),
+    );
+    t.deepEqual(
+      found.map(({ id }) => ids.indexOf(id)),
+      places,
+    );
+  }
+});
 
 test("usage that the present customer has is not sent if the earlier one has units that may be a part of it", async (t) => {
   const scene = await setUpRetried(t, { customer: "another" });

@@ -131,6 +131,7 @@ for (const [title, change] of [
 
 for (const [state, customer] of [
   ["held", "same"],
+  ["held", "another"],
   ["unsealed", "same"],
   ["unsealed", "another"],
 ] as const) {
