@@ -8,8 +8,6 @@ import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
 import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
-import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
-import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -219,65 +217,6 @@ test("retrying a failed event sends only what the processor lacks of it", async 
   ]);
 });
 
-const idsOf = ({ deps, stream }: BillingSetup): Promise<readonly bigint[]> =>
-  deps.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
-    SELECT id
-    FROM meter_event
-    WHERE account_id = ${stream.accountId}
-    ORDER BY id
-  `);
-
-/** Of 10 units, Stripe has 6. The rest was rejected and waived. */
-const setUpPart = async (t: ExecutionContext<DatabaseContext>) => {
-  const setup = await setUpBilling(t);
-  const { deps, stream, register, drain, drainOnce, pass, double } = setup;
-  const id = await register(10);
-  await sendBeforeLoss(t, setup, 6);
-  pass(5);
-  await drainOnce();
-  double.control.addFault({
-    kind: "respond",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
-  });
-  await drain();
-  const [rest = 0n] = await listFailedMeterEventIds(deps.db, stream);
-  await waiveUsage(deps, rest, "never billed");
-  return {
-    ...setup,
-    /** Refunds units, and returns the id of their event. */
-    refund: async (units: number): Promise<bigint> => {
-      await setup.refund(id, units);
-      await drain();
-      t.deepEqual((await setup.events()).at(-1), { state: "held", quantity: -units });
-      return (await idsOf(setup)).at(-1) ?? 0n;
-    },
-  };
-};
-
-test("a refund of usage of which the processor has a part is closed with a credit note only", async (t) => {
-  const { deps, refund } = await setUpPart(t);
-  const refunded = await refund(10);
-
-  await t.throwsAsync(waiveUsage(deps, refunded, "never billed"), {
-    message: /of which the processor has a part, with 6 units of this refund/u,
-  });
-
-  const document = { kind: "credit_note", reference: "cn_1" } as const;
-  const options = { reason: "refunded", expectedUnits: -10 };
-  t.like(await settleUsage(deps, refunded, document, options), { replayed: false });
-});
-
-test("the part of usage that the processor has counts as what its refunds leave of it", async (t) => {
-  const { deps, refund } = await setUpPart(t);
-  await waiveUsage(deps, await refund(3), "never billed");
-  await waiveUsage(deps, await refund(1), "never billed");
-
-  const last = await refund(2);
-
-  await t.throwsAsync(waiveUsage(deps, last, "never billed"), { message: /with 2 units of this/u });
-});
-
 test("the ledger reports an identifier that it has with another quantity as a conflict", async (t) => {
   const { deps, stream } = await setUpBilling(t);
   const send = (quantity: number) =>
@@ -332,6 +271,14 @@ test("usage of a customer's earlier account is not mistaken for that of the late
 
   t.deepEqual(billed(), { [second]: 5, [later]: 5 });
 });
+
+const idsOf = ({ deps, stream }: BillingSetup): Promise<readonly bigint[]> =>
+  deps.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+    SELECT id
+    FROM meter_event
+    WHERE account_id = ${stream.accountId}
+    ORDER BY id
+  `);
 
 /** Delivers usage that Stripe then loses without a report. */
 const loseUsage = async (setup: BillingSetup, units: number): Promise<bigint> => {
