@@ -1,0 +1,308 @@
+import { z } from "zod";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
+import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { countSelectedRecords } from "../../../db/stores/personalData.ts";
+import { listPersonalRegistrations } from "../../../db/stores/personalRecords.ts";
+import { wrapPool } from "../../../db/pools/wrapPool.ts";
+import { lockBalances } from "../../../db/stores/balances.ts";
+import { eventually } from "../../support/programs.ts";
+import { sendPlatformRequest } from "./sendPlatformRequest.ts";
+
+const test = testWithDatabase();
+
+test("a record with an order and only a name is exported and counted once", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const customer = { customer_name: "Ann Lee" };
+  await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
+  await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
+  await post("/app/api/plastic", store.live, { bottles: 3, ...customer });
+  const order = [store.domain, "--order-id", "1001"];
+
+  const exported = await runImpact(["store", "export-customer", ...order], { env });
+  const planned = await runImpact(["store", "forget", ...order, "--dry-run", "--json"], { env });
+  const erased = await runImpact(["store", "forget", ...order, "--json"], { env });
+
+  const { registrations } = z
+    .looseObject({ registrations: z.array(z.looseObject({ count: z.int() })) })
+    .parse(readJson(exported));
+  t.deepEqual(
+    registrations.map(({ count }) => count).toSorted((a, b) => a - b),
+    [1, 2, 3],
+  );
+  t.like(readJson(planned), { registrations: 3 });
+  t.like(readJson(erased), { registrations: 3 });
+});
+
+for (const email of ["ΝΙΚΟΣ@example.gr", "İpek@example.com.tr"]) {
+  test(`the records of ${email} are found by the same address`, async (t) => {
+    const { db, databaseUrl } = t.context;
+    const env = { DATABASE_URL: databaseUrl };
+    const { post } = await startStoreApi(t, t.context);
+    const store = await createTestStore(db, { balanceCents: 1000 });
+    await post("/app/api/plant", store.live, { trees: 1, customer_email: email });
+    const customer = [store.domain, "--customer-email", email];
+
+    const exported = await runImpact(["store", "export-customer", ...customer], { env });
+    const erased = await runImpact(["store", "forget", ...customer, "--json"], { env });
+
+    t.like(readJson(exported), { registrations: [{ customer_email: email }] });
+    t.like(readJson(erased), { registrations: 1 });
+  });
+}
+
+const SHOPIFY_ORDER = "gid://shopify/Order/299938";
+
+for (const [stored, given] of [
+  [SHOPIFY_ORDER, "299938"],
+  ["299938", SHOPIFY_ORDER],
+] as const) {
+  test(`the records of order ${stored} are found by ${given}`, async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { post } = await startStoreApi(t, t.context);
+    const store = await createTestStore(db, { balanceCents: 1000 });
+    await post("/app/api/plant", store.live, { trees: 1, order_id: stored });
+    await post("/app/api/plant", store.live, { trees: 2, order_id: `${stored}0` });
+
+    const erased = await runImpact(
+      ["store", "forget", store.domain, "--order-id", given, "--json"],
+      { env: { DATABASE_URL: databaseUrl } },
+    );
+
+    t.like(readJson(erased), { registrations: 1 });
+  });
+}
+
+test("the name of an order is not Shopify's id of another", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 1, order_id: SHOPIFY_ORDER });
+
+  const erased = await runImpact(
+    ["store", "forget", store.domain, "--order-id", "#299938", "--json"],
+    { env: { DATABASE_URL: databaseUrl } },
+  );
+
+  t.like(readJson(erased), { registrations: 0 });
+});
+
+const CUSTOMER = { ids: ["7"], emails: [], orderIds: [] };
+
+/** Inserts registrations of a customer, each a day older than the one before, with refunds of one unit each. */
+const insertRefunds = async (
+  { owner }: DatabaseContext,
+  storeId: string,
+  refunds: readonly number[],
+): Promise<void> => {
+  await owner.query(sql.typeAlias("void")`
+    WITH inserted AS (
+      INSERT INTO registration
+        (id, account_id, mode, kind, count, refunded_count, created_at, customer_id, unit_price_cents)
+      SELECT gen_random_uuid(), ${storeId}, 'live', 'tree', 100000, refunds, now() - make_interval(days => place::int), '7', 0
+      FROM unnest(${sql.array([...refunds], "int4")}) WITH ORDINALITY AS given (refunds, place)
+      RETURNING id, account_id, refunded_count, created_at
+    )
+    INSERT INTO refund (id, registration_id, account_id, count, reason, created_at)
+    SELECT gen_random_uuid(), id, account_id, 1, number::text, created_at + make_interval(secs => number)
+    FROM inserted
+    CROSS JOIN LATERAL generate_series(1, refunded_count) AS number
+  `);
+};
+
+const exportOf = ({ db }: DatabaseContext, storeId: string) =>
+  exportCustomer({ db, clock: systemClock, actor: { kind: "platform" } }, storeId, CUSTOMER);
+
+test("an export has all reasons of refunds, oldest first", async (t) => {
+  const store = await createTestStore(t.context.db);
+  await insertRefunds(t.context, store.id, [2, 0, 150]);
+
+  const { registrations, hasMore } = await exportOf(t.context, store.id);
+
+  t.deepEqual(
+    registrations.map(({ refundReasons }) => refundReasons),
+    [["1", "2"], [], Array.from({ length: 150 }, (_, index) => String(index + 1))],
+  );
+  t.false(hasMore);
+});
+
+test("an export has a limited number of reasons, the newest of the newest registrations, and says that there are more", async (t) => {
+  const store = await createTestStore(t.context.db);
+  await insertRefunds(t.context, store.id, [5, MAXIMUM_CUSTOMER_RECORDS, 5]);
+
+  const { registrations, hasMore } = await exportOf(t.context, store.id);
+
+  const [newest, middle, oldest] = registrations.map(({ refundReasons }) => refundReasons);
+  t.deepEqual(newest, ["1", "2", "3", "4", "5"]);
+  t.is(middle?.length, MAXIMUM_CUSTOMER_RECORDS - 5);
+  t.deepEqual([middle?.[0], middle?.at(-1)], ["6", String(MAXIMUM_CUSTOMER_RECORDS)]);
+  t.deepEqual(oldest, []);
+  t.true(hasMore);
+});
+
+const EMAIL = "orders@shop.example";
+
+/** Inserts a registration with an address for each name, and one that has only the name, in upper case. */
+const insertNames = async (
+  { owner }: DatabaseContext,
+  storeId: string,
+  names: readonly string[],
+): Promise<void> => {
+  await owner.query(sql.typeAlias("void")`
+    INSERT INTO registration
+      (id, account_id, mode, kind, count, created_at, customer_name, customer_email, unit_price_cents)
+    SELECT gen_random_uuid(), ${storeId}, 'live', 'tree', 1, now(), given.name, given.email, 0
+    FROM unnest(${sql.array([...names], "text")}) AS name
+    CROSS JOIN LATERAL (VALUES (name, ${EMAIL}::text), (upper(name), NULL)) AS given (name, email)
+  `);
+};
+
+const namesOf = (count: number): readonly string[] =>
+  Array.from({ length: count }, (_, index) => `name ${index}`);
+
+test("a customer may have more names than a statement can have parameters", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  await insertNames(t.context, store.id, ["name 1", "name 66000"]);
+  const names = namesOf(66_000);
+  const customer = { identity: { ids: [], emails: [], orderIds: [] }, names };
+
+  const listed = await listPersonalRegistrations(db, store.id, customer, 10);
+
+  t.deepEqual(
+    listed.map(({ customerName }) => customerName),
+    ["NAME 1"],
+  );
+  t.deepEqual(await countSelectedRecords(db, store.id, customer), {
+    registrations: 1,
+    donations: 0,
+  });
+});
+
+test("all names of a customer are erased, in any case, and no similar ones", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db);
+  const names = ["élodie 100%_1", ...namesOf(1100)];
+  await insertNames(t.context, store.id, names);
+  await t.context.owner.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, customer_name, unit_price_cents)
+    VALUES (gen_random_uuid(), ${store.id}, 'live', 'tree', 1, now(), 'élodie 100 and 1', 0)
+  `);
+
+  const forget = ["store", "forget", store.domain, "--customer-email", EMAIL, "--json"];
+  const run = await runImpact(forget, { env: { DATABASE_URL: databaseUrl } });
+
+  t.like(readJson(run), { registrations: 2 * names.length, donations: 0 });
+  const left = await db.anyFirst(sql.type(z.strictObject({ name: z.string() }))`
+    SELECT customer_name AS name
+    FROM registration
+    WHERE account_id = ${store.id} AND customer_name IS NOT NULL
+  `);
+  t.deepEqual(left, ["élodie 100 and 1"]);
+});
+
+const SECRET = "s".repeat(32);
+
+/** The bodies that Shopify signs, without the shop. */
+const BODIES = {
+  "customers/data_request": {
+    customer: { id: 7, email: "ann@example.com" },
+    orders_requested: [299_938],
+    data_request: { id: 9999 },
+  },
+  "customers/redact": {
+    customer: { id: 7, email: "ann@example.com" },
+    orders_to_redact: [299_938],
+  },
+} as const;
+
+for (const [signed, sent, field] of [
+  ["customers/data_request", "customers/redact", "orders_requested"],
+  ["customers/data_request", "shop/redact", "customer"],
+  ["customers/redact", "customers/data_request", "orders_to_redact"],
+  ["customers/redact", "shop/redact", "customer"],
+] as const) {
+  test(`the signed body of ${signed} is rejected as ${sent}`, async (t) => {
+    const { db } = t.context;
+    const api = await startStoreApi(t, { ...t.context, platformSecrets: [SECRET] });
+    const store = await createTestStore(db, { balanceCents: 1000 });
+    await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
+    const request = { shop_domain: store.domain, ...BODIES[signed] };
+
+    const { status, body } = await sendPlatformRequest(api, sent, request, SECRET);
+
+    t.is(status, 400);
+    t.regex(
+      JSON.stringify(body),
+      new RegExp(`"(.*; )?${field}: must not be given for this topic`, "u"),
+    );
+    t.like((await api.get("/app/api/plant", store.live)).body, { trees: [{ customer_id: "7" }] });
+  });
+}
+
+test("a data request without orders is rejected as an erasure", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { ...t.context, platformSecrets: [SECRET] });
+  const { domain } = await createTestStore(db);
+  const request = { shop_domain: domain, customer: { id: 7 }, data_request: { id: 9999 } };
+
+  const { status } = await sendPlatformRequest(api, "customers/redact", request, SECRET);
+
+  t.is(status, 400);
+});
+
+for (const customer of [{ id: "7\u0000" }, { email: "ann\u0000@example.com" }]) {
+  test(`a data request with ${JSON.stringify(customer)} is rejected`, async (t) => {
+    const api = await startStoreApi(t, { ...t.context, platformSecrets: [SECRET] });
+    const { domain } = await createTestStore(t.context.db);
+    const request = { shop_domain: domain, customer };
+
+    const { status, body } = await sendPlatformRequest(
+      api,
+      "customers/data_request",
+      request,
+      SECRET,
+    );
+
+    t.is(status, 400);
+    t.regex(JSON.stringify(body), /customer\.(?:id|email): /u);
+  });
+}
+
+test("a repeated shop/redact gets the result of the erasure that still runs", async (t) => {
+  const { db } = t.context;
+  let storesFound = 0;
+  const counted = wrapPool(db, (method, name) => async (...parameters) => {
+    const result = await method(...parameters);
+    storesFound += name === "maybeOne" ? 1 : 0;
+    return result;
+  });
+  const api = await startStoreApi(t, { db: counted, platformSecrets: [SECRET] });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
+  const send = () => sendPlatformRequest(api, "shop/redact", { shop_domain: store.domain }, SECRET);
+
+  storesFound = 0;
+  const sent = await db.transaction(async (transaction) => {
+    await lockBalances(transaction, [store.id]);
+    const both = [send(), send()];
+    await eventually(() => storesFound === 2);
+    return both;
+  });
+
+  const result = { status: 200, body: { erased: { registrations: 1, donations: 0 } } };
+  t.deepEqual(await Promise.all(sent), [result, result]);
+  const erasures = await db.any(sql.typeAlias("void")`
+    SELECT FROM audit_entry WHERE account_id = ${store.id} AND action = 'store.forget'
+  `);
+  t.is(erasures.length, 1);
+  t.deepEqual(await send(), { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
+});
