@@ -287,7 +287,7 @@ const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
   "usage correct": "test/billing/repair/correctFailover.test.ts",
-  find: "test/cli/auditedFind.test.ts",
+  find: "test/cli/searches.test.ts",
   "evidence withdraw": "test/planting/orders/evidenceCommands.test.ts",
   "evidence reinstate": "test/planting/orders/evidenceCommands.test.ts",
   migrate: "below",
