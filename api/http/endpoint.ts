@@ -144,6 +144,7 @@ const createReader = <
   selectors = [],
 }: Definition<Query, Body, ResponseBody>): ((ctx: ApiContext) => Request<Query, Body>) => {
   const rejectMisplacedFields = createMisplacedFieldCheck(schemas.body, selectors);
+  const bodySchema = schemas.body ?? (method === "post" ? NO_FIELDS : undefined);
   return (ctx) => {
     const readsQuery = schemas.query !== undefined || method === "post";
     if (readsQuery) {
@@ -159,14 +160,11 @@ const createReader = <
     const body = hasIdempotencyKeyField(schemas.body)
       ? withHeaderKey(ctx, ctx.request.body)
       : ctx.request.body;
-    if (method === "post" && schemas.body === undefined) {
-      parseRequest(NO_FIELDS, ctx.request.body, "field");
-    }
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the value is undefined and its type unknown.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
     return {
       ctx,
       query: schemas.query && parseQuery(schemas.query, parseQueryString(ctx.querystring)),
-      body: schemas.body && parseRequest(schemas.body, body, "field"),
+      body: bodySchema && parseRequest(bodySchema, body, "field"),
     } as Request<Query, Body>;
   };
 };
