@@ -31,7 +31,7 @@ export type DocumentInfo = {
   readonly errorBody: z.ZodType;
   readonly presentError: PresentError;
   /** What the service itself sends to clients' servers. */
-  readonly message?: MessageDescription;
+  readonly message: MessageDescription;
 };
 
 const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
@@ -356,9 +356,7 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
       name,
     })),
     paths,
-    ...(message === undefined
-      ? {}
-      : { webhooks: describeMessage(message, collect(message.schema, "output")) }),
+    webhooks: describeMessage(message, collect(message.schema, "output")),
     components: {
       schemas: components,
       securitySchemes: Object.fromEntries(

@@ -1,4 +1,4 @@
-type Json = { readonly [name: string]: unknown };
+import type { Json } from "./createSchemaCollector.ts";
 
 const acceptsEmpty = ({ type, pattern, ...schema }: Json): boolean =>
   type === "string" &&
