@@ -2,7 +2,6 @@ import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
-import { invalidRequest } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { donate, findOriginalDonation } from "../../../services/charities/donations/donate.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
@@ -99,9 +98,6 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
   });
 
 const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
-  if (query.metadata_value !== undefined && query.metadata_key === undefined) {
-    throw invalidRequest("metadata_value: requires metadata_key");
-  }
   const attribution = attributionOf(query.attribution, query.without_attribution);
   return {
     ...(attribution === undefined ? {} : { attribution }),

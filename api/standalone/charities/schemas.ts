@@ -114,6 +114,14 @@ export const listQuery = queryObject({
       error: "excludes attribution",
     },
   )
+  .refine(
+    ({ metadata_key, metadata_value }) =>
+      metadata_value === undefined || metadata_key !== undefined,
+    {
+      path: ["metadata_value"],
+      error: "requires metadata_key",
+    },
+  )
   .refine(({ start_date, end_date }) => isRange(start_date, end_date), {
     path: ["end_date"],
     error: "must not be before start_date",
