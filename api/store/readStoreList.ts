@@ -49,7 +49,7 @@ export const readStoreList = <Row extends PositionedRow, Presented extends objec
   readPages: () =>
     presentPages(
       selectsPage(ctx, ["limit"])
-        ? onePage(list({ after, limit }))
+        ? onePage(() => list({ after, limit }))
         : readWholeList(list, { start: after }),
       present,
     ),

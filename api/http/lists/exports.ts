@@ -45,11 +45,11 @@ export const selectsPage = (ctx: ApiContext, names: readonly string[]): boolean 
   return names.some((name) => query[name] !== undefined && query[name] !== "");
 };
 
-/** Yields the rows of one page. */
+/** Yields the rows of one page, which is read when the first rows are wanted. */
 export async function* onePage<Row>(
-  page: Promise<readonly Row[]>,
+  read: () => Promise<readonly Row[]>,
 ): AsyncGenerator<readonly Row[], void, void> {
-  yield await page;
+  yield await read();
 }
 
 async function* formatPages(

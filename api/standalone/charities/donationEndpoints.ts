@@ -159,7 +159,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
           readPages: () =>
             presentPages<Donation>(
               selectsPage(ctx, ["page", "page_size"])
-                ? onePage(readPage().then(({ donations }) => donations))
+                ? onePage(async () => (await readPage()).donations)
                 : listAllDonations(reads, owner, filter),
               presentDonation,
             ),

@@ -203,7 +203,10 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
             return { kind, interval, time_zone: timeZone, ...range, stats: rows.map(presentRow) };
           },
           readPages: () =>
-            presentPages<StatisticsRow>(onePage(read().then(({ rows }) => rows)), presentRow),
+            presentPages<StatisticsRow>(
+              onePage(async () => (await read()).rows),
+              presentRow,
+            ),
         };
       },
     },

@@ -133,7 +133,7 @@ export const balanceEndpoint = ({
           readPages: () =>
             presentPages(
               selectsPage(ctx, ["limit"]) || !isLive
-                ? onePage(listEntries(limit))
+                ? onePage(() => listEntries(limit))
                 : readWholeLedger(db, accountId, before),
               presentBalanceEntry,
             ),
