@@ -1,4 +1,4 @@
-import type { Charity, CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
+import type { CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import { asRejection, outcomeOf } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
@@ -44,11 +44,6 @@ export const createCharityConfirmer = (
   let validations = 0;
   let hasFailed = false;
 
-  const confirmFound = (
-    charity: Charity | null,
-    ids: CharityIds,
-  ): Outcome<ConfirmedCharity | null> => outcomeOf(() => confirmLocally(provider, charity, ids));
-
   const validate = async (key: string, ids: CharityIds): Promise<void> => {
     if (hasFailed) {
       outcomes.set(key, unconfirmed(FAILED));
@@ -79,7 +74,7 @@ export const createCharityConfirmer = (
       named.map(([, ids]) => ids),
     );
     const remote = named.filter(([key, ids], index) => {
-      const outcome = confirmFound(found[index] ?? null, ids);
+      const outcome = outcomeOf(() => confirmLocally(provider, found[index] ?? null, ids));
       if (outcome !== null) {
         outcomes.set(key, outcome);
       }
