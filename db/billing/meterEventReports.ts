@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Span, UsageStream } from "../../domain/billing/usage.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { safeInteger } from "../columns.ts";
@@ -8,9 +8,7 @@ import { sql } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import type { PeriodEnds } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
-import { deliveryColumns, eventsOfStream } from "./reconciliation/reportedStreams.ts";
 import { factsOfRegistration, shareRegistrations } from "./registrationFacts.ts";
-import type { StoredMeterEvent } from "./meterEvents.ts";
 
 const listedRow = meterEventRow.extend({ accountName: z.string() });
 
@@ -215,41 +213,3 @@ export const listMeterEventIdsOfEndedPeriods = (
       AND ${isOfEndedPeriod(sql.fragment`meter_event.meter`, sql.fragment`meter_event.second`, ends)}
     ORDER BY meter_event.id
   `);
-
-const otherEventsRow = z
-  .strictObject({
-    delivered: safeInteger,
-    acknowledged: safeInteger,
-    lastDeliveredAt: z.date().nullable(),
-    isSending: z.boolean(),
-    version: z.string(),
-  })
-  .transform(({ delivered, acknowledged, ...row }) => ({
-    ...row,
-    explained: delivered + acknowledged,
-  }));
-
-/**
- * The other events of a customer in a span, whichever account it belonged to: the units that they and the acknowledged
- * drift explain at the processor, the time of the last delivery, whether one is being sent, and a version that changes
- * whenever one of them or the acknowledged drift does. Folded events count as delivered long ago. Without a customer, they
- * are those of the events' account.
- */
-export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
-
-/** @param events of one customer and meter; they are left out */
-export const sumOtherEvents = (
-  db: CommonQueryMethods,
-  events: readonly [StoredMeterEvent, ...StoredMeterEvent[]],
-  span: Span,
-): Promise<OtherEvents> => {
-  const [{ accountId, ...first }] = events;
-  const ids = sql.array(
-    events.map(({ id }) => id),
-    "int8",
-  );
-  return db.one(sql.type(otherEventsRow)`
-    SELECT ${deliveryColumns}, coalesce(bool_or(state = 'sending'), false) AS "isSending"
-    ${eventsOfStream({ ...first, accountIds: [accountId] }, span, sql.fragment`id <> ALL(${ids})`)}
-  `);
-};

@@ -3,9 +3,7 @@ import { z } from "zod";
 import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { FAILED } from "../meterEvents.ts";
-import type { StoredMeterEvent } from "../meterEvents.ts";
-import type { ReportedStream } from "./reportedStreams.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
+import type { CustomerStream, ReportedStream } from "./reportedStreams.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 const acknowledgedRow = z.strictObject({
@@ -34,9 +32,7 @@ const keyOf = ({
 }: Pick<AcknowledgedDrift, "processor" | "mode" | "meter" | "customer">): string =>
   `${processor}/${mode}/${meter}/${customer}`;
 
-type Stream = Omit<ReportedStream, "accountName">;
-
-const acknowledgedOfStream = (stream: Stream, { start, end }: Span): FragmentSqlToken =>
+const acknowledgedOfStream = (stream: CustomerStream, { start, end }: Span): FragmentSqlToken =>
   sql.fragment`
     FROM acknowledged_drift
     WHERE processor = ${stream.processor}
@@ -47,15 +43,18 @@ const acknowledgedOfStream = (stream: Stream, { start, end }: Span): FragmentSql
       AND minute < ${end}
   `;
 
-/** A query of one row: the units that were acknowledged of a stream in a span. */
-export const acknowledgedUnits = (stream: Stream, span: Span): FragmentSqlToken => sql.fragment`
-  SELECT coalesce(sum(units), 0)::bigint AS units
+/** A query of one row: the units that were acknowledged of a stream in a span, and whether any were, which may be 0. */
+export const acknowledgedUnits = (
+  stream: CustomerStream,
+  span: Span,
+): FragmentSqlToken => sql.fragment`
+  SELECT coalesce(sum(units), 0)::bigint AS units, count(*) > 0 AS is_given
   ${acknowledgedOfStream(stream, span)}
 `;
 
 export const isDriftAcknowledged = (
   db: CommonQueryMethods,
-  stream: Stream,
+  stream: CustomerStream,
   span: Span,
 ): Promise<boolean> =>
   db.exists(sql.typeAlias("void")`
@@ -67,22 +66,11 @@ export const isDriftAcknowledged = (
  * Whether a meter event has failed although it counted as delivered when drift of its minute was acknowledged. The drift may
  * be its usage, which an operator has billed by hand. So only a retry, which reads the processor's sums, may decide about it.
  */
-export const failedSinceAcknowledged = (stream: Stream, minute: Span): FragmentSqlToken =>
+export const failedSinceAcknowledged = (stream: CustomerStream, minute: Span): FragmentSqlToken =>
   sql.fragment`(
     meter_event.state IN (${FAILED})
     AND EXISTS (SELECT ${acknowledgedOfStream(stream, minute)} AND meter_event.id = ANY(meter_event_ids))
   )`;
-
-export const hasFailedSinceAcknowledged = (
-  db: CommonQueryMethods,
-  event: StoredMeterEvent,
-): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM meter_event
-    WHERE id = ${event.id}
-      AND ${failedSinceAcknowledged({ ...event, accountIds: [event.accountId] }, minuteOf(event.second))}
-  `);
 
 /**
  * Reads what was acknowledged in a half-open span of unix seconds.

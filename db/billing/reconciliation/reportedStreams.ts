@@ -10,8 +10,9 @@ import {
 import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
+import type { StoredMeterEvent } from "../meterEvents.ts";
 import { registrationsOfEvent } from "../registrationFacts.ts";
-import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.ts";
+import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
@@ -33,6 +34,21 @@ export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
 
 /** What identifies the rows of a stream. */
 export type CustomerStream = Omit<ReportedStream, "accountName">;
+
+/** Returns the stream that an event is of. */
+export const streamOfEvent = ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountId,
+}: StoredMeterEvent): CustomerStream => ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds: [accountId],
+});
 
 const sum = z.bigint().transform(Number);
 
@@ -240,38 +256,8 @@ const rowsOfStream =
 
 /** The condition of the meter events of a stream. */
 export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
-const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
-
-/**
- * The units delivered, the acknowledged drift, the time of the last delivery, and a version that changes whenever an event
- * or the acknowledged drift does, of a query whose tail is `eventsOfStream`. Folded events count as delivered long ago.
- */
-export const deliveryColumns = sql.fragment`
-  coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
-  acknowledged.units AS acknowledged,
-  max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
-  concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units,
-    ' acknowledged: ', acknowledged.units) AS version
-`;
-
-/**
- * The meter events of a stream in a span, the units of folded ones and the acknowledged drift, as the tail of a SELECT that
- * returns one row.
- */
-export const eventsOfStream = (
-  stream: CustomerStream,
-  span: Span,
-  condition = sql.fragment`true`,
-): FragmentSqlToken => sql.fragment`
-  FROM (
-    SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
-    FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
-  ) AS folded
-  CROSS JOIN (${acknowledgedUnits(stream, span)}) AS acknowledged
-  LEFT JOIN meter_event
-    ON ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end} AND ${condition}
-  GROUP BY folded.units, acknowledged.units
-`;
+/** The condition of the folded usage of a stream. */
+export const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
 
 const minuteSumsRow = z.strictObject({
   minute: sum,

@@ -1,62 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
-import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
-import { UNFINISHED } from "../meterEvents.ts";
-import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
-import type { CustomerStream, ReportedStream } from "./reportedStreams.ts";
-import { deliveryColumns, eventsOfStream } from "./reportedStreams.ts";
-
-const minuteRow = z.strictObject({
-  delivered: safeInteger,
-  acknowledged: safeInteger,
-  lastDeliveredAt: z.date().nullable(),
-  isPending: z.boolean(),
-  failedSinceIds: z.array(z.string()),
-  deliveredEventIds: z.array(z.string()),
-  version: z.string(),
-});
-
-/**
- * A stream's usage in one minute: the delivered units, the acknowledged drift, the time of the last delivery, whether usage
- * is unfinished or in no event yet, the events that have failed since drift was acknowledged, the delivered events, and a
- * version that changes whenever an event or that drift does.
- */
-export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
-
-/** @param span a minute, as a half-open span of unix seconds */
-export const readMinuteUsage = (
-  db: CommonQueryMethods,
-  stream: CustomerStream,
-  span: Span,
-): Promise<MinuteUsage> =>
-  db.one(sql.type(minuteRow)`
-    SELECT
-      ${deliveryColumns},
-      coalesce(bool_or(state IN (${UNFINISHED})), false)
-      OR EXISTS (
-        SELECT
-        FROM usage_fact
-        WHERE account_id = ANY(${sql.array([...stream.accountIds], "uuid")})
-          AND mode = ${stream.mode}
-          AND meter = ${stream.meter}
-          AND meter_event_id IS NULL
-          AND second >= ${span.start}
-          AND second < ${span.end}
-      ) AS "isPending",
-      coalesce(
-        array_agg(meter_event.id::text ORDER BY meter_event.id) FILTER (WHERE ${failedSinceAcknowledged(stream, span)}),
-        '{}'
-      ) AS "failedSinceIds",
-      coalesce(
-        array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'),
-        '{}'
-      ) AS "deliveredEventIds"
-    ${eventsOfStream(stream, span)}
-  `);
+import type { ReportedStream } from "./reportedStreams.ts";
 
 const unitsRow = z.strictObject({ units: safeInteger });
 

@@ -7,6 +7,7 @@ import {
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
 import {
@@ -54,11 +55,7 @@ const stateAfterRefusal = async (
   decided: "rejected" | "blocked" | "waived",
 ): Promise<"rejected" | "blocked" | "waived" | "delivered"> =>
   decided === "waived" &&
-  (await isDriftAcknowledged(
-    transaction,
-    { ...event, accountIds: [event.accountId] },
-    minuteOf(event.second),
-  ))
+  (await isDriftAcknowledged(transaction, streamOfEvent(event), minuteOf(event.second)))
     ? "delivered"
     : decided;
 

@@ -7,8 +7,8 @@ import {
 } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { findReconciliationDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
-import { readMinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
-import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import type { MinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { lockStreams } from "../../../db/billing/streams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireFlowing } from "../../../domain/billing/deployment.ts";

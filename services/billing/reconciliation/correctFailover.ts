@@ -3,6 +3,8 @@ import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknow
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { findEndOfPeriods } from "../../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import type { MinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
@@ -11,10 +13,8 @@ import {
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
   insertUsageCorrection,
-  readMinuteUsage,
   sumSettledCorrections,
 } from "../../../db/billing/reconciliation/usageCorrections.ts";
-import type { MinuteUsage } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { CorrectionAction } from "../../../domain/billing/repair/decideCorrection.ts";
 import { decideCorrection } from "../../../domain/billing/repair/decideCorrection.ts";
 import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
@@ -185,7 +185,7 @@ const proposeCorrection = async (
   const usage = await readMinuteUsage(db, stream, span);
   const openIds = await listOpenIds(db, stream, span, usage);
   const processorQuantity = await readTheirs(span);
-  const ours = usage.delivered + usage.acknowledged;
+  const ours = usage.explained;
   const quantity = processorQuantity - ours;
   if (quantity === 0) {
     return null;

@@ -1,8 +1,9 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
-import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { doubtUnsentEvents } from "../../../db/billing/reconciliation/eventsInDoubt.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { compareEvents } from "../../../domain/billing/compareUsage.ts";
@@ -131,7 +132,9 @@ const compareMinute = async (
   const { accountId, customerId, meter } = first;
   const processor = getProcessor(billing, first.processor, first.mode);
   const minute = minuteOf(first.second);
-  const { explained, version: othersVersion } = await sumOtherEvents(db, events, minute);
+  const ids = events.map(({ id }) => id);
+  const others = await readMinuteUsage(db, streamOfEvent(first), minute, ids);
+  const { explained, version: othersVersion } = others;
   const allUnclear = (reason: string): ComparedMinute => ({
     doubts: events.map((event) => ({ event, outcome: { kind: "unclear", reason } })),
     othersVersion,

@@ -1,14 +1,12 @@
 import type { DatabasePool } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
   CUSTOMER_UNKNOWN,
   customersInDoubt,
   decisiveCheck,
   isCustomerUnknown,
 } from "../../../domain/billing/repair/customersInDoubt.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -73,11 +71,7 @@ const checkCustomer = async (
   if (
     customerId === event.customerId ||
     check.outcome.kind === "delivered" ||
-    !(await isDriftAcknowledged(
-      db,
-      { ...located, accountIds: [event.accountId] },
-      minuteOf(event.second),
-    ))
+    !check.isAcknowledged
   ) {
     return { event: located, ...check };
   }

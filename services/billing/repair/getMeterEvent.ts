@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import { findMeterEvent, lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { lockStream, lockStreams } from "../../../db/billing/streams.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
@@ -50,7 +51,14 @@ export const lockUnchangedEvents = async (
   await lockStreams(transaction, first, accountIds);
   const isOtherChanged =
     othersVersion !== null &&
-    (await sumOtherEvents(transaction, events, minuteOf(first.second))).version !== othersVersion;
+    (
+      await readMinuteUsage(
+        transaction,
+        streamOfEvent(first),
+        minuteOf(first.second),
+        events.map(({ id }) => id),
+      )
+    ).version !== othersVersion;
   // All transactions lock rows in this order.
   for (const event of events.toSorted((a, b) => Number(a.id - b.id))) {
     // The row, because a comparison puts events in doubt without the locks of their streams.

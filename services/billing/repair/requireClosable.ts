@@ -1,6 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { hasFailedSinceAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 
 /**
@@ -13,7 +15,9 @@ export const requireClosable = async (
   transaction: DatabaseTransactionConnection,
   event: StoredMeterEvent,
 ): Promise<void> => {
-  if (await hasFailedSinceAcknowledged(transaction, event)) {
+  const stream = streamOfEvent(event);
+  const { failedSinceIds } = await readMinuteUsage(transaction, stream, minuteOf(event.second));
+  if (failedSinceIds.includes(String(event.id))) {
     throw invalidRequest(
       `meter event ${event.id} counted as delivered when drift of its minute was acknowledged; run \`impact usage retry ${event.id}\`, which sends nothing that this drift explains; if it was billed by hand after that, pass \`--assume delivered\`, acknowledge the new difference, and if \`impact usage list --state late\` lists the event, record the document with \`impact usage settle\``,
     );

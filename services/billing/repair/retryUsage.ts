@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireCustomer } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
@@ -48,11 +49,7 @@ const decide = async (
   // The usage may be what the processor lacked when an operator settled the difference by hand and acknowledged it.
   const outcomeUnknown =
     event.outcomeUnknown ||
-    (await isDriftAcknowledged(
-      deps.db,
-      { ...event, accountIds: [event.accountId] },
-      minuteOf(event.second),
-    ));
+    (await isDriftAcknowledged(deps.db, streamOfEvent(event), minuteOf(event.second)));
   const decision = decideRetry({ ...event, outcomeUnknown }, assumed);
   if (decision !== "check" && decision.state !== "delivered") {
     return { ...decision, customerId: event.customerId, checks: [] };

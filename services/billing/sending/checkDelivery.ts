@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
-import { sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { compareUsage, OTHER_EVENT_IN_FLIGHT } from "../../../domain/billing/compareUsage.ts";
 import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
@@ -11,6 +12,8 @@ import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 export type DeliveryCheck = {
   readonly outcome: AttemptOutcome;
   readonly othersVersion: string;
+  /** Whether drift of the minute was acknowledged. */
+  readonly isAcknowledged: boolean;
 };
 
 /**
@@ -25,10 +28,10 @@ export const checkDelivery = async (
 ): Promise<DeliveryCheck> => {
   const minute = minuteOf(event.second);
   const { accountId, meter, customerId } = event;
-  const others = await sumOtherEvents(db, [event], minute);
-  const othersVersion = others.version;
+  const others = await readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
+  const { isAcknowledged, version: othersVersion } = others;
   if (others.isSending) {
-    return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion };
+    return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
   }
   try {
     const theirs = await processor.sumUsage({ accountId, customerId }, meter, minute, signal);
@@ -40,11 +43,11 @@ export const checkDelivery = async (
       processor.usageLagMs,
       now,
     );
-    return { outcome, othersVersion };
+    return { outcome, othersVersion, isAcknowledged };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
       const reason = `the processor does not report its usage: ${error.message}`;
-      return { outcome: { kind: "unclear", reason }, othersVersion };
+      return { outcome: { kind: "unclear", reason }, othersVersion, isAcknowledged };
     }
     throw error;
   }

@@ -1,7 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listSealingsOfSecond, sumOtherEvents } from "../../../db/billing/meterEventReports.ts";
+import { listSealingsOfSecond } from "../../../db/billing/meterEventReports.ts";
+import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import {
   deleteProcessedEvents,
   insertProcessorEvent,
@@ -9,10 +10,7 @@ import {
 import { listUsedKinds } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import {
-  insertUsageCorrection,
-  readMinuteUsage,
-} from "../../../db/billing/reconciliation/usageCorrections.ts";
+import { insertUsageCorrection } from "../../../db/billing/reconciliation/usageCorrections.ts";
 import { sql } from "../../../db/sql.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { applyRejectionReport } from "../../../services/billing/processorEvents/applyRejectionReport.ts";
@@ -107,7 +105,7 @@ test.serial("checks of a minute count what was folded in it", async (t) => {
   }
   const minute = minuteOf(second);
   const read = async () => ({
-    others: await sumOtherEvents(deps.db, [event], minute),
+    others: await readMinuteUsage(deps.db, reported, minute, [event.id]),
     usage: await readMinuteUsage(deps.db, reported, minute),
   });
   const before = await read();

@@ -1,0 +1,85 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { Span } from "../../../domain/billing/usage.ts";
+import { safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
+import { foldedSeconds } from "../folding/foldedUsage.ts";
+import { UNFINISHED } from "../meterEvents.ts";
+import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.ts";
+import type { CustomerStream } from "./reportedStreams.ts";
+import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
+
+const minuteRow = z
+  .strictObject({
+    delivered: safeInteger,
+    acknowledged: safeInteger,
+    /** Whether drift was acknowledged, also if that is 0 units now. */
+    isAcknowledged: z.boolean(),
+    lastDeliveredAt: z.date().nullable(),
+    isSending: z.boolean(),
+    /** Whether usage is unfinished, or in no event yet. */
+    isPending: z.boolean(),
+    deliveredEventIds: z.array(z.string()),
+    /** Events that have failed since drift was acknowledged. */
+    failedSinceIds: z.array(z.string()),
+    /** It changes whenever an event or the acknowledged drift does. */
+    version: z.string(),
+  })
+  .transform((row) => ({
+    ...row,
+    /** The units that the processor must have. */
+    explained: row.delivered + row.acknowledged,
+  }));
+
+/** A stream's usage in one minute. Folded events count as delivered long ago. */
+export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
+
+/**
+ * Reads our side of a minute of a customer, whichever account it belonged to.
+ * @param minute a half-open span of unix seconds
+ * @param without events that are left out, because the processor's sum is to decide about them
+ */
+export const readMinuteUsage = (
+  db: CommonQueryMethods,
+  stream: CustomerStream,
+  minute: Span,
+  without: readonly bigint[] = [],
+): Promise<MinuteUsage> =>
+  db.one(sql.type(minuteRow)`
+    SELECT
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
+      acknowledged.units AS acknowledged,
+      acknowledged.is_given AS "isAcknowledged",
+      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+      coalesce(bool_or(state = 'sending'), false) AS "isSending",
+      coalesce(bool_or(state IN (${UNFINISHED})), false)
+      OR EXISTS (
+        SELECT
+        FROM usage_fact
+        WHERE account_id = ANY(${sql.array([...stream.accountIds], "uuid")})
+          AND mode = ${stream.mode}
+          AND meter = ${stream.meter}
+          AND meter_event_id IS NULL
+          AND second >= ${minute.start}
+          AND second < ${minute.end}
+      ) AS "isPending",
+      coalesce(array_agg(meter_event.id::text) FILTER (WHERE state = 'delivered'), '{}') AS "deliveredEventIds",
+      coalesce(
+        array_agg(meter_event.id::text ORDER BY meter_event.id)
+          FILTER (WHERE ${failedSinceAcknowledged(stream, minute)}),
+        '{}'
+      ) AS "failedSinceIds",
+      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units,
+        ' acknowledged: ', acknowledged.units, acknowledged.is_given) AS version
+    FROM (
+      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
+      FROM (${foldedSeconds(foldedOfReportedStream(stream), minute)}) AS folded
+    ) AS folded
+    CROSS JOIN (${acknowledgedUnits(stream, minute)}) AS acknowledged
+    LEFT JOIN meter_event
+      ON ${isOfStream(stream)}
+      AND second >= ${minute.start}
+      AND second < ${minute.end}
+      AND id <> ALL(${sql.array([...without], "int8")})
+    GROUP BY folded.units, acknowledged.units, acknowledged.is_given
+  `);
