@@ -1,0 +1,231 @@
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const DONATE = "/app/api/charity/donate";
+
+test("a donation is recorded to the cent under each alias of its amount", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const [fields, amount] of [
+    [{ amount_dollars: 1.15 }, 1.15],
+    [{ amount: 0.29 }, 0.29],
+    [{ donation_amount: 19.99 }, 19.99],
+    [{ amount_dollars: 4.35, amount: 4.35, donation_amount: 4.35 }, 4.35],
+    [{ amount: 5 }, 5],
+    [{ amount: 0.1 + 0.2, amount_dollars: 0.3 }, 0.3],
+  ] as const) {
+    const { status, body } = await post(DONATE, store.live, { charity_id: EIN, ...fields });
+    t.is(status, 200);
+    t.deepEqual(body, { status: "success", charity_id: EIN, amount, mode: "PROD" });
+  }
+  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 31.08);
+  t.is((await readStoreState(db, store.id)).balance, 10_000 - 3108);
+});
+
+test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const fields of [
+    {},
+    { amount_dollars: 0 },
+    { amount_dollars: -5 },
+    { amount_dollars: 0.001 },
+    { amount_dollars: 1.005 },
+    { amount_dollars: 0.30001 },
+    { amount_dollars: "5" },
+    { amount_dollars: null },
+    { amount_dollars: 1e21 },
+    { amount_dollars: 1_000_000_000 },
+    { amount_dollars: 5, amount: 6 },
+    { amount: 5, donation_amount: 5.01 },
+  ]) {
+    const { status, body } = await post(DONATE, store.live, { charity_id: EIN, ...fields });
+    t.is(status, 400, JSON.stringify(fields));
+    t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), /amount/u);
+  }
+  t.is((await readStoreState(db, store.id)).balance, 10_000);
+});
+
+test("a charity is found by its EIN, with or without the dash, or its id; an unknown one is rejected", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const id of [EIN, "53-0196605", `irs_${EIN}`]) {
+    const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
+    t.is(status, 200);
+    t.is(body["charity_id"], id);
+  }
+  for (const id of ["999999999", "irs_1", "nobody", "", " ", 530_196_605, null]) {
+    const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
+    t.is(status, 400);
+    t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), /charity_id/u);
+  }
+  t.is((await readStoreState(db, store.id)).balance, 9700);
+});
+
+test("customer filters find donations", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const customer = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: 7 };
+  await post(DONATE, store.test, { charity_id: EIN, amount: 2, order_id: "#1", ...customer });
+  await post(DONATE, store.test, { charity_id: EIN, amount: 3 });
+
+  for (const query of [
+    "customer_name=lee",
+    "email=ANN@example.com",
+    "customer_id=7",
+    "customer=7",
+  ]) {
+    t.deepEqual((await get(`/app/api/impact/stats?${query}`, store.test)).body, {
+      trees: 0,
+      plastic_bottles: 0,
+      donations: 2,
+      co2_kg: 0,
+      customer_scoped: true,
+    });
+  }
+});
+
+test("if the charity's provider fails nothing is recorded, and an earlier donation is still replayed", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+  const donation = { charity_id: EIN, amount: 1 };
+  const first = await post(DONATE, headers, donation);
+  // A provider without an API key fails every lookup.
+  await updateAccount(db, store.id, { charityProvider: "everyorg" });
+
+  const failed = await post(DONATE, store.live, donation);
+  t.is(failed.status, 500);
+  t.is(failed.body["code"], "INTERNAL_ERROR");
+  t.is((await post(DONATE, headers, donation)).text, first.text);
+  t.is((await readStoreState(db, store.id)).balance, 900);
+});
+
+const DONATIONS = "/app/api/charity/donations";
+
+test("donations are listed newest first by page, with their customer, order and refund", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  for (const [amount, customer_name] of [
+    [1.5, "Ann Lee"],
+    [2, "Bob"],
+    [3, "Anna"],
+  ] as const) {
+    const given = { charity_id: EIN, amount, customer_name, order_id: "#1001" };
+    t.is((await post(DONATE, store.live, given)).status, 200);
+  }
+  t.is((await post(DONATE, store.test, { charity_id: EIN, amount: 9 })).status, 200);
+  const refund = { type: "donation", quantity: 1, customer_name: "Anna" };
+  t.is((await post("/app/api/refund", store.live, refund)).status, 200);
+
+  const first = await get(`${DONATIONS}?limit=2`, store.live);
+  t.is(first.status, 200);
+  t.deepEqual([first.body["count"], first.body["has_more"]], [2, true]);
+  const second = await get(
+    `${DONATIONS}?limit=2&after_created_at=${String(first.body["next_cursor"])}`,
+    store.live,
+  );
+  t.deepEqual([second.body["has_more"], second.body["next_cursor"]], [false, ""]);
+  const listed = [...rowsIn(first.body, "donations"), ...rowsIn(second.body, "donations")];
+  t.deepEqual(
+    listed.map(({ amount, customer_name, refunded }) => [amount, customer_name, refunded]),
+    [
+      [3, "Anna", true],
+      [2, "Bob", false],
+      [1.5, "Ann Lee", false],
+    ],
+  );
+  const { id, created_at, charity_name, ...ann } = listed[2] ?? {};
+  t.true([id, created_at, charity_name].every((value) => typeof value === "string"));
+  t.deepEqual(ann, {
+    amount: 1.5,
+    amount_cents: 150,
+    currency: "USD",
+    ein: "53-0196605",
+    nonprofit_id: "irs_530196605",
+    customer_name: "Ann Lee",
+    customer_email: "",
+    customer_id: "",
+    order_id: "#1001",
+    refunded: false,
+  });
+
+  const count = async (query: string, headers: Readonly<Record<string, string>>) =>
+    (await get(`${DONATIONS}?${query}`, headers)).body["count"];
+  t.is(await count("customer=ann&order_id=1001", store.live), 2);
+  t.is(await count("end_date=2020-01-01", store.live), 0);
+  t.is(await count(`after_created_at=${String(created_at)}`, store.live), 0);
+  t.is(await count("_=1", store.test), 1);
+  t.is((await get(`${DONATIONS}?customer_nam=a`, store.live)).status, 400);
+  const other = await createTestStore(db);
+  t.is(await count("", other.live), 0);
+});
+
+test("a store searches charities with its own key and donates to one that it found", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  const { status, body } = await get("/app/api/charity/search?ein=53-0196605", store.live);
+  t.is(status, 200);
+  t.deepEqual([body["total_items"], body["total_pages"]], [1, 1]);
+  const [charity] = rowsIn(body, "charities");
+  const donation = { charity_id: charity?.["nonprofit_id"], amount: 1 };
+  t.is((await post(DONATE, store.live, donation)).status, 200);
+
+  const none = await get("/app/api/charity/search?name=%E8%B5%A4", store.test);
+  t.deepEqual(none.body, { total_items: 0, total_pages: 0, charities: [] });
+  t.is((await get("/app/api/charity/search?page_size=21", store.test)).status, 400);
+  t.is((await get("/app/api/charity/search", {})).body["code"], "UNAUTHORIZED");
+});
+
+test("the twenty-first search of a key within a second is a 429 with its code", async (t) => {
+  const { db } = t.context;
+  // A minute, so that the machine's speed does not matter.
+  const { get } = await startStoreApi(t, { db, rateWindowMs: 60_000 });
+  const store = await createTestStore(db);
+  const statuses: number[] = [];
+  for (let request = 0; request < 21; request += 1) {
+    const { status, body, headers } = await get("/app/api/charity/search?name=zzzz", store.test);
+    statuses.push(status);
+    if (status === 429) {
+      t.deepEqual(body, { error: "rate limit exceeded", code: "OVERLOADED" });
+      t.is(headers.get("Retry-After"), "1");
+    }
+  }
+  t.deepEqual(statuses, [...Array.from({ length: 20 }, () => 200), 429]);
+  t.is((await get(DONATIONS, store.test)).status, 200);
+});
+
+test("the twenty-first donation of a key within a second is a 429 that records nothing", async (t) => {
+  const { post } = await startStoreApi(t, { ...t.context, rateWindowMs: 60_000 });
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const donate = (headers: Readonly<Record<string, string>>) =>
+    post(DONATE, headers, { charity_id: EIN, amount: 0.1 });
+
+  const responses = await Promise.all(Array.from({ length: 25 }, () => donate(store.live)));
+
+  const limited = responses.filter(({ status }) => status === 429);
+  t.is(limited.length, 5);
+  t.deepEqual(limited[0]?.body, { error: "rate limit exceeded", code: "OVERLOADED" });
+  t.is((await readStoreState(t.context.db, store.id)).balance, 800);
+  t.is((await donate(store.test)).status, 200, "each key has its own limit");
+});
