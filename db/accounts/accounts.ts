@@ -1,5 +1,5 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
@@ -58,6 +58,21 @@ export const listStripeCustomerIds = async (
     SELECT id, stripe_customer_id AS "stripeCustomerId"
     FROM account
     WHERE id = ANY(${sql.array([...ids], "uuid")})
+  `);
+  return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
+};
+
+/** Locks the Stripe customers of accounts until the transaction ends, in the order of their ids, and returns them. */
+export const lockStripeCustomerIds = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string | null>> => {
+  const rows = await transaction.any(sql.type(stripeCustomerRow)`
+    SELECT id, stripe_customer_id AS "stripeCustomerId"
+    FROM account
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+    ORDER BY id
+    FOR SHARE
   `);
   return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
 };

@@ -34,6 +34,23 @@ export const lockStreams = async (
   }
 };
 
+/**
+ * Locks minutes of the processor's sums until the transaction ends. Whoever concludes from a sum whose usage its units are
+ * needs the lock: several accounts may have usage of the customer in that minute, and streams are locked by account. Must run
+ * after the locks of streams.
+ * @param keys name the processor, mode, meter, customer and minute
+ */
+export const lockMinutes = async (
+  transaction: DatabaseTransactionConnection,
+  keys: readonly string[],
+): Promise<void> => {
+  for (const key of [...new Set(keys)].toSorted()) {
+    await transaction.query(sql.typeAlias("void")`
+      SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage-minute/${key}`}, 0))) AS locked
+    `);
+  }
+};
+
 /** Parameters that have the values of each stream, and its place among them, counted from 1. */
 export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
   unnest(

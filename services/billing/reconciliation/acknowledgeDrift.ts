@@ -18,6 +18,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import { lockComparedMinutes } from "../repair/requireUnchanged.ts";
 import { findOpenUsage } from "./findOpenUsage.ts";
 import { refuse } from "./requireRest.ts";
 
@@ -36,6 +37,7 @@ const requireSettled = async (
   await lockStreams(transaction, difference, difference.accountIds);
   const minute = minuteOf(difference.minute);
   const stream = { ...difference, processor: billedBy };
+  await lockComparedMinutes(transaction, [{ stream, minute }]);
   const usage = await readMinuteUsage(transaction, stream, minute);
   if (usage.failedSinceIds.length > 0) {
     refuse(

@@ -32,6 +32,7 @@ import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
+import { lockComparedMinutes } from "../repair/requireUnchanged.ts";
 import { findOpenUsage } from "./findOpenUsage.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { refuse } from "./requireRest.ts";
@@ -231,6 +232,8 @@ const recordCorrection = async (
     requireFlowing(await lockDeployment(transaction), "nothing more was corrected");
     await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
     const minute = minuteOf(second);
+    // Another account of the customer may have usage of the minute.
+    await lockComparedMinutes(transaction, [{ stream, minute }]);
     const current = await readMinuteUsage(transaction, stream, minute);
     const openIds = await listOpenIds(transaction, stream, minute, current);
     if (current.version !== version || current.isPending || openIds.length > 0) {

@@ -26,7 +26,8 @@ import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
 import { applyOutcome } from "../repair/applyOutcome.ts";
-import { lockUnchangedEvents } from "../repair/getMeterEvent.ts";
+import { requireUnchanged } from "../repair/requireUnchanged.ts";
+import type { Decided } from "../repair/requireUnchanged.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
 import { requireHold, requireRest } from "./requireRest.ts";
@@ -71,6 +72,8 @@ const ELSEWHERE = "the organization's present customer may have the usage; retry
 /** An event in doubt, and the customers that may have it. It is compared at the first of them. */
 type LocatedEvent = StoredMeterEvent & {
   readonly customers: readonly (string | null)[];
+  /** The organization's present one, on which they depend. */
+  readonly currentCustomerId: string | null;
   /** Why it stays unclear whether the event was sent if that customer does not have all of it; null: it was not. */
   readonly doubt: string | null;
 };
@@ -88,7 +91,8 @@ const locate = async (
     const customers = customersInDoubt(event, currentCustomerId);
     const elsewhere = customers.length > 1 ? ELSEWHERE : null;
     const doubt = isCustomerUnknown(event, currentCustomerId) ? CUSTOMER_UNKNOWN : elsewhere;
-    return { ...event, customers, customerId: customers[0] ?? null, doubt };
+    const customerId = customers[0] ?? null;
+    return { ...event, customers, currentCustomerId, customerId, doubt };
   });
 };
 
@@ -116,28 +120,30 @@ const record = (
   );
 };
 
-/** What the processor's sum shows of a minute. It is valid only while the version of the minute's other events is the same. */
-type ComparedMinute = {
-  readonly doubts: readonly SettledDoubt[];
-  readonly othersVersion: string;
-};
+/** What the processor's sum shows of a minute, and what this depends on. */
+type SettledMinute = Decided & { readonly doubts: readonly SettledDoubt[] };
 
 /** Reads the processor's sum of a minute once, and allots it to the minute's events. */
 const compareMinute = async (
   { db, billing }: Dependencies,
   events: MinuteInDoubt<LocatedEvent>,
   signal: AbortSignal,
-): Promise<ComparedMinute> => {
+): Promise<SettledMinute> => {
   const [first] = events;
   const { accountId, customerId, meter } = first;
   const processor = getProcessor(billing, first.processor, first.mode);
   const minute = minuteOf(first.second);
-  const ids = events.map(({ id }) => id);
-  const others = await readMinuteUsage(db, streamOfEvent(first), minute, ids);
-  const { explained, version: othersVersion } = others;
-  const allUnclear = (reason: string): ComparedMinute => ({
+  const stream = streamOfEvent(first);
+  const without = events.map(({ id }) => id);
+  const { explained, version } = await readMinuteUsage(db, stream, minute, without);
+  const decided: Decided = {
+    events,
+    minutes: [{ stream, minute, without, version }],
+    customers: new Map(events.map((event) => [event.accountId, event.currentCustomerId])),
+  };
+  const allUnclear = (reason: string): SettledMinute => ({
     doubts: events.map((event) => ({ event, outcome: { kind: "unclear", reason } })),
-    othersVersion,
+    ...decided,
   });
   if (first.customers.length === 0) {
     return allUnclear(CUSTOMER_UNKNOWN);
@@ -153,7 +159,7 @@ const compareMinute = async (
         ? { event, outcome: { kind: "unclear", reason: event.doubt } }
         : { event, outcome };
     });
-    return { doubts, othersVersion };
+    return { doubts, ...decided };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
       return allUnclear(error.message);
@@ -172,10 +178,10 @@ const settleMinute = async (
   heldAt: Date,
   { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
 ): Promise<readonly SettledDoubt[]> => {
-  const { doubts, othersVersion } = await compareMinute(deps, events, signal);
+  const { doubts, ...decided } = await compareMinute(deps, events, signal);
   if (!isDryRun && doubts.every(({ outcome }) => outcome.kind !== "unclear")) {
     await deps.db.transaction(async (transaction) => {
-      await lockUnchangedEvents(transaction, events, othersVersion);
+      await requireUnchanged(transaction, decided);
       await requireHold(transaction, heldAt);
       for (const doubt of doubts) {
         await record(transaction, deps, doubt, heldAt);

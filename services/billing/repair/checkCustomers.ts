@@ -1,12 +1,14 @@
 import type { DatabasePool } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
   CUSTOMER_UNKNOWN,
   customersInDoubt,
   decisiveCheck,
   isCustomerUnknown,
 } from "../../../domain/billing/repair/customersInDoubt.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -14,6 +16,7 @@ import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { checkDelivery } from "../sending/checkDelivery.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";
+import type { Decided } from "./requireUnchanged.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -24,7 +27,7 @@ type Dependencies = {
 const TIMEOUT_MS = 20_000;
 
 /** An event at a customer that may have it, and what that customer's sums show. */
-export type CustomerCheck = DeliveryCheck & { readonly event: StoredMeterEvent };
+type CustomerCheck = DeliveryCheck & { readonly event: StoredMeterEvent };
 
 const refuseUnknown = ({ id }: StoredMeterEvent): never => {
   throw invalidRequest(`meter event ${id}: ${CUSTOMER_UNKNOWN}`);
@@ -44,14 +47,21 @@ const requireCustomers = (
 };
 
 /**
- * Returns the customers that may have an event, its own first.
+ * Returns the customers that may have an event, its own first, and the organization's present one, on which they depend.
  * @throws DomainError request_invalid if none is known
  */
 export const listCustomers = async (
   deps: Pick<Dependencies, "db">,
   event: StoredMeterEvent,
-): Promise<ReturnType<typeof requireCustomers>> =>
-  requireCustomers(event, await findCurrentCustomer(deps, event));
+): Promise<
+  { readonly possible: ReturnType<typeof requireCustomers> } & Pick<Decided, "customers">
+> => {
+  const currentCustomerId = await findCurrentCustomer(deps, event);
+  return {
+    possible: requireCustomers(event, currentCustomerId),
+    customers: new Map([[event.accountId, currentCustomerId]]),
+  };
+};
 
 /**
  * Checks one of the customers that may have an event. At the event's own customer, acknowledged drift counts as other usage.
@@ -81,18 +91,19 @@ const checkCustomer = async (
 
 /**
  * Checks the customers that may have an event, until one has all of it.
- * @returns the check that decides, its customer if several were checked, and all checks
+ * @returns the check that decides, its customer if several were checked, and what the decision depends on
  * @throws DomainError request_invalid if no customer is known, several have parts of it, or one that is not known may have it
  * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
  */
 export const checkCustomers = async (
   deps: Dependencies,
   event: StoredMeterEvent,
-): Promise<{
-  readonly decisive: CustomerCheck;
-  readonly decisiveCustomerId: string | null;
-  readonly checks: readonly CustomerCheck[];
-}> => {
+): Promise<
+  {
+    readonly decisive: CustomerCheck;
+    readonly decisiveCustomerId: string | null;
+  } & Pick<Decided, "minutes" | "customers">
+> => {
   const currentCustomerId = await findCurrentCustomer(deps, event);
   const [first, ...others] = requireCustomers(event, currentCustomerId);
   const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(deps, event, first)];
@@ -108,5 +119,12 @@ export const checkCustomers = async (
     return refuseUnknown(event);
   }
   const decisiveCustomerId = checks.length > 1 ? decisive.event.customerId : null;
-  return { decisive, decisiveCustomerId, checks };
+  const minutes = checks.map(({ event: located, othersVersion }) => ({
+    stream: streamOfEvent(located),
+    minute: minuteOf(located.second),
+    without: [located.id],
+    version: othersVersion,
+  }));
+  const customers = new Map([[event.accountId, currentCustomerId]]);
+  return { decisive, decisiveCustomerId, minutes, customers };
 };

@@ -13,7 +13,8 @@ import { recordAction } from "../../accounts/recordAction.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import { checkCustomers } from "./checkCustomers.ts";
-import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
+import { getMeterEvent } from "./getMeterEvent.ts";
+import { requireUnchanged } from "./requireUnchanged.ts";
 
 /**
  * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
@@ -41,16 +42,14 @@ export const reopenUsage = async (
       `meter event ${meterEventId}: its facts were sealed again in a later event; bill what the processor lacks by hand, and acknowledge the difference`,
     );
   }
-  const { decisive, decisiveCustomerId, checks } = await checkCustomers(deps, event);
+  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(deps, event);
   const state = decideReopenAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { quantity } = event;
   if (isDryRun) {
     return { quantity };
   }
   return db.transaction(async (transaction) => {
-    for (const { event: located, othersVersion } of checks) {
-      await lockUnchangedEvents(transaction, [located], othersVersion);
-    }
+    await requireUnchanged(transaction, { events: [event], ...decided });
     const now = await readDatabaseTime(transaction, clock);
     await applyOutcome(
       transaction,

@@ -14,9 +14,10 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { applyOutcome } from "./applyOutcome.ts";
-import type { CustomerCheck } from "./checkCustomers.ts";
 import { checkCustomers, listCustomers } from "./checkCustomers.ts";
-import { getMeterEvent, lockUnchangedEvents } from "./getMeterEvent.ts";
+import { getMeterEvent } from "./getMeterEvent.ts";
+import type { Decided } from "./requireUnchanged.ts";
+import { requireUnchanged } from "./requireUnchanged.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -32,14 +33,10 @@ type Assumption = {
   readonly customerId: string | null;
 };
 
-/**
- * What the retry leads to, the customer that the event is of then, and the checks. After a check it is valid only while the
- * versions of the minute's other events there are the same.
- */
+/** What the retry leads to, the customer that the event is of then, and what this depends on. Without minutes, no sum was read. */
 type Decision = Retried & {
   readonly customerId: string | null;
-  readonly checks: readonly CustomerCheck[];
-};
+} & Pick<Decided, "minutes" | "customers">;
 
 const decide = async (
   deps: Dependencies,
@@ -52,16 +49,17 @@ const decide = async (
     (await isDriftAcknowledged(deps.db, streamOfEvent(event), minuteOf(event.second)));
   const decision = decideRetry({ ...event, outcomeUnknown }, assumed);
   if (decision !== "check" && decision.state !== "delivered") {
-    return { ...decision, customerId: event.customerId, checks: [] };
+    return { ...decision, customerId: event.customerId, minutes: [], customers: new Map() };
   }
   if (decision !== "check") {
-    const customerId = requireCustomer(event, await listCustomers(deps, event), named);
-    return { ...decision, customerId, checks: [] };
+    const { possible, customers } = await listCustomers(deps, event);
+    const customerId = requireCustomer(event, possible, named);
+    return { ...decision, customerId, minutes: [], customers };
   }
-  const { decisive, decisiveCustomerId, checks } = await checkCustomers(deps, event);
+  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(deps, event);
   const checked = decideRetryAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { customerId } = checked.state === "delivered" ? decisive.event : event;
-  return { ...checked, customerId, checks };
+  return { ...checked, customerId, ...decided };
 };
 
 /**
@@ -80,12 +78,13 @@ export const retryUsage = async (
   const { db, clock, actor } = deps;
   const event = await getMeterEvent(db, meterEventId);
   requireNoHandSettlement(event);
-  const { state, acceptedQuantity, customerId, checks } = await decide(deps, event, assumption);
+  const { state, acceptedQuantity, customerId, minutes, customers } = await decide(
+    deps,
+    event,
+    assumption,
+  );
   return db.transaction(async (transaction) => {
-    await lockUnchangedEvents(transaction, [event], null);
-    for (const { event: located, othersVersion } of checks) {
-      await lockUnchangedEvents(transaction, [located], othersVersion);
-    }
+    await requireUnchanged(transaction, { events: [event], minutes, customers });
     const now = await readDatabaseTime(transaction, clock);
     await applyOutcome(
       transaction,
@@ -98,11 +97,11 @@ export const retryUsage = async (
             : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
         // What the sums have shown needs no time any more. So checks of the minute's other events need not wait again.
         settledAt:
-          state === "delivered" && checks.length > 0 && event.settledAt !== null
+          state === "delivered" && minutes.length > 0 && event.settledAt !== null
             ? event.settledAt
             : now,
         deliveredBy: now,
-        heldRefunds: event.state !== "waived" ? "none" : checks.length > 0 ? "all" : "neverSent",
+        heldRefunds: event.state !== "waived" ? "none" : minutes.length > 0 ? "all" : "neverSent",
         now,
       },
     );

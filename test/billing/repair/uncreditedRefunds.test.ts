@@ -3,10 +3,8 @@ import { Registry } from "prom-client";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
-import {
-  getMeterEvent,
-  lockUnchangedEvents,
-} from "../../../services/billing/repair/getMeterEvent.ts";
+import { getMeterEvent } from "../../../services/billing/repair/getMeterEvent.ts";
+import { requireUnchanged } from "../../../services/billing/repair/requireUnchanged.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { addDatabaseMetrics } from "../../../worker/metrics/addDatabaseMetrics.ts";
 import { diagnose } from "../../cli/diagnose.ts";
@@ -233,7 +231,9 @@ test.serial(
     await scene.drain();
     t.is(scene.billed(), 3);
     await t.throwsAsync(
-      db.transaction((transaction) => lockUnchangedEvents(transaction, [before], null)),
+      db.transaction((transaction) =>
+        requireUnchanged(transaction, { events: [before], minutes: [], customers: new Map() }),
+      ),
       { message: /changed in the meantime/u },
     );
     t.like(await list(), [
