@@ -274,7 +274,7 @@ for (const state of ["expired", "blocked", "waived", "held"] as const) {
       await scene.drain();
     } else {
       await db.query(sql.typeAlias("void")`
-        UPDATE meter_event SET state = ${state} WHERE id = ${failed}
+        UPDATE meter_event SET state = ${state}, outcome_unknown = ${state === "blocked"} WHERE id = ${failed}
       `);
     }
     const event = await db.oneFirst(sql.type(z.strictObject({ id: z.bigint() }))`

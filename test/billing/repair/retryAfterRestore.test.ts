@@ -73,10 +73,11 @@ test("a dry run of a comparison does not wait for failed usage that is being cha
   });
 });
 
-for (const [title, change] of [
-  ["usage that counts as not sent is put in doubt", doubtUnsentEvents],
+for (const [title, state, change] of [
+  ["usage that counts as not sent is put in doubt", "rejected", doubtUnsentEvents],
   [
     "blocked usage is redated",
+    "blocked",
     (db: DatabasePool) =>
       db.transaction((transaction) =>
         redateBlockedEvents(transaction, { from: new Date(0), to: new Date(1) }),
@@ -84,6 +85,7 @@ for (const [title, change] of [
   ],
   [
     "a comparison locks its usage",
+    "blocked",
     (db: DatabasePool, ids: readonly [bigint, bigint]) =>
       db.transaction(async (transaction) => {
         const [first, second] = [
@@ -103,10 +105,13 @@ for (const [title, change] of [
     const { db } = original;
     const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at, settled_at)
+      (
+        account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at,
+        settled_at
+      )
     SELECT
-      ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', 'blocked', true, now(),
-      ${timestamp(new Date(0))}
+      ${stream.accountId}, 'live', 'tree', second, 1, 5, 'event-' || second, 'stripe', ${state},
+      ${state === "blocked"}, now(), ${timestamp(new Date(0))}
     FROM generate_series(1, 2) AS second
     RETURNING id
   `);
