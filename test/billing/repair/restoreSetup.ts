@@ -52,13 +52,13 @@ export const setUpRestore = async (
   const { customerId, subscriptionId } = control.addSubscriber({});
   const stripe = { secretKey: double.secretKey, apiBase: double.url };
 
-  const open = async (url: string) => {
+  const open = async (url: string, { withStripe = true } = {}) => {
     // Many of these tests run at the same time.
     const db = await openTestPool(t, url, 4);
     const deps = {
       db,
       clock,
-      billing: createBilling({ db, stripe: connectStripe(stripe) }),
+      billing: createBilling({ db, stripe: withStripe ? connectStripe(stripe) : null }),
       actor: SERVICE,
     };
     await deps.billing.prepare();
@@ -82,10 +82,10 @@ export const setUpRestore = async (
     pass: (seconds: number) => control.advanceClock({ seconds }),
     open,
     /** Copies the database, and returns both sides opened. */
-    fork: async (from: Opened) => {
+    fork: async (from: Opened, options: { readonly withStripe?: boolean } = {}) => {
       await from.db.end();
       const copy = await copyDatabase(t, from.url);
-      return { continued: await open(from.url), restored: await open(copy) };
+      return { continued: await open(from.url, options), restored: await open(copy, options) };
     },
     customerId,
     subscriptionId,

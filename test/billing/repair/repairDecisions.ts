@@ -1,0 +1,90 @@
+import { listFacts } from "./repairTruth.ts";
+import type { Finding } from "./repairTruth.ts";
+import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
+import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
+import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
+import { MINUTE } from "./repairWorld.ts";
+import type { Event, World } from "./repairWorld.ts";
+
+const SLOW_SECONDS = 60 * MINUTE;
+
+/** Usage in these states, or in no event, is sent later. */
+const OPEN_STATES: ReadonlySet<string | null> = new Set(["sealed", "sending", "held", null]);
+
+/** What an operator does about one meter event. Each returns whether the service has done it. */
+export const createDecisions = ({
+  random,
+  state,
+  truth,
+  control,
+  write,
+  labelOf,
+  attempt,
+  describe,
+}: World) => {
+  const retry = async (event: Event): Promise<boolean> =>
+    attempt(`retry ${describe(event)}`, () => retryUsage(state.side.deps, event.id));
+
+  /**
+   * Finds out who has an event, and whether the sums have led to the conclusion that other usage of the minute is at the
+   * processor, or is not, by units of this event.
+   */
+  const findOut = async (event: Event): Promise<{ found: Finding | null; isConfused: boolean }> => {
+    const facts = await listFacts(state.side);
+    const found = truth.find(facts.filter(({ identifier }) => identifier === event.identifier));
+    const identifiers = new Set(facts.map(({ identifier }) => identifier));
+    const isConfused = [...identifiers].some((identifier) => {
+      const own = facts.filter((fact) => fact.identifier === identifier);
+      const [first] = own;
+      const other = truth.find(own);
+      return first?.state === "delivered"
+        ? other?.assumed !== "delivered" || other.customerId !== first.customerId
+        : OPEN_STATES.has(first?.state ?? null) && other?.assumed !== "absent";
+    });
+    return { found, isConfused };
+  };
+
+  /** Retries an event with what the operator has found out about it. */
+  const retryAsFound = async (event: Event, isStuck = false): Promise<boolean> => {
+    const { found, isConfused } = await findOut(event);
+    state.isExact &&= !isConfused || !isStuck || found === null;
+    if (found === null || (isConfused && !isStuck)) {
+      write(
+        `${describe(event)} ${isConfused ? "is confused with other usage" : "is at the processor in part"}`,
+      );
+      return false;
+    }
+    return attempt(
+      `retry ${describe(event)} --assume ${found.assumed} ${labelOf(found.customerId)}`,
+      () => retryUsage(state.side.deps, event.id, found),
+    );
+  };
+
+  const waiveEvent = (event: Event): Promise<boolean> => {
+    const isSlow = random.below(2) === 0;
+    const clock = { now: () => new Date((control.now() - (isSlow ? SLOW_SECONDS : 0)) * 1000) };
+    return attempt(`waive ${describe(event)}${isSlow ? " by a slow clock" : ""}`, () =>
+      waiveUsage({ ...state.side.deps, clock }, event.id, "test"),
+    );
+  };
+
+  /** Bills or credits by hand what is not at the processor. */
+  const settle = async (event: Event, isStuck = false): Promise<boolean> => {
+    const { found, isConfused } = await findOut(event);
+    return (
+      found?.assumed === "absent" &&
+      (isStuck || !isConfused) &&
+      attempt(`settle ${describe(event)}`, async () => {
+        const kind = event.quantity > 0 ? "invoice_item" : "credit_note";
+        const document = { kind, reference: `document ${event.id} of ${state.name}` } as const;
+        const options = { reason: "test", expectedUnits: event.quantity };
+        await settleUsage(state.side.deps, event.id, document, options);
+        state.settledUnits += event.quantity;
+      })
+    );
+  };
+
+  return { retry, retryAsFound, waiveEvent, settle };
+};
+
+export type Decisions = ReturnType<typeof createDecisions>;

@@ -1,0 +1,179 @@
+import { FAILED_STATES } from "../../../domain/billing/meterEvents.ts";
+import type { Fault } from "../../stripeDouble/faults.ts";
+import type { Decisions } from "./repairDecisions.ts";
+import { AVOIDED, LAG_SECONDS, MINUTE } from "./repairWorld.ts";
+import type { World } from "./repairWorld.ts";
+
+const REFUSAL: Fault = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+};
+
+const FAULTS: readonly Fault[] = [
+  REFUSAL,
+  REFUSAL,
+  { kind: "drop" },
+  { kind: "drop", applied: true },
+  { kind: "server_error_saved", applied: true },
+];
+
+export const RETRIABLE = [...FAILED_STATES, "waived"] as const;
+export const UNSENT = [...RETRIABLE, "held"] as const;
+
+/** What can happen to a deployment. Each returns whether it was possible. */
+export const createOperations = (
+  world: World,
+  { retry, retryAsFound, waiveEvent, settle }: Decisions,
+) => {
+  const { random, state, customerIds, control, start, pass, write, applyReports, passLag } = world;
+  const { listEvents, countUnsealed, send, setCustomer } = world;
+
+  const register = async (): Promise<boolean> => {
+    const count = 1 + random.below(12);
+    // A transaction that took long, of a second that may have been sealed since.
+    const recent = state.registrations.filter(({ second }) => second > control.now() - 2 * MINUTE);
+    const isLate = recent.length > 0 && random.below(4) === 0;
+    const second = isLate ? random.pick(recent).second : control.now();
+    const clock = { now: () => new Date(second * 1000) };
+    const id = await world.register({ ...state.side, deps: { ...state.side.deps, clock } }, count);
+    state.registrations.push({ id, second, left: count });
+    write(
+      `register ${count} (registration ${state.registrations.length})${isLate ? ` at ${second - start}s` : ""}`,
+    );
+    pass(random.pick([0, 1, 1, 5, 20, 40]));
+    return true;
+  };
+
+  const refund = async (): Promise<boolean> => {
+    const refundable = state.registrations.filter(({ left }) => left > 0);
+    if (refundable.length === 0) {
+      return false;
+    }
+    const registration = random.pick(refundable);
+    const count = random.below(3) === 0 ? registration.left : 1 + random.below(registration.left);
+    await world.refund(state.side, registration.id, count);
+    registration.left -= count;
+    write(`refund ${count} of registration ${state.registrations.indexOf(registration) + 1}`);
+    return true;
+  };
+
+  const isPending = async (): Promise<boolean> =>
+    (await listEvents(["sealed", "sending"])).length > 0 || (await countUnsealed()) > 0;
+
+  const sendInTrouble = async (): Promise<boolean> => {
+    if (!(await isPending())) {
+      return false;
+    }
+    pass(5);
+    const fault = random.pick(FAULTS);
+    write(`fault ${fault.kind}${fault.applied === true ? ", applied" : ""}`);
+    control.addFault(fault);
+    await send();
+    control.clearFaults();
+    return true;
+  };
+
+  const retrySome = async (): Promise<boolean> => {
+    const events = await listEvents(RETRIABLE);
+    if (events.length === 0) {
+      return false;
+    }
+    const event = random.pick(events);
+    const isLater = random.below(2) === 0;
+    if (isLater) {
+      await passLag();
+    }
+    return isLater && random.below(3) === 0 ? retryAsFound(event) : retry(event);
+  };
+
+  const waive = async (): Promise<boolean> => {
+    const events = await listEvents([...FAILED_STATES, "held"]);
+    if (events.length === 0) {
+      return false;
+    }
+    return waiveEvent(random.pick(events));
+  };
+
+  const settleSome = async (): Promise<boolean> => {
+    const events = await listEvents([...FAILED_STATES, "held"]);
+    return events.length > 0 && settle(random.pick(events));
+  };
+
+  /** Stripe refuses what it has just accepted. */
+  const refuseAccepted = async (): Promise<boolean> => {
+    if (!state.isRefusable) {
+      return false;
+    }
+    const delivered = new Set(
+      (await listEvents(["delivered"])).map(({ identifier }) => identifier),
+    );
+    const recent = control
+      .events()
+      .filter(
+        ({ identifier, rejectedWith, receivedAt }) =>
+          delivered.has(identifier) &&
+          rejectedWith === null &&
+          receivedAt > control.now() - LAG_SECONDS + MINUTE,
+      );
+    if (recent.length === 0) {
+      return false;
+    }
+    const { identifier, value } = random.pick(recent);
+    control.rejectAccepted({ identifier });
+    state.isCustomerChangeable &&= !AVOIDED.refusalsAndOtherCustomers;
+    state.reports.push({ identifier, refusedAt: state.side.deps.clock.now() });
+    write(`Stripe refuses ${identifier} (${value})`);
+    if (random.below(2) === 0) {
+      await applyReports();
+    }
+    return true;
+  };
+
+  return {
+    register,
+    refund,
+    sendInTrouble,
+    send: async () => {
+      if (!(await isPending())) {
+        return false;
+      }
+      pass(random.pick([5, 5, 61]));
+      await send();
+      return true;
+    },
+    waive,
+    settleSome,
+    retrySome,
+    refuseAccepted,
+    moveToStripe: async () => {
+      if (!state.isOnLedger) {
+        return false;
+      }
+      await setCustomer(random.pick(customerIds));
+      await world.moveToStripe();
+      state.isCustomerChangeable = false;
+      return true;
+    },
+    /** In a lost history: the operator of the restored database can name only the present and the latest customer. */
+    changeCustomerOnce: async () => {
+      if (!state.isCustomerChangeable || state.isOnLedger) {
+        return false;
+      }
+      state.isCustomerChangeable = false;
+      state.isRefusable &&= !AVOIDED.refusalsAndOtherCustomers;
+      await setCustomer(random.pick(customerIds.filter((id) => id !== state.customerId)));
+      return true;
+    },
+    changeCustomer: async () => {
+      // A retry looks for usage in doubt at the present customer, and not at one that the organization has had meanwhile.
+      if (state.isOnLedger || (state.hasRestored && (await listEvents(UNSENT)).length > 0)) {
+        return false;
+      }
+      await setCustomer(
+        random.pick([...customerIds, null].filter((id) => id !== state.customerId)),
+      );
+      return true;
+    },
+  };
+};
