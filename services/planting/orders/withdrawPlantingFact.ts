@@ -169,24 +169,19 @@ const correctOrder = async (
 };
 
 /**
- * Rejects the withdrawal of the fact that an order was placed if the next poll would place the order anew: later than the
- * stages that it has reached, which would be contradictions of that.
+ * Rejects a correction after which the next poll would place the order again: the date would be later than those of the
+ * stages that the order had reached, which would become contradictions.
  */
 const requireStillPlaced = (
-  { partner, stage }: PlantingOrder,
-  fact: StoredFact,
-  replacement: PlantingReport | null,
+  { partner, stage: stageBefore }: PlantingOrder,
+  { stage: stageAfter }: PlantingOrder,
+  factId: number,
 ): void => {
   const isPolled = partner !== ("manual" satisfies PartnerKind) && partner !== IMPORTED_PARTNER;
-  if (
-    isPolled &&
-    fact.stage === "funds_distributed" &&
-    fact.state === "accepted" &&
-    stage !== fact.stage &&
-    replacement?.facts.some((other) => other.stage === fact.stage) !== true
-  ) {
+  const wasFurther = stageBefore !== "created" && stageBefore !== "funds_distributed";
+  if (isPolled && wasFurther && stageAfter === "created") {
     throw invalidRequest(
-      `the order is ${stage}, and would be placed again if fact ${fact.id} were withdrawn; replace it with --replacement`,
+      `the order is ${stageBefore}, and would be placed again if fact ${factId} were withdrawn; pass another funds_distributed with --replacement`,
     );
   }
 };
@@ -195,7 +190,8 @@ const requireStillPlaced = (
  * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays stored with its
  * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
  * @param options.reason why; operators see it
- * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or lacks the fact that the order was placed
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or the order would be
+ *   placed again
  */
 export const withdrawPlantingFact = (
   deps: Dependencies,
@@ -218,7 +214,6 @@ export const withdrawPlantingFact = (
           `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
         );
       }
-      requireStillPlaced(before, fact, replacement);
       let order = before;
       if (fact.state !== "withdrawn") {
         await withdrawFact(transaction, fact.id, {
@@ -234,6 +229,7 @@ export const withdrawPlantingFact = (
         now,
       });
       order = await reconsiderContradictions(transaction, replaced.order);
+      requireStillPlaced(before, order, fact.id);
       await restoreSites(transaction, order);
       return { order, replacement: replaced.recorded };
     },

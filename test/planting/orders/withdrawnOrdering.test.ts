@@ -50,13 +50,22 @@ test("what says that a planted order is placed is only replaced: a poll would pl
   t.deepEqual(before, ["funds_distributed accepted", "allocated accepted", "planted accepted"]);
   await t.throwsAsync(withdraw([]), {
     code: "request_invalid",
-    message: /the order is planted, .*; replace it with --replacement/u,
+    message: /the order is planted, .*; pass another funds_distributed with --replacement/u,
   });
   t.deepEqual(await listStates(), before);
 
   await withdraw([fundsDistributed("right", order.createdAt)]);
   await setup.pass(0);
   t.like(await setup.orders(), [{ stage: "planted", partnerReference: "right" }]);
+});
+
+test("a replacement that repeats the withdrawn fact is rejected: the fact would stay withdrawn", async (t) => {
+  const { setup, order, withdraw, listStates } = await poll(t, 2);
+  const before = await listStates();
+  const [placed] = await listFacts(t.context.db, order.id);
+  await t.throwsAsync(withdraw(placed ? [placed.content] : []), { code: "request_invalid" });
+  await setup.pass(1000);
+  t.deepEqual(await listStates(), before);
 });
 
 test("an order that is only placed is placed again", async (t) => {
