@@ -71,7 +71,7 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   retention: ["billing", "charities", "events", "planting", "registrations", "stores", "webhooks"],
 };
 
-/** Layers in which files outside of the capabilities are shared by them, and import none of them but the words of domain/. */
+/** Layers whose files outside of the capabilities are shared. They may import only `accounts`, and the terms of domain/. */
 const SHARING = new Set(["domain", "db", "services"]);
 
 /** Files that may import more than their folder, with the reason. A path that ends in `/` is a folder. */

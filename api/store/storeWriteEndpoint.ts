@@ -42,7 +42,7 @@ const storeOf = (ctx: ApiContext): Store => {
 type LimitedUnits = { readonly field: string; readonly count: number };
 
 /**
- * Runs a write within the account's limits. Of a disabled feature, a repeated write gets its stored response.
+ * Runs a write within the account's limits. If its feature is disabled, only a repeated write gets a response, the stored one.
  * @param units null for a write without units
  * @throws DomainError feature_disabled, and what the guard and the write throw
  */

@@ -19,7 +19,7 @@ export const addToTestRecordCounts = (
     FROM json_to_recordset(${JSON.stringify(
       added.map(({ accountId, count }) => ({ account_id: accountId, count })),
     )}) AS added (account_id uuid, count bigint)
-    -- A failover may have lost an account, whose units would keep those of the others from being stored.
+    -- A failover may have lost an account, whose records would keep those of the others from being stored.
     CROSS JOIN LATERAL (SELECT FROM account WHERE id = added.account_id OFFSET 0) AS present
     ORDER BY account_id
     ON CONFLICT (account_id) DO UPDATE

@@ -15,7 +15,7 @@ export type CertifiedRecord = { readonly id: string; readonly kind: CertifiedKin
 
 const foundRow = z.strictObject({ token: z.string(), recordIds: z.array(z.uuid()) });
 
-/** Returns the oldest certificate of a record or, by any of its records, of an order; null if all were revoked. */
+/** Returns the oldest unrevoked certificate of a record or, by any of its records, of an order; null if there is none. */
 export const findCertificate = (
   db: CommonQueryMethods,
   recordIds: readonly string[],

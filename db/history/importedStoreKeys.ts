@@ -7,7 +7,7 @@ import { hashKey } from "../stores/idempotentResponses.ts";
 /** The idempotency key of a store's write on another system, which did not export the request. */
 export type ImportedStoreKey = { readonly operation: StoreOperation; readonly key: string };
 
-/** Stores the keys of a store's imported writes. It fails if a key is in use: a record under it would be a second one. */
+/** Stores the keys of a store's imported writes. Fails if a key is in use: its write would be recorded twice. */
 export const insertImportedStoreKeys = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,

@@ -21,7 +21,7 @@ export const treeKey = (registrationId: string): string => `tree/${registrationI
 /** Returns the key of the registration of a query, as `treeKey` does. */
 export const treeKeyColumn = sql.fragment`'tree/' || registration.id`;
 
-/** Locks the summary until the transaction ends, so that one that was calculated before it is never cached afterwards. */
+/** Locks the summary until the transaction ends, so that a summary of earlier facts is not cached afterwards. */
 export const lockSummary = async (transaction: DatabaseTransactionConnection): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     SELECT

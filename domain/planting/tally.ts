@@ -26,7 +26,7 @@ export type TalliedOrder = Pick<
   "treeCount" | "refundedCount" | "siteShares" | "verifiedAt"
 >;
 
-/** Returns an order whose trees have impact factors if they are planted. They keep those that they have. */
+/** Returns the order with the impact factors of its trees if they are planted. Trees that have a factor keep it. */
 export const withImpactFactors = <Order extends Pick<PlantingOrder, "siteShares" | "plantedAt">>(
   order: Order,
 ): Order => {

@@ -14,7 +14,7 @@ export const refundIdOf = (registrationId: string): string => `refund-${registra
  */
 const SENDING_MARGIN_MS = 3 * DAY_MS;
 
-/** What decides, beside the time, whether usage can still be refunded. */
+/** What decides, besides the time, whether usage can still be refunded. */
 export type RefundWindow = {
   /** Null after the account's subscription has ended. */
   readonly cycle: Period | null;

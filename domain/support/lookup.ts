@@ -26,7 +26,7 @@ export type Lookup = {
   readonly text: string;
   /** The id of a record, an account or a refund; null if the text is none. */
   readonly id: string | null;
-  /** The imported id of the record of a refund, whose id is `refund-` and that of the record; null if the text is none. */
+  /** The id of the refunded record, which may be imported, if the text is the id of a refund: `refund-<id>`. Null otherwise. */
   readonly refundedId: string | null;
   readonly customerId: string;
   readonly mayBeName: boolean;

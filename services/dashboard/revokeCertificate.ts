@@ -5,7 +5,7 @@ import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 /**
  * Revokes a certificate's URL. Its page is gone in every process within seconds.
- * @returns the record that it was of; of an order, the one that was its first
+ * @returns the record that it was of; of an order, the first one when the certificate was created
  * @throws DomainError record_not_found if there is none with the token, or it was revoked before
  */
 export const revokeCertificate = (

@@ -10,7 +10,7 @@ export const deleteWebhookEndpoint = (
   endpoint: WebhookEndpoint,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
-    // A rotation adds a secret.
+    // A concurrent rotation would leave its new secret.
     await lockEndpointsOf(transaction, endpoint);
     const now = clock.now();
     await deleteSecrets(transaction, endpoint.id);

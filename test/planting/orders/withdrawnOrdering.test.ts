@@ -44,7 +44,7 @@ const poll = async (t: ExecutionContext<DatabaseContext>, stages: number) => {
   };
 };
 
-test("what says that a planted order is placed is only replaced: a poll would place it after it was planted", async (t) => {
+test("funds_distributed of a planted order can only be replaced: a poll would place the order after it was planted", async (t) => {
   const { setup, order, withdraw, listStates } = await poll(t, 2);
   const before = await listStates();
   t.deepEqual(before, ["funds_distributed accepted", "allocated accepted", "planted accepted"]);

@@ -9,7 +9,7 @@ const TRACK = 1000;
 
 const shareOf = (trees: number, total: number): number => Math.min(1, trees / total);
 
-/** Rounds down. With fractions, 29 of 100 would be 28%; the product of a count exceeds the safe integers. */
+/** Rounds down. In floating point, 29 of 100 would be 28%, and the product of a large count is not a safe integer. */
 const formatShare = (trees: number, total: number): string => {
   const percent = (BigInt(trees) * 100n) / BigInt(total);
   return trees > 0 && percent === 0n ? "less than 1%" : `${percent > 100n ? 100n : percent}%`;
