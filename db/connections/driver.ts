@@ -1,6 +1,7 @@
 import { createPgDriverFactory } from "@slonik/pg-driver";
 import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
+import { withTimeout } from "../../domain/withTimeout.ts";
 import { behindPooler } from "./behindPooler.ts";
 import { inspectPooler } from "./inspectPooler.ts";
 import { createPlanRenewal } from "./renewPlans.ts";
@@ -85,14 +86,15 @@ export const createDriver =
       statementTimeoutMs: inMs(statementTimeout),
       idleInTransactionTimeoutMs: inMs(idleInTransactionSessionTimeout),
     };
+    const connectTimeout =
+      connectionTimeout === "DISABLE_TIMEOUT"
+        ? connectionTimeout
+        : connectTimeoutOf(servers, connectionTimeout);
+    const inspectionTimeoutMs = inMs(connectTimeout) + responseTimeoutMs;
     const drivers = new Map<Server, Promise<ServerDriver>>();
     /** The library's driver supports one server. It connects once to read the types that the pool parses. */
     const createServerDriver = async (server: Server): Promise<ServerDriver> => {
       const { tls, config } = server;
-      const connectTimeout =
-        connectionTimeout === "DISABLE_TIMEOUT"
-          ? connectionTimeout
-          : connectTimeoutOf(servers, connectionTimeout);
       const pooler = await inspectPooler({
         ...config,
         connectionTimeoutMillis: inMs(connectTimeout),
@@ -112,13 +114,19 @@ export const createDriver =
       });
       return { driver, adapt: pooler ? behindPooler(pooler, limits) : (client) => client };
     };
-    /** Connections that are opened at the same time share the driver: a server that was just promoted gets all of them. */
+    /**
+     * Connections that are opened at the same time share the driver: a server that was just promoted gets all of them. So a
+     * server that vanishes during the inspection, which would then wait for it without a limit, must not block them all.
+     */
     const openDriver = (server: Server): Promise<ServerDriver> => {
       const known = drivers.get(server);
       if (known) {
         return known;
       }
-      const opened = createServerDriver(server);
+      const opened = withTimeout(
+        AbortSignal.timeout(inspectionTimeoutMs),
+        createServerDriver(server),
+      );
       drivers.set(server, opened);
       // The next connection tries again.
       opened.catch(() => drivers.delete(server));

@@ -147,13 +147,35 @@ test("if no connection can be opened, work that waits for one is rejected, too",
   );
 });
 
-test("the connections that are opened after a failover inspect the next server once", async (t) => {
+const startTwoServers = async (t: ExecutionContext<DatabaseContext>) => {
   const { databaseUrl } = t.context;
   const [first, second] = [await startRelay(t, databaseUrl), await startRelay(t, databaseUrl)];
   const url = databaseUrl.replace(
     new URL(databaseUrl).host,
     [first, second].map((relay) => new URL(relay.url).host).join(","),
   );
+  return { first, second, url };
+};
+
+test("a server that vanishes while it is inspected after a failover is inspected again", async (t) => {
+  const { first, second, url } = await startTwoServers(t);
+  const db = await openPool(url, 1, 60_000, { responseTimeoutMs: RESPONSE_TIMEOUT_MS });
+  t.teardown(() => db.end());
+  first.cut();
+  // In the query of the types, which ends the inspection.
+  second.freezeAfter("typname");
+
+  const hanging = db.connect(readPid);
+  const { message } = await t.throwsAsync(hanging, { instanceOf: UnavailableError });
+  t.is(message, "the service is temporarily unavailable, try again");
+
+  t.true((await db.connect(readPid)) > 0);
+  // The library's connection has no listener for errors, so it must not be cut.
+  await second.thaw();
+});
+
+test("the connections that are opened after a failover inspect the next server once", async (t) => {
+  const { first, second, url } = await startTwoServers(t);
   const count = 5;
   const db = await openTestPool(t, url, count);
   first.cut();

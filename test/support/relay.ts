@@ -17,6 +17,8 @@ export const startRelay = async (
   readonly freeze: () => void;
   /** Does so as soon as a client has sent a text. */
   readonly freezeAfter: (text: string) => void;
+  /** Forwards on the frozen connections again, and waits until they are closed. */
+  readonly thaw: () => Promise<void>;
   /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
   readonly hang: () => void;
 }> => {
@@ -65,6 +67,16 @@ export const startRelay = async (
     freeze,
     freezeAfter: (text) => {
       lastText = text;
+    },
+    thaw: async () => {
+      const frozen = [...pairs].filter(([near]) => near.isPaused() && !near.destroyed);
+      await Promise.all(
+        frozen.map(([near, far]) => {
+          const closed = once(near, "close");
+          near.pipe(far).pipe(near);
+          return closed;
+        }),
+      );
     },
     hang: () => {
       isHanging = true;
