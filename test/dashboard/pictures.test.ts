@@ -5,8 +5,9 @@ import { DRAWABLE, rasterize } from "../../services/dashboard/pictures/rasterize
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>';
 
+// Serial, because the tests of the font block the thread for longer than a picture may take on a busy machine.
 // Not as if the database could not be reached, which is logged as an error that operators must act on.
-test("pictures beyond those that may wait are rejected as too many", async (t) => {
+test.serial("pictures beyond those that may wait are rejected as too many", async (t) => {
   const draw = createRasterizer();
   const waiting = Array.from({ length: 20 }, () => draw(SVG));
 
@@ -20,7 +21,7 @@ test("pictures beyond those that may wait are rejected as too many", async (t) =
   t.true(pictures.every((picture) => picture.subarray(1, 4).toString() === "PNG"));
 });
 
-test("a picture that takes too long is rejected in the same way", async (t) => {
+test.serial("a picture that takes too long is rejected in the same way", async (t) => {
   const hurried = createRasterizer({ deadlineMs: 1 });
 
   await t.throwsAsync(hurried(SVG), {
