@@ -1,8 +1,8 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { processorColumn, safeInteger } from "../../columns.ts";
-import { sql } from "../../sql.ts";
+import { sql, timestamp } from "../../sql.ts";
 import { foldedWithSecond } from "../folding/foldedUsage.ts";
 import { FAILED } from "../meterEvents.ts";
 import { shareRegistrations } from "../registrationFacts.ts";
@@ -35,6 +35,11 @@ const originalFacts = sql.fragment`
   )
 `;
 
+const mayBeBilledSince = (heldAt: Date | null): FragmentSqlToken =>
+  heldAt === null
+    ? sql.fragment`false`
+    : sql.fragment`(meter_event.state = 'blocked' AND meter_event.settled_at >= ${timestamp(heldAt)})`;
+
 /**
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
@@ -42,7 +47,8 @@ const originalFacts = sql.fragment`
  * group's quantity. A group takes only as many facts as fit into one event.
  * @param streams the streams with the current targets of their usage, and the first second that is looked at. An index entry of
  *   a sealed fact may remain for long, so each earlier second would have to be read again.
- * @param options the last second that is looked at, and the number of a stream's oldest facts whose seconds are summed
+ * @param options the last second that is looked at, the number of a stream's oldest facts whose seconds are summed, and for a
+ *   comparison the begin of the hold: usage that was blocked since may have been billed
  * @returns the groups of each stream in the given order, the oldest second first
  */
 export const listOldestUnsealedFacts = async (
@@ -51,8 +57,13 @@ export const listOldestUnsealedFacts = async (
     readonly current: BillingTarget;
     readonly firstSecond: number;
   })[],
-  { lastSecond, facts }: { readonly lastSecond: number; readonly facts: number },
+  {
+    lastSecond,
+    facts,
+    heldAt = null,
+  }: { readonly lastSecond: number; readonly facts: number; readonly heldAt?: Date | null },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
+  const mayBeBilled = mayBeBilledSince(heldAt);
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
       SELECT
@@ -112,14 +123,14 @@ export const listOldestUnsealedFacts = async (
         SELECT original.id
         FROM ${originalFacts} AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived')
+        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived') AND NOT ${mayBeBilled}
         LIMIT 1
       ) AS failed ON true
       LEFT JOIN LATERAL (
         SELECT meter_event.processor, meter_event.customer_id
         FROM ${originalFacts} AS original
         JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN ('delivered', 'void')
+        WHERE fact.refund_id IS NOT NULL AND (meter_event.state IN ('delivered', 'void') OR ${mayBeBilled})
         ORDER BY original.id
         LIMIT 1
       ) AS billed ON true

@@ -91,7 +91,8 @@ const blockStream = async (
     }
   }
   const { present, inDoubt } = await targetsOf(transaction, billing, stream);
-  const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME };
+  // The lost history may have billed usage that is blocked because of this hold, and sent its refunds, too.
+  const range = { lastSecond: secondOf(heldAt), facts: FACTS_AT_A_TIME, heldAt };
   // Each statement begins at the oldest second of the one before, which may have more units than fit into one event.
   for (let oldestSecond = firstSecond; ;) {
     const [parts = []] = await listOldestUnsealedFacts(

@@ -113,7 +113,7 @@ const record = (
       // Not now: nothing was sent after the hold, so the sums lag behind nothing.
       settledAt: heldAt,
       deliveredBy: heldAt,
-      // Blocking the event held its refunds, and a retry cannot release them: the event is no longer failed.
+      // Refunds may have been held while the event was blocked, and a retry cannot release them: it is no longer failed.
       heldRefunds: "none",
       now: clock.now(),
     },

@@ -16,9 +16,8 @@ import { settleAfterRestore } from "../../../services/billing/reconciliation/set
 import type { Random } from "../../support/random.ts";
 import { createDecisions } from "./repairDecisions.ts";
 import { createOperations, RETRIABLE, UNSENT } from "./repairOperations.ts";
-import { listFacts } from "./repairTruth.ts";
 import type { Opened } from "./repairTruth.ts";
-import { AVOIDED, listEventsIn, MINUTE, setUpWorld } from "./repairWorld.ts";
+import { listEventsIn, MINUTE, setUpWorld } from "./repairWorld.ts";
 import { whileReadingSums } from "./restoreSetup.ts";
 
 const FORGOTTEN_AFTER_SECONDS = 3 * 24 * 60 * MINUTE;
@@ -119,32 +118,24 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
     /** Restores a copy from now after some time in which `happen` made history. */
     restore: async (happen: () => Promise<void>): Promise<void> => {
       await applyReports();
-      const facts = await listFacts(state.side);
-      const hasUnsentRefund = facts.some(
-        (fact) => fact.units < 0 && fact.state !== "delivered" && fact.state !== "void",
-      );
       const { continued, restored } = await world.fork(state.side, {
         withStripe: !state.isOnLedger,
       });
       const wasOnLedger = state.isOnLedger;
       const kept = state.registrations.map((registration) => ({ ...registration }));
       const unreported = [...state.reports];
+      // Usage that has failed at another customer could be retried at this one before the customer changes again, and a retry
+      // looks only at its own and the present one.
       state.isCustomerChangeable =
         state.customerId === null ||
         ((await findLatestCustomer(restored.db, stream.accountId)) === state.customerId &&
-          (!AVOIDED.customersBetweenTwo ||
-            (await listEventsIn(restored, UNSENT)).every(
-              (event) => event.customerId === state.customerId,
-            )));
+          (await listEventsIn(restored, UNSENT)).every(
+            (event) => event.customerId === state.customerId,
+          ));
       const refusedBefore = new Set(
         control.events().filter((event) => event.rejectedWith !== null),
       );
-      [state.side, state.name, state.hasRestored, state.isRefusable] = [
-        continued,
-        "lost",
-        true,
-        !AVOIDED.refusalsOfRefundedUsage || (!hasUnsentRefund && state.reports.length === 0),
-      ];
+      [state.side, state.name, state.hasRestored] = [continued, "lost", true];
       await happen();
       await applyReports();
       const refused = control
@@ -155,12 +146,7 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
           refusedAt: new Date(receivedAt * 1000),
         }));
       pass(random.pick([MINUTE, FORGOTTEN_AFTER_SECONDS]));
-      [state.side, state.name, state.registrations, state.isRefusable] = [
-        restored,
-        "restored",
-        kept,
-        true,
-      ];
+      [state.side, state.name, state.registrations] = [restored, "restored", kept];
       await guardUsage(state.side.deps);
       state.reports = [...unreported, ...refused];
       await setCustomer(state.customerId);

@@ -1,7 +1,7 @@
 import { FAILED_STATES } from "../../../domain/billing/meterEvents.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Decisions } from "./repairDecisions.ts";
-import { AVOIDED, LAG_SECONDS, MINUTE } from "./repairWorld.ts";
+import { LAG_SECONDS, MINUTE } from "./repairWorld.ts";
 import type { World } from "./repairWorld.ts";
 
 const REFUSAL: Fault = {
@@ -102,9 +102,6 @@ export const createOperations = (
 
   /** Stripe refuses what it has just accepted. */
   const refuseAccepted = async (): Promise<boolean> => {
-    if (!state.isRefusable) {
-      return false;
-    }
     const delivered = new Set(
       (await listEvents(["delivered"])).map(({ identifier }) => identifier),
     );
@@ -121,7 +118,6 @@ export const createOperations = (
     }
     const { identifier, value } = random.pick(recent);
     control.rejectAccepted({ identifier });
-    state.isCustomerChangeable &&= !AVOIDED.refusalsAndOtherCustomers;
     state.reports.push({ identifier, refusedAt: state.side.deps.clock.now() });
     write(`Stripe refuses ${identifier} (${value})`);
     if (random.below(2) === 0) {
@@ -161,7 +157,6 @@ export const createOperations = (
         return false;
       }
       state.isCustomerChangeable = false;
-      state.isRefusable &&= !AVOIDED.refusalsAndOtherCustomers;
       await setCustomer(random.pick(customerIds.filter((id) => id !== state.customerId)));
       return true;
     },

@@ -18,25 +18,6 @@ import { setUpRestore } from "./restoreSetup.ts";
 export const MINUTE = 60;
 export const LAG_SECONDS = 16 * MINUTE;
 
-/**
- * What is left out because of known faults and limits of the service. An entry that is set to false, or removed, lets its
- * cases happen.
- */
-export const AVOIDED = {
-  /**
-   * A lost history sends a refund, which is pending at the restored time, before it learns that Stripe has refused its usage.
-   * Where the report is repeated before the comparison, the refund is held, and released with its usage without a check.
-   */
-  refusalsOfRefundedUsage: true,
-  /** The same of lost histories that change the customer: the refund is looked for at the present one only. */
-  refusalsAndOtherCustomers: true,
-  /**
-   * Failed usage of an earlier customer, which a lost history has retried at the customer of the restored time before it
-   * changed the customer back: a retry does not look for it there.
-   */
-  customersBetweenTwo: true,
-};
-
 const eventRow = z.strictObject({
   id: z.bigint(),
   identifier: z.string(),
@@ -76,9 +57,8 @@ type State = {
   /** Whether the built-in ledger bills live usage, until it is moved to Stripe. */
   isOnLedger: boolean;
   hasRestored: boolean;
-  /** Whether a lost history may change the customer, or have usage refused after it was accepted. */
+  /** Whether a lost history may change the customer. */
   isCustomerChangeable: boolean;
-  isRefusable: boolean;
   /** Whether the operator has assumed nothing that contradicts what the sums have led to, so that no drift can be left. */
   isExact: boolean;
 };
@@ -104,7 +84,6 @@ export const setUpWorld = async (t: ExecutionContext, random: Random) => {
     isOnLedger: false,
     hasRestored: false,
     isCustomerChangeable: false,
-    isRefusable: true,
     isExact: true,
   };
 
