@@ -191,8 +191,7 @@ test("an account that has used its share of a charity provider gets a 429, and a
   ];
 
   const [search, single, batch] = await send(busy.apiKeyTest);
-  const error =
-    "too many details requests to the charity provider: this account may cause 75 a minute";
+  const error = "too many details requests to the charity provider: an account may use 75 a minute";
   for (const response of [search, single]) {
     t.like(response, { status: 429, body: { error } });
     t.is(response?.headers.get("Retry-After"), "1");

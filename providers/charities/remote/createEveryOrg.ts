@@ -70,7 +70,7 @@ export const createEveryOrg = (
     if (!(await takePermit(`${bucket}/${accountId}`, { requests: share, windowMs: MINUTE_MS }))) {
       throw new DomainError(
         "rate_limited",
-        `too many ${kind} requests to the charity provider: this account may cause ${share} a minute`,
+        `too many ${kind} requests to the charity provider: an account may use ${share} a minute`,
       );
     }
     if (!(await takePermit(bucket, { requests, windowMs: MINUTE_MS }))) {
