@@ -1,14 +1,14 @@
 /**
- * Reads chunks until they tell the format, or end.
+ * Reads chunks until they show the format, or end.
  * @returns what was read, and all bytes from the start
  */
 export const peek = async (
   chunks: AsyncIterable<Buffer>,
-  isTelling: (start: Buffer) => boolean,
+  showsFormat: (start: Buffer) => boolean,
 ): Promise<{ readonly start: Buffer; readonly bytes: AsyncGenerator<Buffer, void, void> }> => {
   const iterator = chunks[Symbol.asyncIterator]();
   let start = Buffer.alloc(0);
-  while (!isTelling(start)) {
+  while (!showsFormat(start)) {
     const next = await iterator.next();
     if (next.done === true) {
       break;
