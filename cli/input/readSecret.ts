@@ -10,7 +10,8 @@ const MAXIMUM_BYTES = 4096;
 const readStdin = async (io: Io): Promise<string> => {
   const { stdin } = io;
   if (stdin.isTTY === true) {
-    say(io, "Type the secret, then press Enter.");
+    // No other secret is read from standard input.
+    say(io, "Type the API key, then press Enter.");
   }
   const chunks: Buffer[] = [];
   let length = 0;

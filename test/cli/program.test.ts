@@ -356,9 +356,9 @@ test("output that cannot be written is reported in one sentence", async (t) => {
   }
 });
 
-test("a terminal is asked for the secret, and a pipe is not", async (t) => {
+test("a terminal is asked for the API key, and a pipe is not", async (t) => {
   const listen = ["webhook", "listen", "--forward-to", "http://127.0.0.1:9/", "--url", "https://x"];
-  const asked = /^Type the secret, then press Enter\.$/mu;
+  const asked = /^Type the API key, then press Enter\.$/mu;
   t.regex((await runImpact(listen, { isTerminal: true })).stderr, asked);
   t.notRegex((await runImpact(listen)).stderr, asked);
 });
