@@ -11,6 +11,6 @@ export const REQUESTS_PER_SECOND = 20;
 export const PROVIDER_SHARE_ERROR: ErrorResponse = {
   code: "rate_limited",
   when: "The account has used its share of the requests that the charity provider accepts in a minute.",
-  example: "too many details requests to the charity provider: this account may cause 75 a minute",
+  example: "too many details requests to the charity provider: an account may use 75 a minute",
   headers: RETRY_AFTER,
 };
