@@ -54,7 +54,7 @@ async function* readBytes(
   name: string,
   chunks: AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer, void, void> {
-  const { start, bytes } = await peek(chunks, ({ length }) => length >= 2);
+  const { start, bytes } = await peek(chunks, (_, bytesRead) => bytesRead >= 2);
   if (!isGzip(start)) {
     yield* bytes;
     return;

@@ -1,6 +1,9 @@
 import { chmod, readFile, stat, symlink } from "node:fs/promises";
+import { Readable } from "node:stream";
+import { text as readText } from "node:stream/consumers";
 import { gzipSync } from "node:zlib";
 import { z } from "zod";
+import { peek } from "../../cli/input/peek.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { registrationsIn } from "../api/contract.ts";
@@ -50,6 +53,26 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
     refunded: true,
     refunded_count: 4,
   });
+});
+
+test("each chunk is searched for the format once, however long it does not show", async (t) => {
+  const chunks = [...Array.from({ length: 50 }, () => Buffer.from("\n")), Buffer.from("{}")];
+  const searched: [string, number][] = [];
+
+  const { start, bytes } = await peek(
+    Readable.from([...chunks, Buffer.from("rest")]),
+    (...args) => {
+      searched.push([args[0].toString(), args[1]]);
+      return args[0].includes("{");
+    },
+  );
+
+  t.deepEqual(searched, [
+    ...Array.from({ length: 50 }, (_, index): [string, number] => ["\n", index + 1]),
+    ["{}", 52],
+  ]);
+  t.is(start.toString(), Buffer.concat(chunks).toString());
+  t.is(await readText(bytes), `${start.toString()}rest`);
 });
 
 test("CSV with an unknown column is refused as a whole, by the column's name", async (t) => {

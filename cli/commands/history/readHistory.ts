@@ -18,7 +18,7 @@ export async function* readHistory(
   options: ParseOptions,
 ): AsyncGenerator<ImportLine, void, void> {
   const { name } = input;
-  const { start, bytes } = await peek(input.bytes, (read) => read.some(showsFormat));
+  const { start, bytes } = await peek(input.bytes, (chunk) => chunk.some(showsFormat));
   const first = start.find(showsFormat);
   if (first === undefined) {
     return;
