@@ -146,6 +146,19 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   },
 };
 
+/** They write a file, or print nothing but JSON. */
+const WITHOUT_JSON = new Set(["export", "export-customer", "listen"]);
+
+/** Adds `--json` to the commands that have no subcommands. */
+const addJsonOption = (command: Command): void => {
+  for (const subcommand of command.commands) {
+    addJsonOption(subcommand);
+  }
+  if (command.commands.length === 0 && !WITHOUT_JSON.has(command.name())) {
+    command.option("--json", "JSON output");
+  }
+};
+
 /** Returns the name of the command that a command line runs or asks the help of. */
 const commandIn = (args: readonly string[]): string | undefined => {
   const [first, second] = args.filter((arg) => !arg.startsWith("-"));
@@ -191,6 +204,7 @@ export const buildProgram = async (
       if (args === null || name === wanted) {
         const define = await load();
         define(command, context);
+        addJsonOption(command);
       }
     }
   }

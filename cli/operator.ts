@@ -31,7 +31,7 @@ export const reasonOption = (): Option =>
 
 /** Adds the options of a command that changes something. */
 export const withAudit = (command: Command): Command =>
-  command.addOption(reasonOption()).addOption(operatorOption()).option("--json", "JSON output");
+  command.addOption(reasonOption()).addOption(operatorOption());
 
 /** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
 export const operatorName = (as: string | undefined): string => {

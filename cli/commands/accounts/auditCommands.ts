@@ -111,7 +111,6 @@ export const addAuditCommands = (audit: Command, context: Context): void => {
     .addOption(untilOption())
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--before <entry>", "list entries older than this one", parseCount)
-    .option("--json", "JSON output")
     .addHelpText("after", LIST_HELP)
     .action((options: ListOptions) => list(context, options));
 };

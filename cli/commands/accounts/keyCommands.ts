@@ -79,7 +79,6 @@ const revoke = async (
 
 export const addKeyCommands = (key: Command, context: Context): void => {
   withAccount(key.command("list").description("List the keys of an organization or a store"))
-    .option("--json", "JSON output")
     .addHelpText("after", LIST_HELP)
     .action((options: ListOptions) => list(context, options));
   const issuing = key

@@ -58,13 +58,11 @@ export const addOrgCommands = (org: Command, context: Context): void => {
   org
     .command("list")
     .description("List all organizations")
-    .option("--json", "JSON output")
     .action((options: JsonOption) => listOrgs(context, options));
   org
     .command("show")
     .description("Show an organization's settings, public profile, limits, totals and keys")
     .argument("<id>", "id of the organization", parseId)
-    .option("--json", "JSON output")
     .action((id: string, options: JsonOption) => showOrg(context, id, options));
   const update = org
     .command("update")

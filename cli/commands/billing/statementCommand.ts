@@ -251,7 +251,6 @@ export const defineStatementCommand = (command: Command, context: Context): void
     )
     .option("--mode <live|test>", "mode", parseMode, "live")
     .addOption(new Option("--csv", "CSV output").conflicts("json"))
-    .option("--json", "JSON output")
     .option("--detail", "list the registrations")
     .addHelpText("after", STATEMENT_HELP)
     .action((options: StatementOptions) => showStatement(context, options));

@@ -114,14 +114,12 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     )
     .option("--org <id>", "id of the organization", parseId)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listUsage(context, options));
   usage
     .command("show")
     .description("Show the usage of a registration and its meter events")
     .argument("<registration-id>", "id of the registration", parseRecordId)
     .addOption(recordOwnerOption())
-    .option("--json", "JSON output")
     .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
   withAudit(
     usage
@@ -161,7 +159,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .argument("<ids...>", "ids of failed or held meter events", collect(parseMeterEventId))
     .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: ReasonedOptions) =>
       waiveEvents(context, ids, options),
@@ -179,7 +176,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     )
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .addHelpText("after", SETTLE_HELP)
     .action((id: bigint, options: SettleOptions) => settleEvent(context, id, options));
   usage
@@ -202,7 +198,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .option("--reason <text>", "reason, recorded with each correction", parseReason)
     .addOption(operatorOption())
     .option("--dry-run", "propose only")
-    .option("--json", "JSON output")
     .addHelpText("after", CORRECT_HELP)
     .action((options: CorrectOptions) => correctFailover(context, options));
   usage
@@ -212,7 +207,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
     .addOption(operatorOption())
     .option("--dry-run", "check only")
-    .option("--json", "JSON output")
     .addHelpText("after", REOPEN_HELP)
     .action((id: bigint, options: ReopenOptions) => reopenEvent(context, id, options));
   usage
@@ -221,12 +215,10 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .option("--org <id>", "id of the organization", parseId)
     .addOption(sinceOption("first minute (default: 35 days before the end)"))
     .addOption(untilOption("end, exclusive (default: 15 minutes ago)"))
-    .option("--json", "JSON output")
     .action((options: ReconcileOptions) => reconcile(context, options));
   usage
     .command("show-reconciliation")
     .description("Show the last complete reconciliation")
-    .option("--json", "JSON output")
     .action((options: JsonOption) => showLastReconciliation(context, options));
   usage
     .command("compare-and-release")
@@ -234,7 +226,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(sinceOption("first second of the usage in doubt"))
     .addOption(operatorOption())
     .option("--dry-run", "compare only")
-    .option("--json", "JSON output")
     .addHelpText("after", COMPARE_AND_RELEASE_HELP)
     .action((options: CompareAndReleaseOptions) => compareAndRelease(context, options));
   usage
@@ -247,7 +238,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     )
     .requiredOption("--reason <text>", "reason, recorded with the differences", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .addHelpText("after", ACKNOWLEDGE_HELP)
     .action((ids: readonly bigint[], options: ReasonedOptions) =>
       acknowledge(context, ids, options),
@@ -260,7 +250,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--dry-run", "count only")
-    .option("--json", "JSON output")
     .addHelpText("after", FOLD_HELP)
     .action((options: FoldOptions) => foldUsage(context, options));
   usage
@@ -268,7 +257,6 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .description("Hold all usage: nothing is sealed or sent")
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .action((options: ReasonedOptions) => holdAllUsage(context, options));
   withAudit(
     usage

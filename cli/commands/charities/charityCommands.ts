@@ -52,12 +52,10 @@ export const addCharityCommands = (charity: Command, context: Context): void => 
     .description("Search the catalogue by name or EIN")
     .argument("<name>", "words of the name, or an EIN; typos are tolerated", parseSearchText)
     .option("--page <n>", "page number", parseLimit, 1)
-    .option("--json", "JSON output")
     .action((name: string, options: SearchOptions) => searchCharities(context, name, options));
   charity
     .command("show")
     .description("Show the catalogue's record of an EIN")
     .argument("<ein>", "EIN, with or without the dash", parseEinArgument)
-    .option("--json", "JSON output")
     .action((ein: string, options: JsonOption) => showCharity(context, ein, options));
 };

@@ -14,13 +14,11 @@ export const addDonationCommands = (donation: Command, context: Context): void =
     .requiredOption("--org <id>", "id of the organization", parseId)
     .option("--mode <live|test>", "mode of the donations", parseMode, "live")
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listOrgDonations(context, options));
   donation
     .command("show")
     .description("Show a donation and its refund")
     .argument("<id>", "id of the donation", parseRecordId)
     .addOption(recordOwnerOption())
-    .option("--json", "JSON output")
     .action((id: string, options: ShowOptions) => showDonation(context, id, options));
 };

@@ -46,7 +46,6 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
   deployment
     .command("show")
     .description("Show the deployment's id, its processor and its database")
-    .option("--json", "JSON output")
     .action((options: JsonOption) => showDeployment(context, options));
   withAudit(
     deployment
@@ -83,7 +82,6 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
         .default("failed"),
     )
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--json", "JSON output")
     .action((options: ListEventsOptions) => listEvents(context, options));
   withAudit(
     deployment
@@ -99,7 +97,6 @@ export const addDeploymentCommands = (deployment: Command, context: Context): vo
     .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
     .requiredOption("--reason <text>", "reason for the audit log", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .addHelpText("after", DISCARD_EVENT_HELP)
     .action((id: string, options: ChangeOptions) => resolveEvent(context, id, "discard", options));
 };

@@ -105,7 +105,5 @@ const diagnose = async (context: Context, { json }: JsonOption): Promise<void> =
 };
 
 export const defineDoctorCommand = (command: Command, context: Context): void => {
-  command
-    .option("--json", "JSON output")
-    .action((options: JsonOption) => diagnose(context, options));
+  command.action((options: JsonOption) => diagnose(context, options));
 };

@@ -17,6 +17,5 @@ export const addEventCommands = (event: Command, context: Context): void => {
       parseEventId,
     )
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listEvents(context, options));
 };

@@ -179,7 +179,6 @@ export const addImportCommands = (group: Command, context: Context): void => {
     .option("--order-planting", "also order the imported trees from the planting partner")
     .option("--rejects <file>", "file for the rejected lines, with numbers and reasons", parsePath)
     .option("--dry-run", "report what would be imported, and change nothing")
-    .option("--json", "JSON output")
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", HISTORY_HELP)

@@ -158,7 +158,6 @@ const verify = async (
 
 export const defineVerifyImportCommand = (command: Command, context: Context): void => {
   withHistory(command)
-    .option("--json", "JSON output")
     .addHelpText("after", VERIFY_HELP)
     .action((paths: readonly string[], options: VerifyOptions) => verify(context, paths, options));
 };

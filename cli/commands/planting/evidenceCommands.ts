@@ -36,13 +36,11 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
     .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listOrders(context, options));
   order
     .command("show")
     .description("Show a planting order and its reported facts")
     .argument("<order>", "number or public id of the order, here or in evidence")
-    .option("--json", "JSON output")
     .action((id: string, options: JsonOption) => showOrder(context, id, options));
   withAudit(
     evidence
@@ -60,7 +58,6 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
     .option("--replacement <file>", "facts to record instead, in the format of evidence record")
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
-    .option("--json", "JSON output")
     .addHelpText("after", WITHDRAW_HELP)
     .action((fact: number, options: WithdrawOptions) => withdrawFact(context, fact, options));
   evidence
@@ -70,7 +67,6 @@ export const addEvidenceCommands = (evidence: Command, context: Context): void =
     .requiredOption("--reason <text>", "why the fact was right", parseReason)
     .addOption(operatorOption())
     .option("--dry-run", "show what would change")
-    .option("--json", "JSON output")
     .action((fact: number, options: ReinstateOptions) => reinstateFact(context, fact, options));
   withAudit(
     evidence

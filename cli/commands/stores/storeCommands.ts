@@ -90,13 +90,11 @@ const addSettingCommands = (store: Command, context: Context): void => {
   store
     .command("list")
     .description("List all stores")
-    .option("--json", "JSON output")
     .action((options: JsonOption) => listStores(context, options));
   store
     .command("show")
     .description("Show a store's settings, limits and the prefixes of its keys")
     .argument("<store>", STORE)
-    .option("--json", "JSON output")
     .action((named: string, options: JsonOption) => showStore(context, named, options));
   const update = store
     .command("update")
@@ -162,13 +160,11 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .action((named: string, options: AdjustOptions) => adjustStore(context, named, options));
   store
     .command("balance")
     .description("Show a store's balance")
     .argument("<store>", STORE)
-    .option("--json", "JSON output")
     .action((named: string, options: JsonOption) => showBalance(context, named, options));
   store
     .command("ledger")
@@ -176,7 +172,6 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .argument("<store>", STORE)
     .option("--limit <n>", "maximum rows", parseLimit, DEFAULT_ENTRIES)
     .option("--before <entry>", "list entries older than this one", parseCount)
-    .option("--json", "JSON output")
     .action((named: string, options: LedgerOptions) => listLedger(context, named, options));
 };
 

@@ -217,7 +217,6 @@ export const defineFindCommand = (command: Command, context: Context): void => {
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
     .option("--org <id>", "only this organization or store", parseId)
     .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
-    .option("--json", "JSON output")
     .addOption(operatorOption())
     .addOption(reasonOption())
     .addHelpText("after", FIND_HELP)

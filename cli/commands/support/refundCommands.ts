@@ -207,8 +207,7 @@ const addCommonOptions = (command: Command): Command =>
   command
     .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
     .addOption(operatorOption())
-    .option("--dry-run", "check only")
-    .option("--json", "JSON output");
+    .option("--dry-run", "check only");
 
 export const addRefundCommands = (refund: Command, context: Context): void => {
   addCommonOptions(

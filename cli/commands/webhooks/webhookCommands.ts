@@ -55,13 +55,11 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
     webhook.command("list").description("List the endpoints of an organization or a store"),
   )
     .option("--mode <live|test>", "mode of the events", parseMode, "live")
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listAccountEndpoints(context, options));
   webhook
     .command("show")
     .description("Show an endpoint")
     .argument(...ENDPOINT)
-    .option("--json", "JSON output")
     .action((id: string, options: JsonOption) => showEndpoint(context, id, options));
   withAudit(
     webhook
@@ -130,7 +128,6 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
-    .option("--json", "JSON output")
     .action((id: string, options: ListDeliveriesOptions) =>
       listEndpointDeliveries(context, id, options),
     );
@@ -139,7 +136,6 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
     .description("Show a delivery with its attempts and their responses")
     .argument(...ENDPOINT)
     .argument(...EVENT)
-    .option("--json", "JSON output")
     .action((id: string, event: string, options: JsonOption) =>
       showAttempts(context, id, event, options),
     );

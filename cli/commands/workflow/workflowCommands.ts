@@ -31,7 +31,6 @@ export const addWorkflowCommands = (workflow: Command, context: Context): void =
       parseId,
     )
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--json", "JSON output")
     .action((options: ListOptions) => listWorkflows(context, options));
   workflow
     .command("show")
@@ -41,7 +40,6 @@ export const addWorkflowCommands = (workflow: Command, context: Context): void =
       "workflow id, such as a registration's refund_id, or reconciliation for the latest",
     )
     .option("--run <run-id>", "id of the run (default: the latest)", parseId)
-    .option("--json", "JSON output")
     .action((id: string, options: ShowOptions) => showWorkflow(context, id, options));
   workflow
     .command("terminate")
@@ -50,7 +48,6 @@ export const addWorkflowCommands = (workflow: Command, context: Context): void =
     .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
     .option("--run <run-id>", "id of the run (default: the latest)", parseId)
     .addOption(operatorOption())
-    .option("--json", "JSON output")
     .addHelpText("after", TERMINATE_HELP)
     .action((id: string, options: TerminateOptions) => terminateWorkflow(context, id, options));
 };
