@@ -77,14 +77,11 @@ export const lockStripeCustomerIds = async (
   return new Map(rows.map(({ id, stripeCustomerId }) => [id, stripeCustomerId]));
 };
 
-export const listAccounts = (
-  db: CommonQueryMethods,
-  type: Account["type"],
-): Promise<readonly Account[]> =>
+export const listOrganizations = (db: CommonQueryMethods): Promise<readonly Account[]> =>
   db.any(sql.type(accountRow)`
     SELECT ${columns}
     FROM account
-    WHERE type = ${type}
+    WHERE type = 'organization'
     ORDER BY created_at, id
   `);
 

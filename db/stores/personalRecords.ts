@@ -6,7 +6,7 @@ import type { RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
 
-const personalColumns = {
+const personalFields = {
   id: z.uuid(),
   importedId: z.string().nullable(),
   mode: modeColumn,
@@ -17,7 +17,7 @@ const personalColumns = {
   createdAt: z.date(),
 };
 
-const PERSONAL_COLUMNS = sql.fragment`
+const personalColumns = sql.fragment`
   id,
   imported_id AS "importedId",
   mode,
@@ -40,7 +40,7 @@ const newestSelected = (
 `;
 
 const registrationRow = z.strictObject({
-  ...personalColumns,
+  ...personalFields,
   kind: kindColumn,
   count: safeInteger,
   refundedCount: safeInteger,
@@ -53,7 +53,7 @@ export type RegistrationWithReasons = PersonalRegistration & {
 };
 
 const donationRow = z.strictObject({
-  ...personalColumns,
+  ...personalFields,
   amountCents: safeInteger,
   charityName: z.string(),
   refunded: z.boolean(),
@@ -73,7 +73,7 @@ export const listPersonalRegistrations = (
 ): Promise<readonly PersonalRegistration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT
-      ${PERSONAL_COLUMNS},
+      ${personalColumns},
       kind,
       count,
       refunded_count AS "refundedCount",
@@ -113,7 +113,7 @@ export const listPersonalDonations = (
 ): Promise<readonly PersonalDonation[]> =>
   db.any(sql.type(donationRow)`
     SELECT
-      ${PERSONAL_COLUMNS},
+      ${personalColumns},
       amount_cents AS "amountCents",
       charity_name AS "charityName",
       refunded,

@@ -1,5 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { listAccounts } from "../../db/accounts/accounts.ts";
+import { listOrganizations } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { findEndOfPeriods } from "../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
@@ -205,7 +205,7 @@ export const moveToStripe = async (
     await recordStripe(deps, account, options.operator);
   }
   const usage: MovedUsage[] = [];
-  for (const organization of await listAccounts(db, "organization")) {
+  for (const organization of await listOrganizations(db)) {
     if (organization.stripeCustomerId !== null) {
       if (!options.isDryRun) {
         // Not before Stripe is recorded. What is sent then is compared with the subscription's period.

@@ -1,5 +1,5 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
-import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
@@ -12,7 +12,7 @@ export const listOrgs = async (
   { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
-  const accounts = await listAccounts(db, "organization");
+  const accounts = await listOrganizations(db);
   const watched = await listWatchedSubscriptions(db, null);
   const subscriptions = new Map(
     watched.map((subscription) => [subscription.accountId, subscription]),

@@ -1,4 +1,4 @@
-import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { listStores } from "../../../db/stores/stores.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Context } from "../../context.ts";
@@ -12,7 +12,7 @@ const checkProviders = (context: Context): Promise<Finding> =>
     const { connections } = context;
     const db = await connections.database();
     const accounts = [
-      ...(await listAccounts(db, "organization")),
+      ...(await listOrganizations(db)),
       ...(await listStores(db)).filter(({ uninstalledAt }) => uninstalledAt === null),
     ];
     const selected = [...new Set(accounts.map(({ charityProvider }) => charityProvider))];

@@ -1,4 +1,4 @@
-import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   listOrganizationsWithoutCustomer,
@@ -29,7 +29,7 @@ const describeWithoutCustomer = (organizations: WithoutCustomer, which: string):
 const checkCustomers = async ({ connections }: Context): Promise<Result> => {
   const stripe = await connections.stripe();
   const db = await connections.database();
-  const organizations = await listAccounts(db, "organization");
+  const organizations = await listOrganizations(db);
   if (stripe === null || organizations.length === 0) {
     return skipped("there are no organizations, or STRIPE_SECRET_KEY is not set");
   }
@@ -66,7 +66,7 @@ const checkCustomers = async ({ connections }: Context): Promise<Result> => {
 const checkSubscriptions = async ({ connections }: Context): Promise<Result> => {
   const stripe = await connections.stripe();
   const db = await connections.database();
-  const organizations = await listAccounts(db, "organization");
+  const organizations = await listOrganizations(db);
   const subscribed = organizations.flatMap(({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
     stripeSubscriptionId === null ? [] : [{ id, name, stripeCustomerId, stripeSubscriptionId }],
   );
@@ -101,7 +101,7 @@ const CHECKS = {
 /** Without a key, usage of organizations with a Stripe customer is not sent. */
 const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
   const db = await connections.database();
-  const organizations = await listAccounts(db, "organization");
+  const organizations = await listOrganizations(db);
   const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
   if (waiting === 0) {
     return skipped("STRIPE_SECRET_KEY is not set here; live usage goes to the built-in ledger");
