@@ -35,9 +35,9 @@ export const lockStreams = async (
 };
 
 /**
- * Locks minutes of the processor's sums until the transaction ends. Whoever concludes from a sum whose usage its units are
- * needs the lock: several accounts may have usage of the customer in that minute, and streams are locked by account. Must run
- * after the locks of streams.
+ * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
+ * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
+ * the locks of streams.
  * @param keys name the processor, mode, meter, customer and minute
  */
 export const lockMinutes = async (

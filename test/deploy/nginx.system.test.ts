@@ -84,6 +84,6 @@ test("nginx rejects requests beyond the limit of an address in the form of the i
     t.deepEqual(JSON.parse(rejected?.body ?? ""), body);
   }
   const accesses = await readFile(inFolder("access.log"), "utf8");
-  t.regex(accesses, /"GET \/" 502 502 /u, "the log tells that the service is gone");
+  t.regex(accesses, /"GET \/" 502 502 /u, "the log shows that no process was reached");
   t.notRegex(accesses + (await readFile(inFolder("error.log"), "utf8")), /ann/u);
 });

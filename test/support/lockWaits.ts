@@ -40,7 +40,7 @@ export type TableLock = {
   readonly release: () => Promise<void>;
 };
 
-/** Locks a table in a session of its own, until the lock is released or the test ends. */
+/** Locks a table in a separate session until the lock is released or the test ends. */
 export const lockTable = async (
   t: ExecutionContext,
   databaseUrl: string,

@@ -65,16 +65,17 @@ for (const [sentTo, refunded] of [
   });
 }
 
-test("one command retries all usage of a minute that a lost history has sent to a new customer", async (t) => {
+/** A restored database whose usage a lost history has sent to a new customer. The comparison has not begun. */
+const setUpSentElsewhere = async (t: ExecutionContext, seconds: number) => {
   const scene = await setUpRestore(t);
-  const { control, impact, pass, register, drain, original } = scene;
+  const { control, pass, register, drain, original } = scene;
   const setCustomer = createCustomerSetter(t, scene);
   await setCustomer(original, control.addCustomer({}).customerId);
   await register(original, 1);
   pass(5);
   await drain(original);
   pass(MINUTE);
-  for (let second = 0; second < 3; second += 1) {
+  for (let second = 0; second < seconds; second += 1) {
     await register(original, 10);
     pass(1);
   }
@@ -82,18 +83,23 @@ test("one command retries all usage of a minute that a lost history has sent to 
   const { continued, restored } = await scene.fork(original);
   await setCustomer(continued, scene.customerId);
   t.is((await drain(continued)).kind, "done");
-  t.deepEqual(scene.billedByMinute(), { 1: 30 });
+  t.deepEqual(scene.billedByMinute(), { 1: 10 * seconds });
   pass(FORGOTTEN_AFTER_SECONDS);
   await guardUsage(restored.deps);
   pass(LAG_SECONDS);
-  await setCustomer(restored, scene.customerId);
+  return { ...scene, restored, setCustomer: () => setCustomer(restored, scene.customerId) };
+};
+
+test("one command retries all usage of a minute that a lost history has sent to a new customer", async (t) => {
+  const { impact, drain, restored, setCustomer, billedByMinute } = await setUpSentElsewhere(t, 3);
+  await setCustomer();
   await impact(restored, "usage", "compare-and-release");
 
   const retried = await impact(restored, "usage", "retry", "--all", "--json");
 
   t.is(retried.exitCode, 0, retried.stdout);
   t.is((await drain(restored)).kind, "done");
-  t.deepEqual(scene.billedByMinute(), { 1: 30 });
+  t.deepEqual(billedByMinute(), { 1: 30 });
 });
 
 test("pending usage is not billed twice if the customer was removed before the restored time, and a lost history has set another and sent it", async (t) => {
@@ -132,23 +138,7 @@ test("pending usage is not billed twice if the customer was removed before the r
 });
 
 test("usage that a lost history has sent to a new customer is not sent again if the customer is set during the comparison", async (t) => {
-  const scene = await setUpRestore(t);
-  const { control, impact, pass, register, drain, original } = scene;
-  const setCustomer = createCustomerSetter(t, scene);
-  await setCustomer(original, control.addCustomer({}).customerId);
-  await register(original, 1);
-  pass(5);
-  await drain(original);
-  pass(MINUTE);
-  await register(original, 10);
-  pass(5);
-  const { continued, restored } = await scene.fork(original);
-  await setCustomer(continued, scene.customerId);
-  await drain(continued);
-  t.deepEqual(scene.billedByMinute(), { 1: 10 });
-  pass(FORGOTTEN_AFTER_SECONDS);
-  await guardUsage(restored.deps);
-  pass(LAG_SECONDS);
+  const { impact, drain, restored, setCustomer, billedByMinute } = await setUpSentElsewhere(t, 1);
   const compare = (billing = restored.deps.billing) =>
     settleAfterRestore(
       { ...restored.deps, billing },
@@ -156,14 +146,13 @@ test("usage that a lost history has sent to a new customer is not sent again if 
       new AbortController().signal,
     );
 
-  await t.throwsAsync(
-    compare(whileReadingSums(restored.deps.billing, () => setCustomer(restored, scene.customerId))),
-    { message: /changed in the meantime; try again/u },
-  );
+  await t.throwsAsync(compare(whileReadingSums(restored.deps.billing, setCustomer)), {
+    message: /changed in the meantime; try again/u,
+  });
 
   await compare();
   const retried = await impact(restored, "usage", "retry", "--all");
   t.is(retried.exitCode, 0, retried.stdout);
   await drain(restored);
-  t.deepEqual(scene.billedByMinute(), { 1: 10 });
+  t.deepEqual(billedByMinute(), { 1: 10 });
 });

@@ -64,7 +64,7 @@ export const createTruth = ({ control }: Pick<Scene, "control">) => {
         partsOf.push(parts);
       }
     },
-    /** Finds out who has facts of a database; null if somebody has a part of them. */
+    /** Returns which customer has facts of a database, or that none has; null if customers have parts of them. */
     find: (facts: readonly Fact[]): Finding | null => {
       const causes = new Set(facts.map(({ cause }) => cause));
       const billed = new Map<string, number>();

@@ -48,7 +48,7 @@ type State = {
   name: "original" | "lost" | "restored";
   /** What was registered in the present history, and what remains of it. */
   registrations: { readonly id: string; readonly second: number; left: number }[];
-  /** Refusals that the present history has not been told of. */
+  /** Late refusals that were not reported in the present history. */
   reports: { readonly identifier: string; readonly refusedAt: Date }[];
   /** The organization's Stripe customer. */
   customerId: string | null;
