@@ -7,7 +7,7 @@ import { issueKey } from "../../services/accounts/issueKey.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { apiDescription } from "../api/responseChecker.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -26,8 +26,7 @@ const listRequests = async (url: string) => {
 };
 
 test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd } = await createTestOrganization(t.context.db);
+  const { url, call, apiKeyProd } = await startApiOf(t);
   const requests = await listRequests(url);
   t.true(requests.length > 30);
   const wrong = [undefined, `${apiKeyProd}x`, `Bearer ${apiKeyProd}x`];
@@ -45,8 +44,7 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
 });
 
 test("whatever is not a key is a 403", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd } = await createTestOrganization(t.context.db);
+  const { call, apiKeyProd } = await startApiOf(t);
   const wrong = [
     "",
     "x",
@@ -71,8 +69,7 @@ test("whatever is not a key is a 403", async (t) => {
 });
 
 test("a key works with and without the prefix Bearer", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd } = await createTestOrganization(t.context.db);
+  const { call, apiKeyProd } = await startApiOf(t);
 
   for (const key of [apiKeyProd, `Bearer ${apiKeyProd}`, `bearer  ${apiKeyProd}`]) {
     t.is((await call("GET", "/plant/trees", { key })).status, 200);
@@ -143,8 +140,7 @@ test("every process rejects a revoked key within five seconds, even one in const
 
 test("two keys of one mode work at the same time, so that keys can be rotated without a gap", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd } = await createTestOrganization(db);
+  const { call, id, apiKeyProd } = await startApiOf(t);
   await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
 
   const { key } = await issueKey(
@@ -158,9 +154,7 @@ test("two keys of one mode work at the same time, so that keys can be rotated wi
 });
 
 test("neither keys nor a client's content are logged", async (t) => {
-  const { db } = t.context;
-  const { call, logged } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call, logged, key } = await startApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "secret-tag" } });
   await call("POST", "/plant/trees", { key, body: { count: 1, [key]: 1 } });
   await call("POST", "/plant/trees", { key, body: `{"count": "${key}` });

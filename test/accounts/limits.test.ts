@@ -13,9 +13,9 @@ import { recountAllTestRecords } from "../../services/accounts/recountAllTestRec
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestGuard, createTestOrganization, limitsForTests } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -46,8 +46,7 @@ test("a bucket refills at its rate and holds two seconds of it", (t) => {
 
 test("requests beyond a key's allowance are a 429 until it refills", async (t) => {
   const { limiter, time } = slowLimits();
-  const { call } = await startStandaloneApi(t, { ...t.context, limiter });
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { call, apiKeyTest: key } = await startApiOf(t, { limiter });
   const plant = () => call("POST", "/plant/trees", { key, body: { count: 1 } });
 
   const first = await plant();
@@ -74,8 +73,7 @@ test("requests beyond a key's allowance are a 429 until it refills", async (t) =
 test("all keys of an account and mode share twice the allowance of a key, and no other account feels it", async (t) => {
   const { db } = t.context;
   const { limiter } = slowLimits();
-  const { call } = await startStandaloneApi(t, { ...t.context, limiter });
-  const { id, apiKeyTest, apiKeyProd } = await createTestOrganization(db);
+  const { call, id, apiKeyTest, apiKeyProd } = await startApiOf(t, { limiter });
   const more = [1, 2].map(async () => {
     const issued = await issueKey(
       { db, clock: systemClock, actor: SERVICE },
@@ -142,8 +140,7 @@ test("requests of one account at the same time are limited", async (t) => {
 
 test("the store interface has the same limits", async (t) => {
   const { limiter } = slowLimits(1);
-  const { get: read } = await startStoreApi(t, { ...t.context, limiter });
-  const store = await createTestStore(t.context.db);
+  const { get: read, store } = await startStoreApiOf(t, { limiter });
   t.is((await read("/app/api/balance", store.live)).status, 200);
   t.is((await read("/app/api/balance", store.live)).status, 200);
 
@@ -229,8 +226,7 @@ const fullMessage = (records: number): string =>
 
 test("test keys store registrations, refunds and donations up to their limit, and production keys more", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 4 } });
-  const { call } = await startStandaloneApi(t, { ...t.context, guard });
-  const { apiKeyTest: key, apiKeyProd } = await createTestOrganization(t.context.db);
+  const { call, apiKeyTest: key, apiKeyProd } = await startApiOf(t, { guard });
   const plant = { count: 3, idempotency_key: "order-1" };
   const rescue = { count: 1 };
   const give = { amount_cents: 500, ein: "530196605", idempotency_key: "gift-1" };
@@ -274,8 +270,7 @@ test("test keys store registrations, refunds and donations up to their limit, an
 
 test("a store's test keys have the same limit, with a different code", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 3 } });
-  const { post } = await startStoreApi(t, { ...t.context, guard });
-  const store = await createTestStore(t.context.db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 }, guard });
   const reversal = { type: "tree", quantity: 1 };
   const repeatable = { ...store.test, "Idempotency-Key": "order-1" };
   const donation = { charity_id: "53-0196605", amount: 5 };
@@ -300,8 +295,7 @@ test("a store's test keys have the same limit, with a different code", async (t)
 
 test("concurrent requests do not pass the limit together, and rejected ones use nothing", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { testRecords: 5 } });
-  const { call } = await startStandaloneApi(t, { ...t.context, guard });
-  const { id, apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { call, id, apiKeyTest: key } = await startApiOf(t, { guard });
   const statuses = await Promise.all(
     Array.from({ length: 20 }, async (_, index) => {
       // Every second one is refused by the domain and stores nothing.

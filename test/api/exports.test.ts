@@ -5,10 +5,10 @@ import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { registrationsIn } from "./contract.ts";
-import { startStandaloneApi } from "./startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -80,8 +80,7 @@ const donate = async (
 
 test("trees are exported as NDJSON and CSV with the rows of the JSON list, across pages", async (t) => {
   const { db } = t.context;
-  const { url, call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { url, call, id, key } = await startApiOf(t);
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution)
     SELECT gen_random_uuid(), ${id}, 'live', 'tree', n, now() - n * interval '1 second', 'a' || n
@@ -107,8 +106,7 @@ test("trees are exported as NDJSON and CSV with the rows of the JSON list, acros
 });
 
 test("any text survives CSV, but for an apostrophe before what a spreadsheet would run", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, key } = await startApiOf(t);
   const texts = [
     'say "hi", then\r\ngo',
     "\u0001\u0002\u001E",
@@ -155,8 +153,7 @@ test("any text survives CSV, but for an apostrophe before what a spreadsheet wou
 
 test.serial("HEAD reads no list that is also a file", async (t) => {
   const { db } = t.context;
-  const { url } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { url, key } = await startApiOf(t);
   await db.transaction(async (locker) => {
     await locker.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
     await locker.query(sql.typeAlias("void")`LOCK TABLE registration, donation, donation_total`);
@@ -213,8 +210,7 @@ for (const accept of [
   "",
 ]) {
   test(`a list is JSON for Accept: ${accept}`, async (t) => {
-    const { url } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { url, key } = await startApiOf(t);
 
     const { status, headers, text } = await download(`${url}/plant/trees`, accept, {
       Authorization: key,
@@ -228,8 +224,7 @@ for (const accept of [
 }
 
 test("errors of exports are JSON and no files", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, key } = await startApiOf(t);
 
   for (const [query, expected] of [
     ["?created_at=yesterday", 400],
@@ -248,8 +243,7 @@ test("errors of exports are JSON and no files", async (t) => {
 
 test("an error after the first rows of an export is no file", async (t) => {
   const { db } = t.context;
-  const { url } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { url, id, key } = await startApiOf(t);
   // The bottles follow the trees on a page of their own. Its date cannot be presented.
   await db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
@@ -271,8 +265,7 @@ test("an error after the first rows of an export is no file", async (t) => {
 });
 
 test("the billing statuses are exported with the bounds of their periods in columns", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { url, call, apiKeyTest: key } = await startApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 3 } });
 
   const { text } = await download(`${url}/usage`, CSV, { Authorization: key });
@@ -285,8 +278,7 @@ test("the billing statuses are exported with the bounds of their periods in colu
 
 test("donations are exported whole, or as the page that is asked for", async (t) => {
   const { db } = t.context;
-  const { url, call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { url, call, id, key } = await startApiOf(t);
   const large = JSON.stringify({ text: "x".repeat(15_000) });
   await donate(
     db,
@@ -309,8 +301,7 @@ test("donations are exported whole, or as the page that is asked for", async (t)
 
 test("a store's records, donations and ledger are exported whole, or up to a limit", async (t) => {
   const { db } = t.context;
-  const { url, get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 100_000 });
+  const { url, get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 100_000 } });
   await insertTestCharity(db, "530196605");
   for (let order = 1; order <= 30; order += 1) {
     await post("/app/api/plant", store.live, { trees: 1, order_id: `#${order}` });
@@ -339,8 +330,7 @@ test("a store's records, donations and ledger are exported whole, or up to a lim
 
 test("an export is one of the lists that an account may read at the same time", async (t) => {
   const openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 });
-  const { url } = await startStandaloneApi(t, { db: t.context.db, openLists });
-  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, id, key } = await startApiOf(t, { openLists });
   const caller = { accountId: id, mode: "live", limits: null } as const;
   const closing = Array.from({ length: 16 }, () => openLists.open(caller));
 

@@ -2,11 +2,10 @@ import { z } from "zod";
 import { SLOW_READS } from "../../api/http/slowReads.ts";
 import { startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { apiDescription } from "./responseChecker.ts";
 import { idIn, KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./http/rawRequest.ts";
-import { startStandaloneApi } from "./startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -133,8 +132,7 @@ test("every path serves exactly the methods that are described", async (t) => {
 });
 
 test("every response to a valid key is described with its RateLimit headers, and no other", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { url, call, apiKeyTest: key } = await startApiOf(t);
   const { paths } = await readDescription(url);
   const limited = (method: string, path: string): readonly string[] =>
     Object.entries(describedHeaders.parse(paths[path]?.[method]).responses)
@@ -189,8 +187,7 @@ test("the slow reads are endpoints of the APIs and have the parameters that make
 });
 
 test("the request examples are accepted", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, key } = await startApiOf(t);
   const { paths } = await readDescription(url);
   const exampleOf = (path: string): object => {
     const { requestBody } = operation.parse(paths[path]?.["post"]);
@@ -211,8 +208,7 @@ test("the request examples are accepted", async (t) => {
 });
 
 test("the parameter examples are accepted", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, key } = await startApiOf(t);
   const { paths } = await readDescription(url);
   const { parameters } = operation.parse(paths["/plant/trees"]?.["get"]);
   const examples = parameters.flatMap(({ name, schema, content }) => {

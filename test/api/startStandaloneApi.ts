@@ -10,6 +10,7 @@ import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts
 import type { Listener } from "../../program/server/limitConcurrency.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import type { Clock } from "../../domain/clock.ts";
+import type { CreatedOrganization } from "../../services/accounts/createOrganization.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -29,7 +30,13 @@ import { createRegistrationWriter } from "../../services/registrations/createReg
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { openTestCopies } from "../support/database.ts";
-import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import {
+  CATALOGUE_ONLY,
+  createTestGuard,
+  createTestOrganization,
+  limitsForTests,
+} from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
@@ -208,4 +215,20 @@ export const startStandaloneApi = async (
     logged: () => lines.map((line) => parseBody(line)),
     appRequests: () => appRequests,
   };
+};
+
+/** Serves the standalone interface for a new organization. */
+export const startApiOf = async (
+  t: ExecutionContext<Pick<DatabaseContext, "db">>,
+  {
+    organization,
+    db = t.context.db,
+    ...options
+  }: Partial<StandaloneApiOptions> & {
+    readonly organization?: Parameters<typeof createTestOrganization>[1];
+  } = {},
+): Promise<Api & CreatedOrganization & { readonly key: string }> => {
+  const api = await startStandaloneApi(t, { db, ...options });
+  const created = await createTestOrganization(db, organization);
+  return { ...api, ...created, key: created.apiKeyProd };
 };

@@ -1,20 +1,19 @@
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createRandom } from "../support/random.ts";
 import type { Random } from "../support/random.ts";
 import { eachKind, idIn, KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./http/rawRequest.ts";
-import { startStandaloneApi } from "./startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
 forBothKinds("null in an optional field means that it is not given", async (t, kind) => {
   const { path, refundPath, details, refunded } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const registered = await call("POST", path, {
     key,
@@ -70,9 +69,7 @@ test("donations and their refunds accept null in optional fields", async (t) => 
 });
 
 test("a store's writes accept null in optional fields, as the same request as without them", async (t) => {
-  const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   const guest = {
     customer_name: null,
     customer_email: null,
@@ -98,9 +95,7 @@ test("a store's writes accept null in optional fields, as the same request as wi
 });
 
 test("a store's refund rejects null in a selector and accepts it as the reason", async (t) => {
-  const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { post, store } = await startStoreApiOf(t);
   await post("/app/api/plant", store.test, { trees: 2 });
   const refund = { type: "tree", quantity: 1 };
 

@@ -7,8 +7,8 @@ import type { ExecutionContext } from "ava";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -29,9 +29,7 @@ const exportIn = (t: ExecutionContext<DatabaseContext>) => {
 };
 
 test("an organization's lists are the API's files, byte for byte", async (t) => {
-  const { db } = t.context;
-  const { url, call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { url, call, id, key } = await startApiOf(t);
   for (const attribution of ["=1", "b", "c"]) {
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
   }
@@ -57,9 +55,7 @@ test("an organization's lists are the API's files, byte for byte", async (t) => 
 });
 
 test("a store's lists are the API's files, byte for byte", async (t) => {
-  const { db } = t.context;
-  const { url, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { url, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann", order_id: "#1" });
   await post("/app/api/plastic", store.live, { bottles: 1 });
   const run = exportIn(t);

@@ -8,7 +8,7 @@ import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -33,8 +33,7 @@ const find = async ({ context }: ExecutionContext<DatabaseContext>, ...args: rea
 };
 
 test.serial("a shop's order is found with and without #, and by its customer", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, {
     trees: 3,
     customer_name: "Ann Lee-Müller",
@@ -197,8 +196,7 @@ test.serial("refund keys, accounts, Stripe customers and donations are found", a
 });
 
 test.serial("a store's idempotency key leads to its ledger", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", { ...store.live, "Idempotency-Key": "shop-key-1" }, { trees: 1 });
 
   t.like((await find(t, "shop-key-1")).records[0], {

@@ -3,7 +3,7 @@ import { sql } from "../../db/sql.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
 import { readJson, runImpact } from "./runImpact.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
@@ -34,8 +34,7 @@ test.serial("an operator refunds part of a registration, once for each key", asy
 });
 
 test.serial("a store's registration is returned to its balance, and no other", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 4, order_id: "#7" });
   await post("/app/api/plant", store.live, { trees: 5, order_id: "#8" });
   const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
@@ -76,8 +75,7 @@ test.serial(
 );
 
 test.serial("a dry run says what the command with its key would do for a store", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const plant = async (trees: number) =>
     (await post("/app/api/plant", store.live, { trees })).headers.get("Record-Id") ?? "";
   const [id, other] = [await plant(4), await plant(2)];
@@ -123,8 +121,7 @@ test.serial("a donation is refunded once", async (t) => {
 test.serial(
   "refunding a store's donation records no event, like the store's own refunds",
   async (t) => {
-    const { get, post } = await startStoreApi(t, t.context);
-    const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+    const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
     const gift = { charity_id: "53-0196605", amount: 2 };
     const { headers } = await post("/app/api/charity/donate", store.live, gift);
     const id = headers.get("Record-Id") ?? "";

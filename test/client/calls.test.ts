@@ -9,9 +9,8 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
 import { OPERATIONS } from "../../clients/typescript/src/generated/standalone.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -20,8 +19,7 @@ const AMERICAN_RED_CROSS = "53-0196605";
 const startWithClient = async (
   t: ExecutionContext<{ readonly db: DatabasePool }>,
 ): Promise<{ readonly impact: ImpactClient; readonly url: string; readonly apiKey: string }> => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: apiKey } = await createTestOrganization(t.context.db);
+  const { url, apiKeyTest: apiKey } = await startApiOf(t);
   return { impact: createImpactClient({ baseUrl: url, apiKey }), url, apiKey };
 };
 

@@ -7,15 +7,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { createImpactClient } from "../../clients/typescript/src/index.ts";
 import { sql } from "../../db/sql.ts";
 import { startServer } from "../../program/server/startServer.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestGuard, createTestOrganization } from "../support/factories.ts";
+import { createTestGuard } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -71,15 +70,14 @@ const runExample = async (...given: Parameters<typeof startExample>): Promise<st
 };
 
 const startService = async (
-  t: ExecutionContext<Parameters<typeof startStandaloneApi>[1]>,
+  t: Parameters<typeof startApiOf>[0],
   guard = createTestGuard(t, t.context),
 ): Promise<{
   readonly url: string;
   readonly accountId: string;
   readonly environment: Readonly<Record<string, string>>;
 }> => {
-  const { url } = await startStandaloneApi(t, { ...t.context, guard });
-  const { id: accountId, apiKeyTest } = await createTestOrganization(t.context.db);
+  const { url, id: accountId, apiKeyTest } = await startApiOf(t, { guard });
   return { url, accountId, environment: { IMPACT_URL: url, IMPACT_API_KEY: apiKeyTest } };
 };
 

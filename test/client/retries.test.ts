@@ -9,9 +9,8 @@ import {
 } from "../../clients/typescript/src/index.ts";
 import type { ImpactClient } from "../../clients/typescript/src/index.ts";
 import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/retries.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { startFaultyProxy } from "./startFaultyProxy.ts";
 import type { Fault, SeenRequest } from "./startFaultyProxy.ts";
 
@@ -26,8 +25,7 @@ const startBehindProxy = async (
   readonly direct: ImpactClient;
   readonly seen: readonly SeenRequest[];
 }> => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: apiKey } = await createTestOrganization(t.context.db);
+  const { url, apiKeyTest: apiKey } = await startApiOf(t);
   const proxy = await startFaultyProxy(t, url, faults);
   return {
     impact: createImpactClient({ baseUrl: proxy.url, apiKey, ...options }),

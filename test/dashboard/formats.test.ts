@@ -3,10 +3,9 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../services/dashboard/readDashboard.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { STAGE_MS } from "../support/planting.ts";
 import { fillYear, openDashboard, serveAgain, setProfile } from "./dashboardScene.ts";
 
@@ -330,8 +329,7 @@ const readAll = async (url: string, init: RequestInit = {}) => {
 
 test("a page is the same from the app, from its cache and from memory, and is logged each time", async (t) => {
   const { db } = t.context;
-  const { url, logged } = await startStandaloneApi(t, t.context);
-  const { id } = await createTestOrganization(db);
+  const { url, logged, id } = await startApiOf(t);
   const page = `${url}/dashboard/${await getDashboardSlug({ db, clock: systemClock }, id)}`;
   for (const suffix of ROUTES) {
     const rendered = await readAll(page + suffix);
@@ -360,8 +358,7 @@ test("a page is the same from the app, from its cache and from memory, and is lo
 
 test("a page in memory keeps the client's request id, and HEAD and conditional requests have no body", async (t) => {
   const { db } = t.context;
-  const { url } = await startStandaloneApi(t, t.context);
-  const { id } = await createTestOrganization(db);
+  const { url, id } = await startApiOf(t);
   const page = `${url}/dashboard/${await getDashboardSlug({ db, clock: systemClock }, id)}`;
   await readAll(page);
   await readAll(page);

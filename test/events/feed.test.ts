@@ -12,7 +12,7 @@ import { recordEvent } from "../../services/events/recordEvent.ts";
 import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { idIn } from "../api/contract.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
@@ -224,9 +224,7 @@ const readBody = async (call: () => Promise<ApiResponse>): Promise<FeedBody> => 
 };
 
 test("pages follow each other by the last event's id, and types select", async (t) => {
-  const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call, key } = await startApiOf(t, { publicBaseUrl: BASE });
   for (let count = 1; count <= 5; count += 1) {
     await call("POST", "/rescue/plastic_bottles", { key, body: { count } });
   }
@@ -285,9 +283,7 @@ test("the feed is the key's account's and mode's alone, and without imported and
 
 const rejects = test.macro({
   exec: async (t: ExecutionContext<DatabaseContext>, query: string, message: RegExp) => {
-    const { db } = t.context;
-    const { call } = await startStandaloneApi(t, { db });
-    const { apiKeyProd: key } = await createTestOrganization(db);
+    const { call, key } = await startApiOf(t);
     const { status, body } = await call("GET", `/events?${query}`, { key });
     t.is(status, 400);
     t.regex(String(body["error"]), message);
@@ -312,8 +308,7 @@ test(
 
 test("after an event that the database has lost, the feed is a 410 that says what to do", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id: accountId, key } = await startApiOf(t);
   await recordEvent(db, { accountId, mode: "live" }, new Date(), refunded("lost"));
   const { events } = await readBody(() => call("GET", "/events", { key }));
   await db.query(sql.typeAlias("void")`DELETE FROM event WHERE account_id = ${accountId}`);
@@ -325,8 +320,7 @@ test("after an event that the database has lost, the feed is a 410 that says wha
 
 test("a page ends before its JSON becomes large", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id: accountId, key } = await startApiOf(t);
   const writer = createRegistrationWriter({ db, clock: { now: () => new Date() } });
   // jsonb writes each number with 301 digits.
   const metadata = { numbers: Array.from({ length: 1200 }, () => 1e300) };

@@ -4,7 +4,7 @@ import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Run } from "../cli/runImpact.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { lineOf, orderedTree } from "./importLine.ts";
@@ -44,8 +44,7 @@ test("concurrent imports of a tree's evidence count the tree once", async (t) =>
 
 test("a reversal that an import waits for makes the line a conflict", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const { impact } = await setUpImport(t);
   const importLines = async (refunded: number) => {
     const line = lineOf({ id: "a", count: 4, refunded_count: refunded, unit_price_cents: 10 });
@@ -69,8 +68,7 @@ test("a reversal that an import waits for makes the line a conflict", async (t) 
 
 test("a key that a store uses while its import runs is a conflict", async (t) => {
   const { db } = t.context;
-  const { get } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, store } = await startStoreApiOf(t);
   const { impact } = await setUpImport(t);
   const lines = ["a", "b"].map((id) => lineOf({ id, unit_price_cents: 10, idempotency_key: id }));
   const file = await writeTestFile(t, "store.ndjson", linesOf(...lines));

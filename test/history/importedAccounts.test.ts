@@ -3,7 +3,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { importForStore, linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
@@ -89,10 +89,9 @@ test("a key file must be readable by its owner only", async (t) => {
 });
 
 test("a store keeps its key, and an imported key of an organization has the wrong type for stores", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { databaseUrl } = t.context;
   const { id } = await setUpImport(t);
-  const { get } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, store } = await startStoreApiOf(t);
   const env = { DATABASE_URL: databaseUrl };
   const [storeKey, organizationKey] = [newKey(), newKey()];
   await runImpact(["import", "key", "--store", store.domain, "--mode", "test"], {
@@ -180,9 +179,8 @@ const RECORDS = [
 ];
 
 test("a store's imported records are in its lists, statistics, evidence and reversals", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { databaseUrl } = t.context;
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const run = await importForStore(t, store.domain, RECORDS);
   t.is(run.exitCode, 0, run.stderr);
   t.like(summaryOf(run), { new: 3 });
@@ -227,9 +225,7 @@ test("a store's imported records are in its lists, statistics, evidence and reve
 });
 
 test("a store that repeats a key from before the cut-over pays nothing and records nothing", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await importForStore(t, store.domain, RECORDS);
   const headers = { ...store.live, "Idempotency-Key": "write-1" };
   const replay = await post("/app/api/plant", headers, { trees: 4, customer_name: "Ann Lee" });
@@ -246,9 +242,7 @@ test("a store that repeats a key from before the cut-over pays nothing and recor
 });
 
 test("a store's record whose key is in use is a conflict, in a dry run, too", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const headers = { ...store.live, "Idempotency-Key": "here" };
   t.is((await post("/app/api/plant", headers, { trees: 4 })).status, 200);
   const [tree] = RECORDS;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
@@ -107,9 +107,8 @@ test("a donation that is there with another amount is a conflict", async (t) => 
 });
 
 test("a store's imported donations keep their ids for its clients, and a repeated key pays nothing", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { databaseUrl } = t.context;
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const [first, second] = DONATIONS.map((donation) =>
     Object.assign({}, donation, {
       id: `s${donation.id}`,

@@ -5,7 +5,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { registrationOf } from "../support/factories.ts";
@@ -111,9 +111,7 @@ const storeLine = (id: string, refunded: number) =>
   lineOf({ id, count: 4, refunded_count: refunded, unit_price_cents: 10, order_id: id });
 
 test("a store's record that was reversed here, too, is a conflict, and the balance never changes", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const { impact } = await setUpImport(t);
   const importLines = async (...lines: readonly string[]) =>
     impact(
@@ -134,9 +132,7 @@ test("a store's record that was reversed here, too, is a conflict, and the balan
 });
 
 test("what the old server refunded since an erasure is subtracted, and nothing erased returns", async (t) => {
-  const { db } = t.context;
-  const { get } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, store } = await startStoreApiOf(t);
   const { impact } = await setUpImport(t);
   const ann = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: "7" };
   const donation = { ...DONATION, ...ann, ein: "530196605" };

@@ -7,7 +7,7 @@ import { updateOrganization } from "../../services/accounts/updateOrganization.t
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -33,8 +33,7 @@ forBothKinds(
   async (t, kind) => {
     const { path, total, month, details } = KIND_NAMES[kind];
     const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-    const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-    const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+    const { call, key, id: accountId } = await startApiOf(t, { clock });
     await call("POST", path, { key, body: { count: 2 } });
 
     const response = await call("POST", `${path}/batch`, {
@@ -90,8 +89,7 @@ forBothKinds(
 );
 
 test("a batch with wrong items records nothing and names all of them by their index", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+  const { call, key, id: accountId } = await startApiOf(t);
 
   const response = await call("POST", "/plant/trees/batch", {
     key,
@@ -117,8 +115,7 @@ test("a batch with wrong items records nothing and names all of them by their in
 });
 
 test("with atomic=false the items that are not wrong are recorded once, however often the batch is sent", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+  const { call, key, id: accountId } = await startApiOf(t);
   const items = mixedItems(1000);
   const send = async () =>
     batchIn(await call("POST", "/plant/trees/batch?atomic=false", { key, body: { items } }));
@@ -147,8 +144,7 @@ test("with atomic=false the items that are not wrong are recorded once, however 
 });
 
 test("a key that is known or that an earlier item has returns the original record, marked as replayed", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const known = await call("POST", "/plant/trees", {
     key,
     body: { count: 5, idempotency_key: "known" },
@@ -222,8 +218,7 @@ test("equal batches that are sent at the same time to two processes record each 
 
 test("the events of a batch are in the order of its items", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const { call, key, id: accountId } = await startApiOf(t);
   const items = Array.from({ length: 20 }, (_, index) => ({
     count: index + 1,
     idempotency_key: `key-${20 - index}`,
@@ -322,8 +317,7 @@ test("once fractions are not counted any more, items with one return only record
 
 test("an item that only repeats another one is rejected if that one increases the total too much", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id, key } = await startApiOf(t);
   const tooMany = { count: Number.MAX_SAFE_INTEGER, idempotency_key: "k" };
   const fractional = { count: 1, fractional_count: 1, idempotency_key: "k" };
   const items = [{ count: 5 }, tooMany, fractional];
@@ -343,8 +337,7 @@ test("an item that only repeats another one is rejected if that one increases th
 test("a batch as a whole is a 403 if limits of a day alone reject it, and a 400 if an item is rejected on every day", async (t) => {
   const { db } = t.context;
   const guard = createTestGuard(t, { db, limits: { countPerDay: 10 } });
-  const { call } = await startStandaloneApi(t, { db, guard });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call, key } = await startApiOf(t, { guard });
   const send = (counts: readonly number[]) =>
     call("POST", "/plant/trees/batch", {
       key,

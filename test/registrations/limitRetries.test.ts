@@ -4,8 +4,8 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { AccountLimits } from "../../domain/accounts/limits.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { batchIn } from "../api/batches.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -28,8 +28,12 @@ const setUp = async (
 ) => {
   const { db } = t.context;
   const held = createHoldingGuard(t, limits);
-  const { call } = await startStandaloneApi(t, { db, guard: held.guard });
-  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const {
+    call,
+    id: accountId,
+    apiKeyProd,
+    apiKeyTest,
+  } = await startApiOf(t, { guard: held.guard });
   const key = mode === "live" ? apiKeyProd : apiKeyTest;
   const planted = await call("POST", "/plant/trees", { key, body: { count: 2 } });
   const [{ id } = { id: "" }] = z
@@ -270,8 +274,7 @@ for (const mode of ["live", "test"] as const) {
 
 test("a store's retry gets the response of the write in flight that reaches the limit", async (t) => {
   const { guard, sendHeld, send, lookups, write } = createHoldingGuard(t, { countPerDay: 5 });
-  const { post } = await startStoreApi(t, { db: t.context.db, guard });
-  const store = await createTestStore(t.context.db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 }, guard });
   const headers = { ...store.live, "Idempotency-Key": "order-1" };
   const plant = () => post("/app/api/plant", headers, { trees: 5 });
   const first = await sendHeld(plant);

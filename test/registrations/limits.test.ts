@@ -8,8 +8,8 @@ import { readAccountLimits } from "../../program/settings/readAccountLimits.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import type { UnusualDay } from "../../services/registrations/limits/createDailyCounts.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestGuard, createTestOrganization, limitsForTests } from "../support/factories.ts";
@@ -22,8 +22,7 @@ const { countPerRequest } = readAccountLimits(parseConfig({})).live;
 test("by default a request may register a million units, and more is a 400 that says so", async (t) => {
   t.is(countPerRequest, 1_000_000);
   const guard = createTestGuard(t, { ...t.context, limits: { countPerRequest } });
-  const { call } = await startStandaloneApi(t, { ...t.context, guard });
-  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, id, key } = await startApiOf(t, { guard });
 
   t.is((await call("POST", "/plant/trees", { key, body: { count: 1_000_000 } })).status, 200);
   const refused = await call("POST", "/plant/trees", { key, body: { count: 1_000_001 } });
@@ -46,8 +45,7 @@ test("by default a request may register a million units, and more is a 400 that 
 test("a day's limit counts trees and bottles together, until the next day in UTC", async (t) => {
   const clock = createMovableClock("2025-06-01T23:59:00Z");
   const guard = createTestGuard(t, { ...t.context, clock, limits: { countPerDay: 10 } });
-  const { call } = await startStandaloneApi(t, { ...t.context, clock, guard });
-  const { apiKeyProd: key, apiKeyTest } = await createTestOrganization(t.context.db);
+  const { call, key, apiKeyTest } = await startApiOf(t, { clock, guard });
   const plant = (count: number) => call("POST", "/plant/trees", { key, body: { count } });
 
   t.is((await plant(6)).status, 200);
@@ -69,8 +67,7 @@ test("a day's limit counts trees and bottles together, until the next day in UTC
 
 test("concurrent requests do not pass a day's limit together, and rejected ones use nothing", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 10 } });
-  const { call } = await startStandaloneApi(t, { ...t.context, guard });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t, { guard });
   const responses = await Promise.all(
     Array.from({ length: 30 }, () => call("POST", "/plant/trees", { key, body: { count: 3 } })),
   );
@@ -80,8 +77,7 @@ test("concurrent requests do not pass a day's limit together, and rejected ones 
 
 test("a repeated request gets its original record although the limit is reached", async (t) => {
   const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 5 } });
-  const { call } = await startStandaloneApi(t, { ...t.context, guard });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t, { guard });
   const body = { count: 5, idempotency_key: "order-1" };
   t.is((await call("POST", "/plant/trees", { key, body })).status, 200);
   t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 403);
@@ -90,8 +86,7 @@ test("a repeated request gets its original record although the limit is reached"
   t.is(repeated.status, 200);
   t.is(repeated.headers.get("Idempotent-Replayed"), "true");
 
-  const { post } = await startStoreApi(t, { ...t.context, guard });
-  const store = await createTestStore(t.context.db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 }, guard });
   const headers = { ...store.live, "Idempotency-Key": "order-1" };
   const first = await post("/app/api/plant", headers, { trees: 5 });
   t.is(first.status, 200);
@@ -181,8 +176,7 @@ const refuses = test.macro(
     message: RegExp,
     headers: Readonly<Record<string, string>> = {},
   ) => {
-    const { call } = await startStandaloneApi(t, { db: t.context.db });
-    const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+    const { call, key, id: accountId } = await startApiOf(t);
 
     const response = await call("POST", path, { key, body, headers });
 
@@ -240,8 +234,7 @@ test(
 );
 
 test("metadata may fill a batch far beyond the size of a single request", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const items = Array.from({ length: 60 }, (_, index) => ({
     count: 1,
     idempotency_key: `large-${index}`,
@@ -261,8 +254,7 @@ test("metadata may fill a batch far beyond the size of a single request", async 
 test("items beyond the limit of a day are rejected by their index, except repeated ones", async (t) => {
   const { db } = t.context;
   const guard = createTestGuard(t, { db, limits: { countPerRequest: 50, countPerDay: 100 } });
-  const { call } = await startStandaloneApi(t, { db, guard });
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const { call, key, id: accountId } = await startApiOf(t, { guard });
   await call("POST", "/plant/trees", { key, body: { count: 40, idempotency_key: "first" } });
   const body = {
     items: [
@@ -305,8 +297,7 @@ test("items beyond the limit of a day are rejected by their index, except repeat
 test("items beyond the limit of test data are rejected, and those with a production key are not", async (t) => {
   const { db } = t.context;
   const guard = createTestGuard(t, { db, limits: { testRecords: 3 } });
-  const { call } = await startStandaloneApi(t, { db, guard });
-  const { apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const { call, apiKeyProd, apiKeyTest } = await startApiOf(t, { guard });
   const body = { items: Array.from({ length: 5 }, () => ({ count: 1 })) };
 
   const inTestMode = await call("POST", `${BATCH}?atomic=false`, { key: apiKeyTest, body });
@@ -322,8 +313,7 @@ test("items beyond the limit of test data are rejected, and those with a product
 });
 
 test("items that would increase the total beyond what JSON carries are rejected by their index", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const body = { items: [{ count: 5 }, { count: Number.MAX_SAFE_INTEGER }, { count: 6 }] };
 
   const whole = await call("POST", BATCH, { key, body });
@@ -351,8 +341,7 @@ test("a batch counts as one request for each two items", async (t) => {
     defaults: limitsForTests({ requestsPerSecond: 10 }),
     nowMs: () => 0,
   });
-  const { call } = await startStandaloneApi(t, { db: t.context.db, limiter });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t, { limiter });
   const send = (count: number) =>
     call("POST", BATCH, {
       key,
@@ -376,8 +365,7 @@ for (const path of [BATCH, "/charities/donate/batch"]) {
       defaults: limitsForTests({ requestsPerSecond: 10 }),
       nowMs: () => 0,
     });
-    const { call } = await startStandaloneApi(t, { db: t.context.db, limiter });
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t, { limiter });
 
     const items = Array.from({ length: 80_000 }, () => 0);
     const rejected = await call("POST", path, { key, body: { items } });

@@ -5,7 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { updateStore } from "../../db/stores/stores.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { batchIn } from "../api/batches.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -111,8 +111,7 @@ const repeatDonations = async (
 ) => {
   const { db } = t.context;
   const held = createHoldingGuard(t, {});
-  const { call } = await startStandaloneApi(t, { db, guard: held.guard });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id, key } = await startApiOf(t, { guard: held.guard });
   await call("POST", "/charities/subscribe", { key });
   const path = `/charities/donate/batch${query}`;
   const setActive = (activeSince: string | null) =>

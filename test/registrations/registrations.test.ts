@@ -6,7 +6,7 @@ import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -17,8 +17,7 @@ forBothKinds(
   async (t, kind) => {
     const { path, total, month, details } = KIND_NAMES[kind];
     const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-    const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t, { clock });
     await call("POST", path, { key, body: { count: 2 } });
 
     const { status, body, headers } = await call("POST", path, {
@@ -60,8 +59,7 @@ forBothKinds(
   "omitted fields are empty, and an empty idempotency key means none",
   async (t, kind) => {
     const { path } = KIND_NAMES[kind];
-    const { call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t);
 
     const { body } = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
     const again = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
@@ -76,8 +74,7 @@ forBothKinds(
   "a known idempotency key returns the original record and records nothing, whatever the body",
   async (t, kind) => {
     const { path, total } = KIND_NAMES[kind];
-    const { call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t);
     const first = await call("POST", path, { key, body: { count: 3, idempotency_key: "k" } });
 
     const replay = await call("POST", path, {
@@ -94,8 +91,7 @@ forBothKinds(
 );
 
 test("200 concurrent requests with one key make one record and 199 replays", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const responses = await Promise.all(
     Array.from({ length: 200 }, () =>
@@ -110,8 +106,7 @@ test("200 concurrent requests with one key make one record and 199 replays", asy
 });
 
 test("trees and bottles have separate idempotency keys", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 1, idempotency_key: "k" } });
 
   const { headers, body } = await call("POST", "/rescue/plastic_bottles", {
@@ -126,8 +121,7 @@ test("trees and bottles have separate idempotency keys", async (t) => {
 forBothKinds("the month's total starts at 0 with each month in UTC", async (t, kind) => {
   const { path, total, month } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
-  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t, { clock });
   await call("POST", path, { key, body: { count: 5 } });
 
   clock.set("2026-02-01T00:00:00.000Z");
@@ -139,8 +133,7 @@ forBothKinds("the month's total starts at 0 with each month in UTC", async (t, k
 
 forBothKinds("the two modes share no records, totals or idempotency keys", async (t, kind) => {
   const { path, total, details } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
+  const { call, apiKeyProd, apiKeyTest } = await startApiOf(t);
   const live = await call("POST", path, {
     key: apiKeyProd,
     body: { count: 3, idempotency_key: "k" },
@@ -182,8 +175,7 @@ forBothKinds("another organization can neither list nor replay a record", async 
 });
 
 test("the id of a tree registration is unknown among the bottles", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
   const id = idIn(body, "tree");
 
@@ -214,8 +206,7 @@ forBothKinds("fractional counts are stored if they are enabled", async (t, kind)
 
 test("a refused request uses nothing of a limit, and its error is not that of a limit", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id, key } = await startApiOf(t);
   const limits = { mode: "live", changes: { countPerDay: 2 } } as const;
   await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {}, { limits });
   const register = (body: object) => call("POST", "/plant/trees", { key, body });
@@ -227,8 +218,7 @@ test("a refused request uses nothing of a limit, and its error is not that of a 
 });
 
 test("a fractional count, even 0, is rejected by name if it is not enabled", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const { status, body } = await call("POST", "/plant/trees", {
     key,
@@ -265,8 +255,7 @@ test("once fractions are not counted any more, a request with one returns only t
 });
 
 test("the largest count is stored exactly, and a larger total is rejected", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const largest = await call("POST", "/plant/trees", {
     key,
@@ -284,8 +273,7 @@ test("the largest count is stored exactly, and a larger total is rejected", asyn
 test("a full queue is a 503 with Retry-After", async (t) => {
   const { db } = t.context;
   const writer = createRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
-  const { call } = await startStandaloneApi(t, { db, writer });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call, key } = await startApiOf(t, { writer });
 
   const { status, headers, body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
 

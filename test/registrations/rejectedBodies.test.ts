@@ -1,7 +1,6 @@
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
 import { eachKind, KIND_NAMES } from "../api/contract.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
@@ -114,8 +113,7 @@ forBothKinds(
   "invalid registrations are rejected by field name and record nothing",
   async (t, kind) => {
     const { path, total } = KIND_NAMES[kind];
-    const { call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t);
     for (const [wrong, given, message] of REGISTRATIONS) {
       const { status, body } = await call("POST", path, {
         key,
@@ -137,8 +135,7 @@ const UUID = "00000000-0000-4000-8000-000000000000";
 
 forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
   const { refundPath, idRequired } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const refunds: readonly (readonly [unknown, string])[] = [
     [undefined, idRequired],
     [{}, idRequired],
@@ -171,8 +168,7 @@ const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
 forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {
   const { path, refundPath, details } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   await call("POST", path, { key, body: { count: 1 } });
 
   for (const id of ["1", "refund-1", `${UUID}0`, "\0", "x".repeat(1000), " "]) {
@@ -189,8 +185,7 @@ forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {
 
 forBothKinds("an empty filter is no filter", async (t, kind) => {
   const { path, details } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   await call("POST", path, { key, body: { count: 1, attribution: "a" } });
 
   const query = "attribution_key=&without_attribution=&id=&created_at=&end_at=&metadata=";
@@ -202,8 +197,7 @@ forBothKinds("an empty filter is no filter", async (t, kind) => {
 
 forBothKinds("invalid filters are rejected by parameter name", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const filters: readonly (readonly [string, string])[] = [
     [`id=${UUID}&id=${UUID}`, "id: must be given at most once"],
     ["created_at=2026-02-30", `created_at: ${DATE}`],
@@ -251,8 +245,7 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
 });
 
 test("values at their limits are accepted and returned unchanged", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const given = {
     count: 1,
     attribution: "😀".repeat(500),

@@ -5,7 +5,7 @@ import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { waiveUsage } from "../../services/billing/repair/waiveUsage.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import type { BillingSetup } from "../billing/billingSetup.ts";
@@ -131,8 +131,11 @@ test("usage that was offset by refunds of other usage of its second is reported"
 
 test("without a subscription, the period is the month from the billing day", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyTest: key } = await createTestOrganization(db, { billingDay: 20 });
+  const {
+    call,
+    id: accountId,
+    apiKeyTest: key,
+  } = await startApiOf(t, { organization: { billingDay: 20 } });
   const clock = { now: () => new Date("2026-03-05T12:00:00Z") };
   const writer = createRegistrationWriter({ db, clock });
   const { registration } = await writer.register(
@@ -149,8 +152,7 @@ test("without a subscription, the period is the month from the billing day", asy
 
 test("a registration keeps its usage when a restore reuses numbers of transactions and batches", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id: accountId, key } = await startApiOf(t);
   const register = async (time: string) => {
     const writer = createRegistrationWriter({ db, clock: { now: () => new Date(time) } });
     const { registration } = await writer.register(registrationOf(accountId));
@@ -174,8 +176,7 @@ test("a registration keeps its usage when a restore reuses numbers of transactio
 
 test("imported registrations are not billed, and are found by the ids that they came with", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id: accountId, key } = await startApiOf(t);
   for (const kind of ["tree", "bottle"]) {
     await db.query(sql.typeAlias("void")`
       INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
@@ -191,8 +192,7 @@ test("imported registrations are not billed, and are found by the ids that they 
 
 test("a list has trees, then bottles, newest first, across pages, and only of the key's mode and account", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  const { call, id: accountId, apiKeyProd, apiKeyTest } = await startApiOf(t);
   await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
     WITH registration AS (
@@ -278,8 +278,7 @@ test("another account's or mode's registration is unknown, and so is a malformed
 });
 
 test("unknown states and kinds are rejected with those that exist", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const { status, body } = await call("GET", "/usage?state=done&kind=whale", { key });
 

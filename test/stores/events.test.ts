@@ -12,7 +12,12 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
 import { startReceiver } from "../webhooks/startReceiver.ts";
 import { verify } from "../webhooks/webhookScene.ts";
-import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import {
+  createTestStore,
+  startStoreApi,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "./startStoreApi.ts";
 import { insertTestCharity } from "./storeState.ts";
 
 const test = testWithDatabase();
@@ -256,8 +261,7 @@ test("a store's server receives its low and its depleted balance, signed", async
 
 test("a store manages its own endpoints and no others, with its own types and errors", async (t) => {
   const { db } = t.context;
-  const { url, post, get } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { url, post, get, store } = await startStoreApiOf(t);
   const other = await createTestStore(db);
   const given = { url: "https://shop.example/hook", types: ["balance.low"] };
   const { id } = createdEndpoint.parse((await post(ENDPOINTS, store.live, given)).body);

@@ -25,6 +25,7 @@ import { createStoreRegistrationWriter } from "../../services/stores/records/cre
 import type { StoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
@@ -209,4 +210,19 @@ export const createTestStore = async (
     live: { api_key: apiKeyProd, shop_name: domain },
     test: { api_key: apiKeyTest, shop_name: domain },
   };
+};
+
+/** Serves the store-platform interface for a new store. */
+export const startStoreApiOf = async (
+  t: ExecutionContext<Pick<DatabaseContext, "db">>,
+  {
+    store,
+    db = t.context.db,
+    ...options
+  }: Partial<StoreApiOptions> & {
+    readonly store?: Parameters<typeof createTestStore>[1];
+  } = {},
+): Promise<StoreApi & { readonly store: TestStore }> => {
+  const api = await startStoreApi(t, { db, ...options });
+  return { ...api, store: await createTestStore(db, store) };
 };

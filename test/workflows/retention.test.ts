@@ -10,7 +10,7 @@ import { deleteOldData } from "../../services/retention/deleteOldData.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { retention } from "../../workflows/retention.ts";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestGuard } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -29,8 +29,11 @@ test.serial(
     const billing = createBilling({ db, stripe: null });
     const guard = createTestGuard(t, { db, clock });
     const { call, accountId, test: key } = await startDonationApi(t, { clock, guard });
-    const { get, post } = await startStoreApi(t, { db, clock, guard });
-    const store = await createTestStore(db, { balanceCents: 1000 });
+    const { get, post, store } = await startStoreApiOf(t, {
+      store: { balanceCents: 1000 },
+      clock,
+      guard,
+    });
     const planted = await call("POST", "/plant/trees", { key, body: { count: 4 } });
     t.is(planted.status, 200);
     const donation = { amount_cents: 300, ein: "530196605" };

@@ -8,7 +8,7 @@ import { createRequestLimiter } from "../../../services/accounts/createRequestLi
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
-import { startStandaloneApi } from "../startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -26,8 +26,7 @@ const head = (path: string, key: string, headers: string): string =>
 
 test("a client that disconnects while it sends a compressed body frees the places of its request", async (t) => {
   const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 1 }) });
-  const { url, call, logged } = await startStandaloneApi(t, { ...t.context, limiter });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, logged, key } = await startApiOf(t, { limiter });
   const body = { items: [{ count: 1 }] };
   const lines = (path: string): number => logged().filter(({ route }) => route === path).length;
   // As many batches as an account may have at the same time.
@@ -51,8 +50,7 @@ test("a client that disconnects while it sends a compressed body frees the place
 });
 
 test("damaged compressed data behind a body that is too large does no harm", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   for (const length of [85_920, 93_920, 101_920]) {
     const compressed = gzipSync("x".repeat(length));
     const { status } = await call("POST", "/plant/trees", {
@@ -69,8 +67,7 @@ test("damaged compressed data behind a body that is too large does no harm", asy
 const asItIs = (body: Buffer): Buffer => body;
 
 test("a content coding is accepted in any case and under its old name", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   for (const [encoding, compress] of [
     ["gzip", gzipSync],
     ["GZIP", gzipSync],
@@ -105,8 +102,7 @@ for (const [title, path, headers] of [
 ] as const) {
   test(`a ${title} body that is too large is a 413, and the connection goes on`, async (t) => {
     const readStripeWebhook = createWebhookReader(["whsec_test"]);
-    const { url } = await startStandaloneApi(t, { ...t.context, readStripeWebhook });
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { url, key } = await startApiOf(t, { readStripeWebhook });
     const socket = await open(t, url);
     let received = "";
     socket.setEncoding("latin1").on("data", (text: string) => {

@@ -1,16 +1,14 @@
 import { startDonationApi } from "../../charities/donations/donationSetup.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
 import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
-import { startStandaloneApi } from "../startStandaloneApi.ts";
+import { startApiOf } from "../startStandaloneApi.ts";
 import { rawRequest } from "./rawRequest.ts";
 
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
 test("every response says that it must not be stored and that its type is right", async (t) => {
-  const { call, url } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, url, key } = await startApiOf(t);
   const body = { count: 1 };
 
   for (const [{ status, headers }, vary] of [
@@ -50,8 +48,7 @@ const keyed = (key: string) => ({
 
 forBothKinds("the header Idempotency-Key makes equal requests one record", async (t, kind) => {
   const { path, total } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const responses = await Promise.all(
     Array.from({ length: 20 }, () =>
@@ -66,8 +63,7 @@ forBothKinds("the header Idempotency-Key makes equal requests one record", async
 
 forBothKinds("the header Idempotency-Key and the field are the same key", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const first = await call("POST", path, { key, body: { count: 2 }, ...keyed("order-1") });
 
   const byField = await call("POST", path, { key, body: { count: 2, idempotency_key: "order-1" } });
@@ -89,8 +85,7 @@ forBothKinds("the header Idempotency-Key and the field are the same key", async 
 });
 
 test("different keys in the header Idempotency-Key and the field are a 400 that records nothing", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const { status, body } = await call("POST", "/plant/trees", {
     key,
@@ -109,8 +104,7 @@ const BODY = '{"count":1}';
 
 const rejects = test.macro({
   exec: async (t, headers: string, error: RegExp) => {
-    const { url, call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { url, call, key } = await startApiOf(t);
 
     const response = await rawRequest(
       url,

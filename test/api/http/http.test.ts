@@ -7,7 +7,7 @@ import { createEmptyDatabase, openTestPool, testWithDatabase } from "../../suppo
 import { createTestOrganization } from "../../support/factories.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { idIn } from "../contract.ts";
-import { startStandaloneApi } from "../startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
@@ -35,8 +35,7 @@ test("an unknown path is a 404 in JSON for every method", async (t) => {
 });
 
 test("a query string without names and values has no parameters; an empty name is reported", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   t.is((await call("GET", "/plant/trees?&&&", { key })).status, 200);
   for (const query of ["=", "=x", "&=&"]) {
@@ -47,8 +46,7 @@ test("a query string without names and values has no parameters; an empty name i
 });
 
 test("parameters of tracing and cache-busting are ignored by every endpoint, once or repeatedly", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { call, apiKeyTest: key } = await startApiOf(t);
   const tracing = "_=1&_=2&utm_source=mail&utm_id=&fbclid=a&gclid=b&_ga=c&traceparent=00-1-2-03";
 
   for (const path of [
@@ -71,8 +69,7 @@ test("parameters of tracing and cache-busting are ignored by every endpoint, onc
 });
 
 test("query parameters of an endpoint that has none are ignored", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   for (const path of ["/dashboard_url", "/evidence"]) {
     for (const query of ["utm_source=mail", "_=1&_=2", "=x", "%ff", "__proto__=1"]) {
@@ -82,8 +79,7 @@ test("query parameters of an endpoint that has none are ignored", async (t) => {
 });
 
 test("a POST ignores query parameters, except those that belong in its body or headers", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const post = (query: string) =>
     call("POST", `/plant/trees?${query}`, { key, body: { count: 1 } });
 
@@ -115,8 +111,7 @@ test("a POST ignores query parameters, except those that belong in its body or h
 });
 
 test("a path with a slash at the end is the same endpoint", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const { body } = await call("POST", "/plant/trees/", { key, body: { count: 2 } });
   t.is(body["total_planted_trees"], 2);
@@ -152,8 +147,7 @@ test("OPTIONS returns the methods of a path", async (t) => {
 });
 
 test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (t) => {
-  const { call, url } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, url, key } = await startApiOf(t);
   const body = JSON.stringify({ count: 1, attribution: "x".repeat(64 * 1024) });
 
   const whole = await call("POST", "/plant/trees", { key, body });
@@ -177,8 +171,7 @@ const JSON_REQUIRED =
   "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
 
 test("a wrong or missing content type is a 400 that says what to send", async (t) => {
-  const { call, url } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, url, key } = await startApiOf(t);
   for (const contentType of [
     "text/plain",
     "application/x-www-form-urlencoded",
@@ -213,8 +206,7 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
 });
 
 test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   for (const contentType of [
     "application/json",
     "Application/JSON",
@@ -255,8 +247,7 @@ test("a content type is read in time proportional to its length", (t) => {
 });
 
 test("a body that does not match its Content-Encoding is a 400", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense", "gzip, gzip"]) {
     const { status, body } = await call("POST", "/plant/trees", {
       key,
@@ -306,8 +297,7 @@ test("an unexpected error is a 500 without details, logged once with the request
 });
 
 test("each request is logged in one line", async (t) => {
-  const { call, logged } = await startStandaloneApi(t, t.context);
-  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, logged, id, key } = await startApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 1 }, headers: { "X-Request-Id": "a" } });
   await call("GET", "/nothing/here", { headers: { "X-Request-Id": "b" } });
   await call("DELETE", "/plant/trees", { headers: { "X-Request-Id": "c" } });
@@ -350,8 +340,7 @@ test("a query that is not percent-encoded is a 400 that says what to send", asyn
 });
 
 test("Expect: 100-continue works and other expectations are a 417 in JSON", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, key } = await startApiOf(t);
   const post = (expectation: string): string =>
     `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\nContent-Length: 11\r\nExpect: ${expectation}\r\nConnection: close\r\n\r\n{"count":1}`;
 
@@ -364,8 +353,7 @@ test("Expect: 100-continue works and other expectations are a 417 in JSON", asyn
 });
 
 test("a client that disconnects while sending its body causes no error and records nothing", async (t) => {
-  const { url, call, logged } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, logged, key } = await startApiOf(t);
   const { port } = new URL(url);
   const socket = connect({ host: "127.0.0.1", port: Number(port) });
   socket.write(

@@ -6,7 +6,7 @@ import { shardOf } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
-import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
+import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { skipIds } from "../../support/skipIds.ts";
 import { setCustomer, setUpUsage, listedEvent } from "./usageSetup.ts";
@@ -139,8 +139,7 @@ test.serial("the details of a statement are NDJSON or CSV, page by page", async 
 });
 
 test.serial("a store's statement has what was paid from its balance", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const month = new Date().toISOString().slice(0, 7);
   await post("/app/api/plant", store.live, { trees: 4 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
@@ -306,8 +305,7 @@ test.serial(
 
 test.serial("usage show says why a registration has no usage", async (t) => {
   const scene = await setUpUsage(t);
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 3 });
   const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM registration WHERE account_id = ${store.id}

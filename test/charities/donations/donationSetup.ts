@@ -5,9 +5,8 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { CharitySettings } from "../../../providers/charities/createCharities.ts";
 import type { Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startApiOf } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
 import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 
@@ -62,21 +61,17 @@ export const startDonationApi = async (
   t: ExecutionContext<DatabaseContext>,
   options: Partial<StandaloneApiOptions> = {},
 ): Promise<DonationApi> => {
-  const { db } = t.context;
-  const { call } = await startStandaloneApi(t, {
+  const { call, id, apiKeyProd, apiKeyTest } = await startApiOf(t, {
+    organization: { clock: options.clock ?? systemClock },
     openTemporal: unreachableTemporal,
     ...options,
-    db,
-  });
-  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, {
-    clock: options.clock ?? systemClock,
   });
   return {
     call,
     accountId: id,
     live: apiKeyProd,
     test: apiKeyTest,
-    ledger: () => readDonationLedger(db, id),
+    ledger: () => readDonationLedger(t.context.db, id),
   };
 };
 

@@ -5,7 +5,7 @@ import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import { sql } from "../../../db/sql.ts";
 import { idIn, registrationsIn } from "../../api/contract.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -219,9 +219,7 @@ test("starting_after without limit returns all that follows, and a new registrat
 });
 
 test("an id of another list, account or system is no place to start", async (t) => {
-  const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key, apiKeyTest } = await createTestOrganization(db);
+  const { call, key, apiKeyTest } = await startApiOf(t);
   const bottle = await call("POST", "/rescue/plastic_bottles", { key, body: { count: 1 } });
   const tree = await call("POST", "/plant/trees", { key, body: { count: 1 } });
 
@@ -245,8 +243,7 @@ test("an id of another list, account or system is no place to start", async (t) 
 
 test("a limit is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id, key } = await startApiOf(t);
   await fill(db, id, 1001);
 
   for (const limit of ["0", "-1", "1.5", "ten", "1e3"]) {
@@ -318,8 +315,7 @@ test("pages of billing statuses end where a tree and a bottle were imported with
 
 test.serial("an error after the rows of a page has no link", async (t) => {
   const { db, databaseUrl } = t.context;
-  const { call } = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id, key } = await startApiOf(t, { publicBaseUrl: BASE });
   await fill(db, id, 2);
   const lock = await lockTable(t, databaseUrl, "impact_total");
 

@@ -14,7 +14,7 @@ import { lockTable } from "../../support/lockWaits.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually } from "../../support/programs.ts";
 import { eachKind, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
@@ -33,8 +33,7 @@ const attributionsOf = async (
 
 forBothKinds("without registrations, the list is empty and the totals are 0", async (t, kind) => {
   const { path, total, month, details } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { call, apiKeyTest: key } = await startApiOf(t);
 
   const { status, body } = await call("GET", path, { key });
 
@@ -128,8 +127,7 @@ test("a metadata filter finds registrations on any page, and reads no more for m
       return copies.copy(owner, query);
     },
   };
-  const { url, call } = await startStandaloneApi(t, { db, copies: countingCopies });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { url, call, id, key } = await startApiOf(t, { copies: countingCopies });
   await fill(db, id, 9000);
   const pairs = Object.fromEntries(
     Array.from({ length: 20 }, (_, index) => [`key ${index}`, index]),
@@ -165,8 +163,7 @@ test("a metadata filter finds registrations on any page, and reads no more for m
 });
 
 test("a list is JSON without spaces, as every other response", async (t) => {
-  const { url, call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { url, call, key } = await startApiOf(t);
   await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "a" } });
   await call("POST", "/plant/trees", { key, body: { count: 2 } });
 
@@ -177,8 +174,7 @@ test("a list is JSON without spaces, as every other response", async (t) => {
 });
 
 test("an id is found in upper case as well", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
   const id = registrationsIn(body, "tree")[0]?.id ?? "";
 
@@ -203,8 +199,7 @@ const fill = async (
 };
 
 test("a long list is complete, without duplicates and newest first", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, id, key } = await startApiOf(t);
   await fill(t.context.db, id, ROWS);
 
   const { body, headers } = await call("GET", "/plant/trees", { key });

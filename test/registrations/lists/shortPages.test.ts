@@ -3,7 +3,7 @@ import { hasShortPages, readShortPage } from "../../../db/registrations/shortPag
 import { sql } from "../../../db/sql.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import { registrationsIn } from "../../api/contract.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { createRandom } from "../../support/random.ts";
@@ -84,8 +84,7 @@ test("a short page is the same as one that is copied", async (t) => {
 });
 
 test("a list that fits into a chunk has a length, and a longer one is sent in chunks", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const { call, apiKeyTest: key } = await startApiOf(t);
   const items = Array.from({ length: 1000 }, () => ({ count: 1 }));
   await call("POST", "/plant/trees/batch", { key, body: { items } });
   const read = async (query: string) => {

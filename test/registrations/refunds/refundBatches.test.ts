@@ -3,7 +3,7 @@ import { systemClock } from "../../../domain/clock.ts";
 import { batchIn, rejectionIn } from "../../api/batches.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { readEvents } from "../../events/readEvents.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -31,8 +31,7 @@ forBothKinds(
   "each refund of a batch has the response that its single request would have had",
   async (t, kind) => {
     const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-    const { call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+    const { call, key, id: accountId } = await startApiOf(t);
     const register = async (count: number) =>
       (await call("POST", path, { key, body: { count, metadata: { count } } })).body;
     const [first, second] = [await register(10), await register(5)];
@@ -93,8 +92,7 @@ forBothKinds(
 );
 
 test("a batch with refunds that are rejected refunds nothing and names them by their index", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+  const { call, key, id: accountId } = await startApiOf(t);
   const [id = "", otherId = ""] = await plant(call, key, [5, 5]);
   const taken = { id: otherId, count: 1, idempotency_key: "taken" };
   await call("POST", "/refund/trees", { key, body: taken });
@@ -128,8 +126,7 @@ test("a batch with refunds that are rejected refunds nothing and names them by t
 });
 
 test("a refund without an id is rejected with the contract's message", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
 
   const response = await call("POST", BATCH, { key, body: { items: [{ count: 1 }, { id: "" }] } });
 
@@ -141,8 +138,7 @@ test("a refund without an id is rejected with the contract's message", async (t)
 
 test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const { call, key, id: accountId } = await startApiOf(t);
   const ids = await plant(
     call,
     key,
@@ -230,8 +226,7 @@ test("two batches with the same new key for different registrations: one of them
 test("refunds outside the billing cycle are rejected as single ones are, and replays do not need the cycle", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-03-10T00:00:00.000Z");
-  const { call } = await startStandaloneApi(t, { db, clock });
-  const { apiKeyProd: key } = await createTestOrganization(db, { clock });
+  const { call, key } = await startApiOf(t, { organization: { clock }, clock });
   const [id] = await plant(call, key, [5]);
   const body = { items: [{ id, count: 1, idempotency_key: "return-1" }] };
   await call("POST", BATCH, { key, body });
@@ -255,8 +250,7 @@ test("refunds outside the billing cycle are rejected as single ones are, and rep
 test("refunds beyond the limit of test data are rejected by their index", async (t) => {
   const { db } = t.context;
   const guard = createTestGuard(t, { db, limits: { testRecords: 3 } });
-  const { call } = await startStandaloneApi(t, { db, guard });
-  const { apiKeyTest: key } = await createTestOrganization(db);
+  const { call, apiKeyTest: key } = await startApiOf(t, { guard });
   const [id] = await plant(call, key, [5]);
   // The malformed item shifts the places of those that are compared with the limit.
   const items = [0, 1, 1, 1].map((count) => ({ id, count }));

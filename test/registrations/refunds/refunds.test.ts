@@ -3,7 +3,7 @@ import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -35,8 +35,7 @@ const readRefunds = ({ db }: DatabaseContext, registrationId: string) =>
 
 forBothKinds("a refund without a count refunds the whole registration", async (t, kind) => {
   const { path, refundPath, total, month, refunded } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   await call("POST", path, { key, body: { count: 10 } });
   const created = await call("POST", path, {
     key,
@@ -68,8 +67,7 @@ forBothKinds(
   "partial refunds add up, and a refund of more than remains is rejected",
   async (t, kind) => {
     const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-    const { call } = await startStandaloneApi(t, t.context);
-    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const { call, key } = await startApiOf(t);
     const id = idIn((await call("POST", path, { key, body: { count: 10 } })).body, kind);
     const refund = (count?: number) =>
       call("POST", refundPath, { key, body: { id, ...(count === undefined ? {} : { count }) } });
@@ -86,8 +84,7 @@ forBothKinds(
 );
 
 test("concurrent partial refunds never exceed the count", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const created = await call("POST", "/plant/trees", { key, body: { count: 10 } });
   const id = idIn(created.body, "tree");
 
@@ -127,8 +124,7 @@ forBothKinds("a registration of another account, mode or kind is not found", asy
 forBothKinds("a registration of an earlier billing cycle is a 403", async (t, kind) => {
   const { path, refundPath } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-03-14T23:59:59.999Z");
-  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db, { billingDay: 15 });
+  const { call, key } = await startApiOf(t, { organization: { billingDay: 15 }, clock });
   const before = idIn((await call("POST", path, { key, body: { count: 1 } })).body, kind);
   clock.set("2026-03-15T00:00:00.000Z");
   const within = idIn((await call("POST", path, { key, body: { count: 1 } })).body, kind);
@@ -144,8 +140,7 @@ forBothKinds("a registration of an earlier billing cycle is a 403", async (t, ki
 
 forBothKinds("a registration without a usage record is a 400", async (t, kind) => {
   const { refundPath } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, id: accountId, key } = await startApiOf(t);
   const id = crypto.randomUUID();
   await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
@@ -159,8 +154,7 @@ forBothKinds("a registration without a usage record is a 400", async (t, kind) =
 });
 
 test("a replay after a refund returns the record as it is now", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const body = { count: 2, idempotency_key: "k" };
   const id = idIn((await call("POST", "/plant/trees", { key, body })).body, "tree");
   await call("POST", "/refund/trees", { key, body: { id } });
@@ -173,8 +167,7 @@ test("a replay after a refund returns the record as it is now", async (t) => {
 
 forBothKinds("a repeated key returns its refund and refunds nothing", async (t, kind) => {
   const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const created = await call("POST", path, { key, body: { count: 10 } });
   const id = idIn(created.body, kind);
   const body = { id, count: 4, idempotency_key: "return-1" };
@@ -205,8 +198,7 @@ forBothKinds("a repeated key returns its refund and refunds nothing", async (t, 
 });
 
 test("concurrent calls with one key refund once", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const id = await plant(call, key, 10);
 
   const responses = await Promise.all(
@@ -224,8 +216,7 @@ test("concurrent calls with one key refund once", async (t) => {
 });
 
 test("one key for several registrations refunds one of them, also concurrently", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const ids = await Promise.all(Array.from({ length: 8 }, () => plant(call, key, 2)));
   const refund = (id: string) =>
     call("POST", "/refund/trees", { key, body: { id, idempotency_key: "mixed" } });
@@ -265,8 +256,7 @@ test("a key belongs to an organization, a mode and a kind", async (t) => {
 });
 
 test("a rejected refund leaves its key free, and an empty key is none", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { call, key } = await startApiOf(t);
   const id = await plant(call, key, 3);
   const refund = (count: number, idempotencyKey: string) =>
     call("POST", "/refund/trees", { key, body: { id, count, idempotency_key: idempotencyKey } });

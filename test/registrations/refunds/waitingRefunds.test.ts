@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { sql } from "../../../db/sql.ts";
 import { idIn } from "../../api/contract.ts";
-import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase, openTestPool } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { lockTable, runBehindLocks } from "../../support/lockWaits.ts";
@@ -58,8 +58,7 @@ for (const { kind, path, bodyOf } of REFUNDS) {
 
 test("a refund that waits for the totals subtracts from what they have become", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, { db });
-  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, id: accountId, key } = await startApiOf(t);
   const { body } = await call("POST", "/plant/trees", { key, body: { count: 5 } });
 
   const [refund] = await runBehindLocks<[{ readonly body: unknown }]>(
@@ -78,8 +77,7 @@ test("a refund that waits for the totals subtracts from what they have become", 
 test("refunds of one account wait for each other without a connection, and other accounts do not wait", async (t) => {
   const { databaseUrl } = t.context;
   const db = await openTestPool(t, databaseUrl, 4);
-  const { call } = await startStandaloneApi(t, { db });
-  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call, key } = await startApiOf(t, { db });
   const { apiKeyProd: otherKey } = await createTestOrganization(db);
   const register = async (owner: string): Promise<string> =>
     idIn((await call("POST", "/plant/trees", { key: owner, body: { count: 100 } })).body, "tree");

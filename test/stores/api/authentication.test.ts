@@ -3,13 +3,12 @@ import { revokeApiKey, listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 
 test("a request without a key or without a store is UNAUTHORIZED, whatever else is wrong with it", async (t) => {
-  const { get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, store } = await startStoreApiOf(t);
   const { apiKeyProd: standaloneKey } = await createTestOrganization(t.context.db);
 
   for (const headers of [
@@ -41,8 +40,7 @@ test("a key of the standalone interface is WRONG_KEY_TYPE, even with an unknown 
 });
 
 test("an unknown store is INVALID_SHOP, even with a valid key of another store", async (t) => {
-  const { get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, store } = await startStoreApiOf(t);
 
   for (const name of ["nowhere.example", "not a domain", "ftp://x.example", "a.example/path"]) {
     const { status, body } = await get("/app/api/verify", { ...store.live, shop_name: name });
@@ -55,8 +53,7 @@ test("an unknown store is INVALID_SHOP, even with a valid key of another store",
 
 test("a key that is unknown, another store's or revoked is INVALID_KEY", async (t) => {
   const { db } = t.context;
-  const { get } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, store } = await startStoreApiOf(t);
   const other = await createTestStore(db);
 
   for (const key of ["PROD-unknown", "nonsense", other.live["api_key"] ?? ""]) {
@@ -75,8 +72,7 @@ test("a key that is unknown, another store's or revoked is INVALID_KEY", async (
 
 test("without a valid key, known, unknown and uninstalled stores get the same response", async (t) => {
   const { db } = t.context;
-  const { get } = await startStoreApi(t, { db });
-  const installed = await createTestStore(db);
+  const { get, store: installed } = await startStoreApiOf(t);
   const uninstalled = await createTestStore(db);
   await markStoreUninstalled(db, uninstalled.id, new Date());
 
@@ -132,8 +128,7 @@ test("the headers are accepted with hyphens; two spellings that differ are a 400
 });
 
 test("every response to a key depends on all spellings of its headers and must not be stored", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t);
 
   for (const { status, headers } of [
     await get("/app/api/verify", store.live),
@@ -225,8 +220,7 @@ test("every process rejects an uninstalled store within five seconds, even one i
 
 test("writes of a disabled feature are rejected, verify reports it, and other features work", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await updateStore(db, store.id, { plasticRemoval: false });
 
   const refused = await post("/app/api/plastic", store.live, { bottles: 1 });
@@ -238,8 +232,7 @@ test("writes of a disabled feature are rejected, verify reports it, and other fe
 });
 
 test("a query string without names and values has no parameters; an empty name is reported", async (t) => {
-  const { get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, store } = await startStoreApiOf(t);
 
   t.is((await get("/app/api/plant?&&&", store.live)).status, 200);
   for (const query of ["=", "=x", "&=&"]) {
@@ -252,8 +245,7 @@ test("a query string without names and values has no parameters; an empty name i
 });
 
 test("a refund rejects selectors and the idempotency key in the query, because they would change its effect", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { post, store } = await startStoreApiOf(t);
   await post("/app/api/plant?trace=1", store.test, { trees: 2 });
   const refund = { type: "tree", quantity: 1 };
 
@@ -289,8 +281,7 @@ test("a refund rejects selectors and the idempotency key in the query, because t
 });
 
 test("errors of HTTP itself have a code too", async (t) => {
-  const { url, get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { url, get, post, store } = await startStoreApiOf(t);
 
   t.is((await get("/app/api/nothing", store.live)).body["code"], "NOT_FOUND");
   const wrongMethod = await post("/app/api/verify", store.live, {});

@@ -1,6 +1,6 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -12,8 +12,7 @@ const DONATE = "/app/api/charity/donate";
 
 test("a donation is recorded to the cent under each alias of its amount", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
   for (const [fields, amount] of [
     [{ amount_dollars: 1.15 }, 1.15],
@@ -33,8 +32,7 @@ test("a donation is recorded to the cent under each alias of its amount", async 
 
 test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
   for (const fields of [
     {},
@@ -60,8 +58,7 @@ test("an amount that is missing, has fractions of a cent or differs between its 
 
 test("a charity is found by its EIN, with or without the dash, or its id; an unknown one is rejected", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
   for (const id of [EIN, "53-0196605", `irs_${EIN}`]) {
     const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
@@ -78,9 +75,7 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
 });
 
 test("customer filters find donations", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, post, store } = await startStoreApiOf(t);
   const customer = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: 7 };
   await post(DONATE, store.test, { charity_id: EIN, amount: 2, order_id: "#1", ...customer });
   await post(DONATE, store.test, { charity_id: EIN, amount: 3 });
@@ -103,8 +98,7 @@ test("customer filters find donations", async (t) => {
 
 test("if the charity's provider fails nothing is recorded, and an earlier donation is still replayed", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   const donation = { charity_id: EIN, amount: 1 };
   const first = await post(DONATE, headers, donation);
@@ -122,8 +116,7 @@ const DONATIONS = "/app/api/charity/donations";
 
 test("donations are listed newest first by page, with their customer, order and refund", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
   for (const [amount, customer_name] of [
     [1.5, "Ann Lee"],
     [2, "Bob"],
@@ -180,9 +173,7 @@ test("donations are listed newest first by page, with their customer, order and 
 });
 
 test("a store searches charities with its own key and donates to one that it found", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
   const { status, body } = await get("/app/api/charity/search?ein=53-0196605", store.live);
   t.is(status, 200);
@@ -198,10 +189,8 @@ test("a store searches charities with its own key and donates to one that it fou
 });
 
 test("the twenty-first search of a key within a second is a 429 with its code", async (t) => {
-  const { db } = t.context;
   // A minute, so that the machine's speed does not matter.
-  const { get } = await startStoreApi(t, { db, rateWindowMs: 60_000 });
-  const store = await createTestStore(db);
+  const { get, store } = await startStoreApiOf(t, { rateWindowMs: 60_000 });
   const statuses: number[] = [];
   for (let request = 0; request < 21; request += 1) {
     const { status, body, headers } = await get("/app/api/charity/search?name=zzzz", store.test);
@@ -216,8 +205,10 @@ test("the twenty-first search of a key within a second is a 429 with its code", 
 });
 
 test("the twenty-first donation of a key within a second is a 429 that records nothing", async (t) => {
-  const { post } = await startStoreApi(t, { ...t.context, rateWindowMs: 60_000 });
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 1000 },
+    rateWindowMs: 60_000,
+  });
   const donate = (headers: Readonly<Record<string, string>>) =>
     post(DONATE, headers, { charity_id: EIN, amount: 0.1 });
 

@@ -9,7 +9,7 @@ import { createPlantingOrders } from "../../../services/planting/orders/createPl
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting } from "../../support/planting.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
@@ -114,9 +114,7 @@ test("a record that was refunded in full is found only by its id", async (t) => 
 });
 
 test("a stage is simulated for test keys only, and the stage decides the shape of the timeline", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.test, { trees: 1 });
   await post("/app/api/plant", store.live, { trees: 1 });
 
@@ -153,9 +151,7 @@ test("a stage is simulated for test keys only, and the stage decides the shape o
 });
 
 test("a registration of the largest count has simulated evidence of every stage", async (t) => {
-  const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { get, post, store } = await startStoreApiOf(t);
   await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER });
   for (const stage of EVIDENCE_STAGES) {
     const { status, body } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
@@ -171,8 +167,11 @@ test.serial(
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
     const planting = createTestPlanting();
-    const { get, post } = await startStoreApi(t, { db, clock, planting });
-    const store = await createTestStore(db, { balanceCents: 1000 });
+    const { get, post, store } = await startStoreApiOf(t, {
+      store: { balanceCents: 1000 },
+      clock,
+      planting,
+    });
     await post("/app/api/plant", store.live, { trees: 3 });
     const signal = new AbortController().signal;
     const deps = { db, clock, planting };

@@ -3,7 +3,13 @@ import { updateStore } from "../../../db/stores/stores.ts";
 import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
 import { rawRequest } from "../../api/http/rawRequest.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import {
+  createTestStore,
+  rowsIn,
+  startStoreApi,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -151,8 +157,7 @@ test("the order of fields, whitespace and aliases do not make another body", asy
 
 test("a rejected write leaves its key free: bad input, a spent balance, too few units, an unknown charity", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 100 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
   t.is((await post("/app/api/plant", headers, { trees: -1 })).status, 400);
@@ -168,8 +173,7 @@ test("a rejected write leaves its key free: bad input, a spent balance, too few 
 });
 
 test("a write is replayed after the balance is spent and the price has gone up", async (t) => {
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 50 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
   const first = await post("/app/api/plant", headers, { trees: 1 });

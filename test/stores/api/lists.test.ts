@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import type { StoreApi, TestStore } from "../startStoreApi.ts";
 import { insertTestCharity } from "../storeState.ts";
 
@@ -84,8 +84,7 @@ test("each filter and alias finds the matching records, and empty filters are ig
 });
 
 test("the parameter customer finds the longest name, email address and id; ids are case-sensitive", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t);
   const longest = {
     customer_name: "n".repeat(200),
     customer_email: `${"e".repeat(308)}@example.com`,
@@ -105,8 +104,7 @@ test("the parameter customer finds the longest name, email address and id; ids a
 
 test("a record shows what was given, and empty texts for the rest", async (t) => {
   const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
   await post("/app/api/plastic", store.live, {
     bottles: 2,
     customer_name: " Ann Lee ",
@@ -148,8 +146,7 @@ test("a record shows what was given, and empty texts for the rest", async (t) =>
 
 test("start_date is inclusive and end_date exclusive", async (t) => {
   const clock = createMovableClock("2026-03-09T23:59:59.999Z");
-  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t, { clock });
   const times = [
     "2026-03-10T00:00:00.000Z",
     "2026-03-10T23:59:59.999Z",
@@ -172,8 +169,7 @@ test("start_date is inclusive and end_date exclusive", async (t) => {
 
 test("pages neither skip nor repeat a record, even if all have the same time", async (t) => {
   const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t, { clock });
   await Promise.all(
     Array.from({ length: 53 }, () => post("/app/api/plant", store.test, { trees: 1 })),
   );
@@ -209,9 +205,7 @@ for (const [path, record] of [
   ],
 ] as const) {
   test(`${path} returns 20 records by default and at most 100`, async (t) => {
-    const { db } = t.context;
-    const { get, post } = await startStoreApi(t, { db });
-    const store = await createTestStore(db);
+    const { get, post, store } = await startStoreApiOf(t);
     const responses = await Promise.all(
       Array.from({ length: MANY }, () => post(record.path, store.test, record.body)),
     );
@@ -233,8 +227,7 @@ for (const [path, record] of [
 }
 
 test("records that are added while a client pages do not shift the pages", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t);
   for (let count = 1; count <= 4; count += 1) {
     await post("/app/api/plant", store.test, { trees: count });
   }
@@ -255,8 +248,7 @@ test("records that are added while a client pages do not shift the pages", async
 
 test("a timestamp is a cursor too: the page starts with the first older record, to the microsecond", async (t) => {
   const clock = createMovableClock("2026-03-10T09:00:00.000Z");
-  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t, { clock });
   for (const [index, time] of ["09:00:00.000", "09:00:00.001", "09:00:00.002"].entries()) {
     clock.set(`2026-03-10T${time}Z`);
     await post("/app/api/plant", store.test, { trees: index + 1 });
@@ -279,8 +271,7 @@ test("a timestamp is a cursor too: the page starts with the first older record, 
 });
 
 test("malformed, unknown and repeated parameters are rejected by name", async (t) => {
-  const { get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, store } = await startStoreApiOf(t);
   const refused: Readonly<Record<string, RegExp>> = {
     "limit=0": /limit/u,
     "limit=00": /limit: must be an integer of at least 1/u,

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { apiDescription } from "../../api/responseChecker.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 
@@ -81,8 +81,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
 });
 
 test("the examples of the writes work one after the other", async (t) => {
-  const { url, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { url, post, store } = await startStoreApiOf(t);
   const { paths } = await readDescription(url);
 
   const statuses: Record<string, number> = {};

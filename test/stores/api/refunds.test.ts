@@ -2,7 +2,13 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { z } from "zod";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import {
+  createTestStore,
+  rowsIn,
+  startStoreApi,
+  startStoreApiOf,
+  startTwoStoreApis,
+} from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
@@ -21,8 +27,7 @@ test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 test("the newest units are reversed first, across records, and lists, totals and balance agree", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   for (const bottles of [5, 3, 2]) {
     await post("/app/api/plastic", store.live, { bottles });
   }
@@ -50,8 +55,7 @@ test("the newest units are reversed first, across records, and lists, totals and
 
 test("invalid types and quantities are rejected by name, and nothing is reversed", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 3 });
   await post("/app/api/plastic", store.live, { bottles: 3 });
   await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
@@ -82,8 +86,7 @@ test("invalid types and quantities are rejected by name, and nothing is reversed
 
 test("a customer or an order limits the reversal to its units, and names match as a whole only", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const orders = [
     { trees: 1, customer_name: "Ann", customer_email: "ann@example.com", order_id: "#1" },
     { trees: 2, customer_name: "Joanna", customer_id: 12, order_id: "2" },
@@ -124,8 +127,7 @@ test("a customer or an order limits the reversal to its units, and names match a
 
 test("an empty customer or order is rejected by name, because it must not mean the whole store", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 2 });
   const before = await readStoreState(db, store.id);
 
@@ -142,8 +144,7 @@ test("an empty customer or order is rejected by name, because it must not mean t
 
 test("a selector with bytes that are not UTF-8 is rejected, because it would also mean other customers", async (t) => {
   const { db } = t.context;
-  const { url } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { url, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const sendLatin1 = async (path: string, body: object) => {
     const response = await fetch(`${url}${path}`, {
       method: "POST",
@@ -167,8 +168,7 @@ test("a selector with bytes that are not UTF-8 is rejected, because it would als
 
 test("a reversal of more units than match is rejected and changes nothing", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
   const before = await readStoreState(db, store.id);
@@ -252,8 +252,7 @@ test("a burst of reversals of one store completes and leaves connections for oth
 test("a reversal lowers the total of the month in which the units were registered", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
-  const { post } = await startStoreApi(t, { db, clock });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
   await post("/app/api/plant", store.live, { trees: 4 });
   clock.set("2026-02-01T00:00:00.000Z");
   await post("/app/api/plant", store.live, { trees: 2 });
@@ -289,8 +288,7 @@ test("a reversal that would raise the balance beyond its maximum is rejected and
 
 test("the quantity of a donation reversal is a number of donations, newest first, and the money stays spent", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   for (const [amount, name] of [
     [1, "Ann"],
     [2, "Bob"],
@@ -319,8 +317,7 @@ test("the quantity of a donation reversal is a number of donations, newest first
 test("a reversal of donations of several months does not deadlock with an operator's refund", async (t) => {
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
   const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
-  const { post } = await startStoreApi(t, { db, clock });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, db, clock });
   for (const time of ["2026-01-10T12:00:00Z", "2026-01-20T12:00:00Z", "2026-02-10T12:00:00Z"]) {
     clock.set(time);
     await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
@@ -350,8 +347,7 @@ test("a reversal of donations of several months does not deadlock with an operat
 test("a reversal of one unit waits for no other record, such as those that an order is created of", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-10T12:00:00.000Z");
-  const { post } = await startStoreApi(t, { db, clock });
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 }, clock });
   await post("/app/api/plant", store.live, { trees: 1, order_id: "1" });
   clock.set("2026-01-11T12:00:00.000Z");
   await post("/app/api/plant", store.live, { trees: 1, order_id: "2" });
@@ -371,8 +367,7 @@ test("a reversal of one unit waits for no other record, such as those that an or
 
 test("a reversal across more records than one page is complete", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 100_000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 100_000 } });
   await Promise.all(
     Array.from({ length: 620 }, () => post("/app/api/plastic", store.live, { bottles: 2 })),
   );

@@ -1,14 +1,13 @@
 import { systemClock } from "../../../domain/clock.ts";
 import { createStoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApiOf } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
 test("a planting is confirmed, listed, counted and paid for", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
 
   const planted = await post("/app/api/plant", store.live, {
     trees: 3,
@@ -42,8 +41,7 @@ test("a planting is confirmed, listed, counted and paid for", async (t) => {
 
 test("invalid fields are rejected by name, and nothing is recorded", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { post, store } = await startStoreApiOf(t);
 
   for (const [path, body, field] of [
     ["plant", {}, "trees: required"],
@@ -77,8 +75,7 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
 
 test("a planting that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db);
+  const { post, store } = await startStoreApiOf(t);
   const other = await createTestStore(db);
   await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER - 1 });
 
@@ -102,8 +99,7 @@ for (const [path, field] of [
   ["/app/api/plastic", "bottles"],
 ] as const) {
   test(`a total of ${field} beyond the safe integers is rejected by the field's name`, async (t) => {
-    const { post } = await startStoreApi(t, t.context);
-    const store = await createTestStore(t.context.db);
+    const { post, store } = await startStoreApiOf(t);
     await post(path, store.test, { [field]: Number.MAX_SAFE_INTEGER });
 
     const responses = await Promise.all([
@@ -123,8 +119,7 @@ for (const [path, field] of [
 test("a write that finds the queue full is OVERLOADED, with Retry-After", async (t) => {
   const { db } = t.context;
   const storeWriter = createStoreRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
-  const { post } = await startStoreApi(t, { db, storeWriter });
-  const store = await createTestStore(db);
+  const { post, store } = await startStoreApiOf(t, { storeWriter });
 
   const { status, body, headers } = await post("/app/api/plant", store.test, { trees: 1 });
 
@@ -135,8 +130,7 @@ test("a write that finds the queue full is OVERLOADED, with Retry-After", async 
 
 test("bottles work the same under their own names and do not count towards co2_kg", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 100 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
 
   const rescued = await post("/app/api/plastic", store.live, { bottles: 7 });
 
@@ -155,8 +149,7 @@ test("bottles work the same under their own names and do not count towards co2_k
 });
 
 test("totals cover the store or one customer, without refunded units", async (t) => {
-  const { get, post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(t.context.db);
+  const { get, post, store } = await startStoreApiOf(t);
   await post("/app/api/plant", store.test, { trees: 3, customer_name: "Ann" });
   await post("/app/api/plant", store.test, { trees: 5, customer_email: "bob@example.com" });
   await post("/app/api/plastic", store.test, { bottles: 2, customer_name: "Ann" });

@@ -9,7 +9,7 @@ import { changeBalance } from "../../../services/stores/balance/changeBalance.ts
 import type { OperatorEntry } from "../../../services/stores/balance/changeBalance.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { awaitBlocked } from "../../support/lockWaits.ts";
-import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApiOf, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -61,8 +61,7 @@ test("64 parallel writes of four kinds in two processes never overspend, and the
 
 test("a write that the balance does not cover changes nothing, and the rest of its batch succeeds", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 100 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 100 } });
   const rich = await createTestStore(db, { balanceCents: 100_000 });
 
   const responses = await Promise.all([
@@ -89,8 +88,7 @@ test("a write that the balance does not cover changes nothing, and the rest of i
 
 test("test keys spend nothing, need no balance and do not see live records", async (t) => {
   const { db } = t.context;
-  const { get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 50 });
+  const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 50 } });
 
   t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
   t.is(
@@ -114,8 +112,9 @@ test("test keys spend nothing, need no balance and do not see live records", asy
 
 test("a reversal returns the price that was paid, not the current price", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 1000, treePriceCents: 50 });
+  const { post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 1000, treePriceCents: 50 },
+  });
   await post("/app/api/plant", store.live, { trees: 4 });
   await updateStore(db, store.id, { treePriceCents: 175 });
   await post("/app/api/plant", store.live, { trees: 2 });
@@ -131,8 +130,9 @@ test("a reversal returns the price that was paid, not the current price", async 
 
 test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
   const { db } = t.context;
-  const { url, get, post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 200 });
+  const { url, get, post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 500, lowBalanceCents: 200 },
+  });
   for (let planted = 0; planted < 6; planted += 1) {
     await post("/app/api/plant", store.live, { trees: 1 });
   }
@@ -192,9 +192,10 @@ test("the balance comes with prices, threshold and pages of the ledger, newest f
 test.serial(
   "the balance is that of the newest entry, also if it changes while both are read",
   async (t) => {
-    const { db, owner } = t.context;
-    const { get } = await startStoreApi(t, { db });
-    const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 600 });
+    const { owner } = t.context;
+    const { get, store } = await startStoreApiOf(t, {
+      store: { balanceCents: 500, lowBalanceCents: 600 },
+    });
 
     const isLocked = Promise.withResolvers<void>();
     const topUp = owner.transaction(async (transaction) => {
@@ -305,8 +306,7 @@ test("the database rejects changed entries, negative top-ups and negative balanc
 
 test("a store's registrations have no usage facts; a price of 0 makes no ledger entry", async (t) => {
   const { db } = t.context;
-  const { post } = await startStoreApi(t, { db });
-  const store = await createTestStore(db, { treePriceCents: 0 });
+  const { post, store } = await startStoreApiOf(t, { store: { treePriceCents: 0 } });
 
   t.is((await post("/app/api/plant", store.live, { trees: 7 })).status, 200);
   t.is((await post("/app/api/refund", store.live, { type: "tree", quantity: 2 })).status, 200);

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
@@ -17,10 +17,9 @@ import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 const test = testWithDatabase();
 
 test("a record with an order and only a name is exported and counted once", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { databaseUrl } = t.context;
   const env = { DATABASE_URL: databaseUrl };
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const customer = { customer_name: "Ann Lee" };
   await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
   await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
@@ -44,10 +43,9 @@ test("a record with an order and only a name is exported and counted once", asyn
 
 for (const email of ["ΝΙΚΟΣ@example.gr", "İpek@example.com.tr"]) {
   test(`the records of ${email} are found by the same address`, async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { databaseUrl } = t.context;
     const env = { DATABASE_URL: databaseUrl };
-    const { post } = await startStoreApi(t, t.context);
-    const store = await createTestStore(db, { balanceCents: 1000 });
+    const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
     await post("/app/api/plant", store.live, { trees: 1, customer_email: email });
     const customer = [store.domain, "--customer-email", email];
 
@@ -66,9 +64,8 @@ for (const [stored, given] of [
   ["299938", SHOPIFY_ORDER],
 ] as const) {
   test(`the records of order ${stored} are found by ${given}`, async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { post } = await startStoreApi(t, t.context);
-    const store = await createTestStore(db, { balanceCents: 1000 });
+    const { databaseUrl } = t.context;
+    const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
     await post("/app/api/plant", store.live, { trees: 1, order_id: stored });
     await post("/app/api/plant", store.live, { trees: 2, order_id: `${stored}0` });
 
@@ -82,9 +79,8 @@ for (const [stored, given] of [
 }
 
 test("the name of an order is not Shopify's id of another", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { post } = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { databaseUrl } = t.context;
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   await post("/app/api/plant", store.live, { trees: 1, order_id: SHOPIFY_ORDER });
 
   const erased = await runImpact(

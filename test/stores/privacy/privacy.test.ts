@@ -6,7 +6,7 @@ import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { StoreApi } from "../startStoreApi.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 import { sendPlatformRequest } from "./sendPlatformRequest.ts";
@@ -130,9 +130,8 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
 }
 
 test.serial("store forget --order-id erases the records of an order only", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { post, get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { databaseUrl } = t.context;
+  const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const customer = { customer_name: "Ann Lee", customer_id: "7" };
   await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
   await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
@@ -154,9 +153,8 @@ test.serial("store forget --order-id erases the records of an order only", async
 test.serial(
   "a reason that was given for several customers is erased with any of them",
   async (t) => {
-    const { db, databaseUrl } = t.context;
-    const { post } = await startStoreApi(t, t.context);
-    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const { databaseUrl } = t.context;
+    const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
     const [ann, bob] = [createPerson(), createPerson()];
     const donation = { charity_id: "53-0196605", amount_dollars: 1 };
     for (const { id } of [ann, bob]) {

@@ -4,7 +4,7 @@ import { sql } from "../../../db/sql.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import { rowsIn, startStoreApiOf } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 
@@ -16,9 +16,8 @@ const SHARED = "Orders@Shop.example";
 
 /** Returns a store where customers 1 and 2 share an address and have one of their own, and functions that use it. */
 const createSharingStore = async (t: ExecutionContext<DatabaseContext>) => {
-  const { db, databaseUrl } = t.context;
-  const { post, get } = await startStoreApi(t, t.context);
-  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { databaseUrl } = t.context;
+  const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const plant = (notes: string, customer: Readonly<Record<string, string>>) =>
     post("/app/api/plant", store.live, { trees: 1, notes, ...customer });
   await plant("1, shared", { customer_id: "1", customer_email: SHARED });
