@@ -55,6 +55,15 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
   });
 });
 
+test("CSV whose header is in quotes is imported", async (t) => {
+  const { importText } = await setUpImport(t);
+  const run = await importText(
+    '"kind","id","count","created_at"\n"tree","t-1","3","2024-05-01T09:30:00Z"\n',
+  );
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), { lines: 1, new: 1, bad: 0 });
+});
+
 test("each chunk is searched for the format once, however long it does not show", async (t) => {
   const chunks = [...Array.from({ length: 50 }, () => Buffer.from("\n")), Buffer.from("{}")];
   const searched: [string, number][] = [];

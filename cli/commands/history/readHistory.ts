@@ -8,7 +8,7 @@ import { readCsv } from "./readCsv.ts";
 
 /** A byte order mark and white space, which may precede the first line. */
 const SKIPPED: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0x20, 0x09, 0x0a, 0x0d]);
-const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from('{["'));
+const JSON_STARTS: ReadonlySet<number> = new Set(Buffer.from("{["));
 
 const showsFormat = (byte: number): boolean => !SKIPPED.has(byte);
 
