@@ -162,3 +162,23 @@ test("audit list shows who did what in a table", async (t) => {
   t.regex(run.stderr, /For older entries, use --before \d+\./u);
   t.regex(run.stdout, /^\d{4,} /mu, "the entry as --before takes it");
 });
+
+test("audit list says how to list older entries, with --json too, if there are older ones", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id } = await createTestOrganization(t.context.db);
+  for (const day of ["7", "8"]) {
+    await runImpact(["org", "update", id, "--billing-day", day, "--as", "Ada"], { env });
+  }
+  const list = (limit: string) =>
+    runImpact(
+      ["audit", "list", "--account", id, "--action", "org.update", "--limit", limit, "--json"],
+      { env },
+    );
+  const newest = await list("1");
+  const [entry] = z
+    .array(z.looseObject({ id: z.int() }))
+    .length(1)
+    .parse(readJson(newest));
+  t.is(newest.stderr, `For older entries, use --before ${entry?.id}.\n`);
+  t.is((await list("2")).stderr, "");
+});

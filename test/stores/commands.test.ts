@@ -322,6 +322,21 @@ test("an adjustment needs a reason and an amount other than 0, and cannot overdr
   t.is(z.array(z.unknown()).parse(readJson(ledger)).length, 1);
 });
 
+test("store ledger says how to list older entries, with --json too, if there are older ones", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  await runImpact(["store", "topup", domain, "--amount", "5"], { env });
+  await runImpact(["store", "topup", domain, "--amount", "6"], { env });
+  const ledger = (...args: readonly string[]) =>
+    runImpact(["store", "ledger", domain, ...args], { env });
+
+  const newest = await ledger("--limit", "1", "--json");
+  t.is(z.array(z.unknown()).parse(readJson(newest)).length, 1);
+  t.regex(newest.stderr, /^For older entries, use --before \d+\.\n$/u);
+  t.is((await ledger("--limit", "2")).stderr, "");
+});
+
 test("an uninstalled store rejects its keys until it is reinstalled", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();

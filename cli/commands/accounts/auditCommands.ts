@@ -7,8 +7,8 @@ import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
@@ -64,7 +64,7 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
   requireTimeRange(options);
   const db = await connections.database();
   const { account, action = null, operator = null, since = null, until = null, limit } = options;
-  const entries = await listAuditEntries(
+  const found = await listAuditEntries(
     db,
     {
       accountId: account === undefined ? null : await findAccountId(db, account),
@@ -74,30 +74,28 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
       until,
       before: options.before === undefined ? null : String(options.before),
     },
-    limit,
+    limit + 1,
   );
+  const entries = found.slice(0, limit);
   if (options.json) {
     printJson(io, entries.map(presentEntry));
-    return;
+  } else {
+    printTable(
+      io,
+      ["entry", "at", "action", "by", "account", "subject", "reason", "details"],
+      entries.map((entry) => [
+        String(entry.id),
+        entry.createdAt,
+        entry.action,
+        entry.operator ?? `(${entry.actor})`,
+        entry.accountId,
+        entry.subject,
+        entry.reason,
+        formatDetails(entry.details),
+      ]),
+    );
   }
-  printTable(
-    io,
-    ["entry", "at", "action", "by", "account", "subject", "reason", "details"],
-    entries.map((entry) => [
-      String(entry.id),
-      entry.createdAt,
-      entry.action,
-      entry.operator ?? `(${entry.actor})`,
-      entry.accountId,
-      entry.subject,
-      entry.reason,
-      formatDetails(entry.details),
-    ]),
-  );
-  const last = entries.at(-1);
-  if (last && entries.length === limit) {
-    say(io, `For older entries, use --before ${last.id}.`);
-  }
+  sayIfOlder(io, found, limit);
 };
 
 export const addAuditCommands = (audit: Command, context: Context): void => {

@@ -2,8 +2,8 @@ import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
-import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export type LedgerOptions = {
@@ -31,30 +31,28 @@ export const listLedger = async (
 ): Promise<void> => {
   const db = await connections.database();
   const store = await findNamedStore(db, idOrDomain);
-  const entries = await listBalanceEntries(db, store.id, {
+  const found = await listBalanceEntries(db, store.id, {
     before: before === undefined ? null : String(before),
-    limit,
+    limit: limit + 1,
   });
+  const entries = found.slice(0, limit);
   if (json) {
     printJson(io, entries.map(presentEntry));
-    return;
+  } else {
+    printTable(
+      io,
+      ["entry", "at", "kind", "quantity", "amount", "balance", "reference", "note"],
+      entries.map((entry) => [
+        entry.id,
+        entry.createdAt,
+        entry.kind,
+        entry.quantity,
+        formatCents(entry.amountCents),
+        formatCents(entry.balanceCents),
+        entry.reference,
+        entry.note,
+      ]),
+    );
   }
-  printTable(
-    io,
-    ["entry", "at", "kind", "quantity", "amount", "balance", "reference", "note"],
-    entries.map((entry) => [
-      entry.id,
-      entry.createdAt,
-      entry.kind,
-      entry.quantity,
-      formatCents(entry.amountCents),
-      formatCents(entry.balanceCents),
-      entry.reference,
-      entry.note,
-    ]),
-  );
-  const last = entries.at(-1);
-  if (last && entries.length === limit) {
-    say(io, `For older entries, use --before ${last.id}.`);
-  }
+  sayIfOlder(io, found, limit);
 };
