@@ -1,22 +1,14 @@
-import { chmod } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
-import { Webhook } from "standardwebhooks";
 import { z } from "zod";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { recordEvent } from "../../services/events/recordEvent.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
-import { refunded } from "../events/readEvents.ts";
-import { writeTestFile } from "../history/importScene.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { eventually } from "../support/programs.ts";
-import { startReceiver } from "./startReceiver.ts";
-import type { Receiver } from "./startReceiver.ts";
 
 const test = testWithDatabase();
 
@@ -195,8 +187,6 @@ test("a repeated request does not add another endpoint, and there are 16 at most
   t.is(change.status, 400);
 });
 
-const SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
-
 const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().nullable() }));
 
 const impactIn =
@@ -265,115 +255,6 @@ test("a private URL is refused with the way to receive events on a developer's m
   const url = "https://localhost:3000/";
   const run = await impactIn(t)("webhook", "create", "--org", org, "--mode", "test", "--url", url);
   t.regex(run.stderr, /must have a public address; .*impact webhook listen/u);
-});
-
-/** Records events until the receiver has one: those from before the command listened are not sent. */
-const recordUntilReceived = async (
-  { context: { db } }: ExecutionContext<DatabaseContext>,
-  accountId: string,
-  receiver: Receiver,
-): Promise<void> => {
-  await eventually(async () => {
-    await recordEvent(db, { accountId, mode: "test" }, systemClock.now(), refunded("new"));
-    return receiver.received.length > 0;
-  });
-};
-
-/** Writes a file that only its owner can read. */
-const writeSecretFile = async (t: ExecutionContext, content: string): Promise<string> => {
-  const path = await writeTestFile(t, "secret", `${content}\n`);
-  await chmod(path, 0o600);
-  return path;
-};
-
-const listenIn =
-  ({ context: { databaseUrl } }: ExecutionContext<DatabaseContext>) =>
-  (stdin: string, ...options: readonly string[]): Promise<Run> =>
-    runImpact(["webhook", "listen", ...options], { env: { DATABASE_URL: databaseUrl }, stdin });
-
-for (const source of ["the API", "the API, with a key file", "the database"]) {
-  test(`webhook listen signs new events of ${source} and forwards them to a local server`, async (t) => {
-    const { db } = t.context;
-    const { id, apiKeyTest } = await createTestOrganization(db);
-    const receiver = await startReceiver(t);
-    const { url } = await startStandaloneApi(t, { db });
-    await recordEvent(db, { accountId: id, mode: "test" }, systemClock.now(), refunded("old"));
-    const from = {
-      "the API": ["--url", url],
-      "the API, with a key file": [
-        "--url",
-        url,
-        "--key-file",
-        await writeSecretFile(t, apiKeyTest),
-      ],
-      "the database": ["--org", id],
-    }[source];
-    const stdin = source === "the API" ? `${apiKeyTest}\n` : "";
-    const secretFile = await writeSecretFile(t, SECRET);
-    const options = [
-      "--forward-to",
-      `${receiver.url}/`,
-      "--secret-file",
-      secretFile,
-      "--limit",
-      "1",
-    ];
-    const listening = listenIn(t)(stdin, ...(from ?? []), ...options);
-    await recordUntilReceived(t, id, receiver);
-    const run = await listening;
-    t.is(run.exitCode, 0, run.stderr);
-    t.regex(run.stdout, /registration\.refunded evt_[0-9a-f]{48}: 204\n/u);
-    const [request] = receiver.received;
-    t.is(request?.path, "/hook/", "the path as it was given");
-    t.like(new Webhook(SECRET).verify(request?.body ?? "", request?.headers ?? {}), {
-      type: "registration.refunded",
-      data: { kind: "tree" },
-    });
-  });
-}
-
-test("webhook listen says what is missing, and passes on the API's error", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const listen = listenIn(t);
-  const to = ["--forward-to", "http://127.0.0.1:9/"];
-  t.like(await listen("", ...to), {
-    exitCode: 2,
-    stderr:
-      "impact: Give the API key on standard input or in a file with --key-file, or pass --org.\n",
-  });
-  const run = await listen("impact_test_x", ...to, "--url", url);
-  t.regex(run.stderr, /events: invalid API key/u);
-  const secretFile = await writeSecretFile(t, "whsec_x");
-  const unsigned = await listen("impact_test_x", ...to, "--secret-file", secretFile);
-  t.is(unsigned.exitCode, 2);
-  t.regex(unsigned.stderr, /secret-file: must be a secret, whsec_ and the Base64/u);
-});
-
-test("webhook listen accepts no secret on its command line, and sends the key only encrypted", async (t) => {
-  const listen = listenIn(t);
-  const to = ["--forward-to", "http://127.0.0.1:9/"];
-  for (const option of ["--key", "--secret"]) {
-    const shown = await listen("", ...to, option, SECRET);
-    t.is(shown.exitCode, 2);
-    t.regex(shown.stderr, /unknown option/u);
-  }
-  for (const url of ["http://impact.example", "http://127.0.0.1.example", "http://10.0.0.1:8080"]) {
-    const open = await listen("impact_test_x", ...to, "--url", url);
-    t.is(open.exitCode, 2);
-    t.regex(open.stderr, /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u);
-  }
-});
-
-test("webhook listen says that it has no response, or another program's", async (t) => {
-  const { url } = await startReceiver(t);
-  const listen = (...options: readonly string[]) =>
-    listenIn(t)("k", "--forward-to", "http://127.0.0.1:9/", ...options);
-  const other = await listen("--url", url);
-  t.is(other.exitCode, 1);
-  t.regex(other.stderr, /events: the response 204 is not the API's\. Check --url\.\n$/u);
-  const absent = await listen("--url", "http://127.0.0.1:2");
-  t.is(absent.exitCode, 4);
-  t.regex(absent.stderr, /No response from http:\/\/127\.0\.0\.1:2\/events: /u);
 });
 
 test("webhook update without an option changes nothing", async (t) => {

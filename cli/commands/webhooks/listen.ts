@@ -21,7 +21,7 @@ import {
   parseUrl,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
+import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { readSecret } from "../../input/readSecret.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -36,7 +36,8 @@ const SECRET_BYTES = 32;
 const LISTEN_HELP = `
 Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
 Events are read from the API as a client does, with the API key on standard input or in
---key-file; with --org, from the database.
+--key-file; with --org, from the database. If one of them stops responding, the command
+waits for it and goes on with the next event.
   printf '%s\\n' "$KEY" | impact webhook listen --forward-to http://localhost:3000/impact-events`;
 
 type ListenOptions = {
@@ -71,6 +72,9 @@ const asJson = z.string().transform((text): unknown => {
   }
 });
 
+/** Whether the API may respond to the same request later. */
+const isTemporary = (status: number): boolean => status === 429 || status >= 500;
+
 /** @throws CommandError with the exit code `unreachable` if there is no response */
 const fetchText = async (
   url: string,
@@ -93,6 +97,7 @@ const fetchText = async (
   }
 };
 
+/** @throws CommandError with the exit code `unreachable` if the API cannot respond now */
 const readFromApi = async (
   { connections, io }: Context,
   { keyFile, url: base, types = TYPES }: ListenOptions,
@@ -115,7 +120,7 @@ const readFromApi = async (
     if (status !== 200 || !found.success) {
       const { data } = asJson.pipe(z.object({ error: z.string() })).safeParse(body);
       throw new CommandError(
-        EXIT.failed,
+        isTemporary(status) ? EXIT.unreachable : EXIT.failed,
         `${url}: ${data?.error ?? `the response ${status} is not the API's. Check --url.`}`,
       );
     }
@@ -139,6 +144,25 @@ const readFromDatabase = async (
     return page.parse({ events: feed.events.map(presentEvent), has_more: feed.hasMore });
   };
 };
+
+/** Reads a page, however long the API or the database cannot be reached. */
+const keepReading =
+  (io: Io, read: ReadPage): ReadPage =>
+  async (startingAfter) => {
+    for (let isSaid = false; ; isSaid = true) {
+      try {
+        return await read(startingAfter);
+      } catch (error) {
+        if (exitCodeOf(error) !== EXIT.unreachable) {
+          throw error;
+        }
+        if (!isSaid) {
+          say(io, `Events cannot be read; trying again every second. ${describeError(error)}`);
+        }
+      }
+      await sleep(POLL_INTERVAL_MS);
+    }
+  };
 
 /** Returns the id of the newest event, or null if there is none. */
 const findNewest = async (read: ReadPage): Promise<string | null> => {
@@ -213,9 +237,10 @@ const listen = async (context: Context, options: ListenOptions): Promise<void> =
   const signedWith =
     secretFile === undefined ? `the new secret ${secret}` : `the secret in ${secretFile}`;
   say(io, `Ready. Requests are signed with ${signedWith} and sent to ${options.forwardTo}.`);
+  const readNext = keepReading(io, read);
   let remaining = options.limit ?? Infinity;
   while (remaining > 0) {
-    const { events, has_more: hasMore } = await read(last);
+    const { events, has_more: hasMore } = await readNext(last);
     for (const each of events.slice(0, remaining)) {
       const outcome = await forward(each, options, secret, clock.now());
       printText(io, `${each.timestamp} ${each.type} ${each.id}: ${outcome}`);
