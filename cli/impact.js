@@ -8,23 +8,22 @@ import { fileURLToPath } from "node:url";
  * Node that `npm ci` has installed.
  */
 
-// The npm scripts of the other programs read .env too. Variables that are set take precedence.
-if (existsSync(".env")) {
-  process.loadEnvFile?.();
-}
-
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 
 if (major > 22 || (major === 22 && minor >= 18)) {
   await import("../config/enableCompileCache.ts");
+  await import("../config/loadEnvFile.ts");
   await import("./main.ts");
 } else {
   const node = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
   if (existsSync(node)) {
     const main = fileURLToPath(new URL("main.ts", import.meta.url));
-    const { status, signal } = spawnSync(node, [main, ...process.argv.slice(2)], {
-      stdio: "inherit",
-    });
+    const envFile = new URL("../config/loadEnvFile.ts", import.meta.url).href;
+    const { status, signal } = spawnSync(
+      node,
+      ["--import", envFile, main, ...process.argv.slice(2)],
+      { stdio: "inherit" },
+    );
     if (signal) {
       process.kill(process.pid, signal);
     }
