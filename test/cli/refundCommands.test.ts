@@ -174,4 +174,33 @@ test.serial("registrations are refunded by a filter, and what cannot be is named
   t.is((await scene.impact("refund", "registrations", "--org", scene.id, ...REASON)).exitCode, 2);
 });
 
+test.serial("what was refunded is printed if the refunds stop because of an error", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  await scene.register(3);
+  await scene.register(4);
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE registration SET attribution = 'stopped' WHERE account_id = ${scene.id}
+  `);
+  await t.context.owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION stop_refund() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF NEW.attribution = 'stopped' AND NEW.count = 4 THEN RAISE EXCEPTION 'the disk is full'; END IF;
+      RETURN NEW;
+    END $$
+  `);
+  await t.context.owner.query(sql.typeAlias("void")`
+    CREATE TRIGGER stop_refund BEFORE UPDATE ON registration
+    FOR EACH ROW EXECUTE FUNCTION stop_refund()
+  `);
+  const args = ["refund", "registrations", "--org", scene.id, "--attribution", "stopped"];
+
+  const run = await scene.impact(...args, ...REASON, "--yes", "--json");
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /^Refunded 3 units of 1 registration\.$/mu);
+  t.regex(run.stderr, /the disk is full/u);
+  t.like(readJson(run), { refunded_registrations: 1, refunded_units: 3, failures: [] });
+});
+
 const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";

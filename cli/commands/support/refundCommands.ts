@@ -21,6 +21,7 @@ import {
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
+import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
@@ -138,6 +139,37 @@ type FilterOptions = RefundOptions &
     readonly yes?: true;
   };
 
+type Failure = { readonly id: string; readonly reason: string };
+
+const printMatching = (
+  io: Io,
+  { registrations, units }: { readonly registrations: number; readonly units: number },
+  failures: readonly Failure[],
+  { json, dryRun }: FilterOptions,
+): void => {
+  if (json) {
+    printJson(io, {
+      dry_run: dryRun === true,
+      refunded_registrations: registrations,
+      refunded_units: units,
+      failures,
+    });
+  } else if (failures.length > 0) {
+    printTable(
+      io,
+      ["registration", "not refunded because"],
+      failures.map(({ id, reason }) => [id, reason]),
+    );
+  }
+  const summary = `${counted(units, "unit")} of ${counted(registrations, "registration")}`;
+  say(
+    io,
+    dryRun
+      ? `With --yes instead of --dry-run, the command refunds ${summary}.`
+      : `Refunded ${summary}.`,
+  );
+};
+
 const refundByFilter = async (context: Context, options: FilterOptions): Promise<void> => {
   const { io } = context;
   const { org: accountId, mode, attribution = null, since: from = null, until = null } = options;
@@ -158,43 +190,26 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     throw new CommandError(EXIT.usage, "Check with --dry-run, then refund them with --yes.");
   }
   const bar = createProgressBar(io);
-  const failures: { readonly id: string; readonly reason: string }[] = [];
+  const failures: Failure[] = [];
   const done = { registrations: 0, units: 0 };
-  for await (const { id, refundedCount, error } of refundMatching(deps, filter, {
-    reason: options.reason,
-    isDryRun,
-  })) {
-    if (error === null) {
-      done.registrations += 1;
-      done.units += refundedCount;
-    } else {
-      failures.push({ id, reason: error });
+  try {
+    for await (const { id, refundedCount, error } of refundMatching(deps, filter, {
+      reason: options.reason,
+      isDryRun,
+    })) {
+      if (error === null) {
+        done.registrations += 1;
+        done.units += refundedCount;
+      } else {
+        failures.push({ id, reason: error });
+      }
+      const handled = done.registrations + failures.length;
+      bar.update(handled / Math.max(registrations, 1), `${handled} of ${registrations}`);
     }
-    const handled = done.registrations + failures.length;
-    bar.update(handled / Math.max(registrations, 1), `${handled} of ${registrations}`);
+  } finally {
+    bar.clear();
+    printMatching(io, done, failures, options);
   }
-  bar.clear();
-  if (options.json) {
-    printJson(io, {
-      dry_run: isDryRun,
-      refunded_registrations: done.registrations,
-      refunded_units: done.units,
-      failures,
-    });
-  } else if (failures.length > 0) {
-    printTable(
-      io,
-      ["registration", "not refunded because"],
-      failures.map(({ id, reason }) => [id, reason]),
-    );
-  }
-  const summary = `${counted(done.units, "unit")} of ${counted(done.registrations, "registration")}`;
-  say(
-    io,
-    isDryRun
-      ? `With --yes instead of --dry-run, the command refunds ${summary}.`
-      : `Refunded ${summary}.`,
-  );
   if (failures.length > 0) {
     throw new CommandError(
       EXIT.failed,
