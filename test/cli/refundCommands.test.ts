@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
+import { DAY_MS } from "../../domain/durations.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -202,5 +203,23 @@ test.serial("what was refunded is printed if the refunds stop because of an erro
   t.regex(run.stderr, /the disk is full/u);
   t.like(readJson(run), { refunded_registrations: 1, refunded_units: 3, failures: [] });
 });
+
+test.serial(
+  "usage show names the command of a refund only while a refund is possible",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const registration = await scene.register(5, "test");
+    const showAt = (milliseconds: number) =>
+      runImpact(["usage", "show", registration], {
+        env: { DATABASE_URL: t.context.databaseUrl },
+        clock: { now: () => new Date(milliseconds) },
+      });
+    const hint = /To refund it, run: impact refund registration/u;
+    t.regex((await showAt(Date.now() - 10_000)).stderr, hint);
+    const later = await showAt(Date.now() + 40 * DAY_MS);
+    t.is(later.exitCode, 0, later.stderr);
+    t.notRegex(later.stderr, hint);
+  },
+);
 
 const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";

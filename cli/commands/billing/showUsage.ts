@@ -2,13 +2,16 @@ import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts"
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
+import { isAccepted, outcomeOf } from "../../../domain/batches.ts";
 import { isUnfinished } from "../../../domain/billing/meterEvents.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { timeOf } from "../../../domain/billing/usage.ts";
+import { decideRefund } from "../../../domain/registrations/decideRefund.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
+import { findRefundWindow } from "../../../services/registrations/readRefundWindow.ts";
 import type { Context } from "../../context.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -87,10 +90,31 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
 const hasOwnSender = (events: readonly ListedMeterEvent[]): boolean =>
   events.some((event) => isUnfinished(event.state) && event.hasOwnSender);
 
+/** Whether a refund is possible now, as far as that is known without a call to the processor. */
+const canBeRefunded = async (
+  { connections, clock }: Context,
+  registration: AccountRegistration,
+  { facts }: RegistrationUsage,
+): Promise<boolean> => {
+  if (registration.accountType === "store") {
+    return registration.refundedCount < registration.count;
+  }
+  const [db, billing] = [await connections.database(), await connections.billing()];
+  const window = await findRefundWindow({ db, clock, billing }, registration);
+  const hasUsage = facts.length > 0;
+  return (
+    window === null ||
+    isAccepted(
+      outcomeOf(() => decideRefund({ ...registration, hasUsage }, null, window, clock.now())),
+    )
+  );
+};
+
 const advise = (
   io: Io,
   registration: AccountRegistration,
   { status, failedEventIds }: RegistrationUsage,
+  isRefundable: boolean,
 ): void => {
   if (status === "imported") {
     say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
@@ -99,7 +123,7 @@ const advise = (
   if (status === "prepaid") {
     say(io, "It has no usage: it was paid from the store's balance.");
   }
-  if (registration.refundedCount < registration.count) {
+  if (isRefundable) {
     say(io, `To refund it, run: impact refund registration ${registration.id} --reason TEXT`);
   }
   for (const eventId of failedEventIds) {
@@ -110,10 +134,11 @@ const advise = (
 export type ShowUsageOptions = RecordOwnerOptions & JsonOption;
 
 export const showUsage = async (
-  { io, connections }: Context,
+  context: Context,
   given: string,
   { org, json }: ShowUsageOptions,
 ): Promise<void> => {
+  const { io, connections } = context;
   const db = await connections.database();
   const id = await getRecordId(db, "registration", given, org ?? null);
   const registration = await findRegistration(db, id);
@@ -179,5 +204,5 @@ export const showUsage = async (
     printFacts(io, facts);
   }
   printEvents(io, events);
-  advise(io, registration, usage);
+  advise(io, registration, usage, await canBeRefunded(context, registration, usage));
 };
