@@ -300,6 +300,14 @@ test("the search in the documentation finds a charity of the initial catalogue",
   t.regex(stdout, /American Red Cross/u);
 });
 
+test("charity search says that a page after the last one has no charities", async (t) => {
+  const { run } = await stage(t);
+  const { exitCode, stdout, stderr } = await run("search", "530196605", "--page", "9");
+  t.is(exitCode, 0);
+  t.is(stdout, "");
+  t.is(stderr, "No charities on page 9; 1 found.\n");
+});
+
 test("an operator's search follows the rule of the API for short names, other scripts and no letters", async (t) => {
   const { run } = await stage(t);
   const search = async (name: string): Promise<Record<string, unknown>> => {

@@ -34,8 +34,14 @@ export const searchCharities = async (
     });
     return;
   }
-  if (totalItems === 0) {
-    say(io, "No charities found.");
+  const total = totalItems.toLocaleString("en-US");
+  if (charities.length === 0) {
+    say(
+      io,
+      totalItems === 0
+        ? "No charities found."
+        : `No charities on page ${page}; ${totalIsExact ? "" : "at least "}${total} found.`,
+    );
     return;
   }
   printTable(
@@ -49,7 +55,6 @@ export const searchCharities = async (
     ]),
   );
   const pages = Math.ceil(totalItems / PAGE_SIZE);
-  const total = totalItems.toLocaleString("en-US");
   say(
     io,
     totalIsExact
