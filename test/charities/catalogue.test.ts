@@ -178,6 +178,14 @@ test("a missing file is reported by name", async (t) => {
   t.regex(stderr, /nonexistent\/eo1\.csv cannot be read/u);
 });
 
+test("the counts of the finished files are printed if a later file fails", async (t) => {
+  const { run, write } = await stage(t);
+  const good = await write("good.csv", `${HEADER}\n${lineOf(freshEin(), "GOOD")}\n`);
+  const { exitCode, stdout } = await run("import", good, "/nonexistent/eo2.csv", "--json");
+  t.is(exitCode, 2);
+  t.deepEqual(JSON.parse(stdout), [counts("good.csv", { added: 1 })]);
+});
+
 test("a folder and an incomplete or damaged gzip file are reported by name", async (t) => {
   const { run, write } = await stage(t);
   const zipped = gzipSync(`${HEADER}\n${lineOf(freshEin(), "CUT")}\n`);

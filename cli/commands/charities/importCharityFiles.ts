@@ -9,6 +9,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readTextLines } from "../../input/readTextLines.ts";
 import { sha256Of } from "../../input/sha256Of.ts";
+import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -74,19 +75,17 @@ const importFile = async (
   }
 };
 
-export const importCharityFiles = async (
-  context: Context,
-  paths: readonly string[],
-  options: ImportOptions,
-): Promise<void> => {
-  const results: Awaited<ReturnType<typeof importFile>>[] = [];
-  for (const path of paths) {
-    results.push(await importFile(context, path, options));
-  }
-  if (options.json) {
+type FileImport = Awaited<ReturnType<typeof importFile>>;
+
+const printImports = (
+  io: Io,
+  imports: readonly FileImport[],
+  { json }: Pick<ImportOptions, "json">,
+): void => {
+  if (json) {
     printJson(
-      context.io,
-      results.map(({ linesDoneBefore, ...counts }) => ({
+      io,
+      imports.map(({ linesDoneBefore, ...counts }) => ({
         ...counts,
         lines_done_before: linesDoneBefore,
       })),
@@ -94,9 +93,9 @@ export const importCharityFiles = async (
     return;
   }
   printTable(
-    context.io,
+    io,
     ["file", "added", "changed", "same", "older", "skipped", "lines done before"],
-    results.map(({ file, added, changed, same, older, bad, linesDoneBefore }) => [
+    imports.map(({ file, added, changed, same, older, bad, linesDoneBefore }) => [
       file,
       added,
       changed,
@@ -106,4 +105,21 @@ export const importCharityFiles = async (
       linesDoneBefore,
     ]),
   );
+};
+
+export const importCharityFiles = async (
+  context: Context,
+  paths: readonly string[],
+  options: ImportOptions,
+): Promise<void> => {
+  const imports: FileImport[] = [];
+  try {
+    for (const path of paths) {
+      imports.push(await importFile(context, path, options));
+    }
+  } finally {
+    if (imports.length > 0) {
+      printImports(context.io, imports, options);
+    }
+  }
 };
