@@ -124,7 +124,7 @@ test("a charity in several files is stored once", async (t) => {
 });
 
 test("a malformed line is reported by its number and skipped", async (t) => {
-  const { write, load, read } = await stage(t);
+  const { write, run, read } = await stage(t);
   const good = freshEin();
   const path = await write(
     "eo.csv",
@@ -139,8 +139,9 @@ test("a malformed line is reported by its number and skipped", async (t) => {
       lineOf(freshEin(), "X".repeat(501)),
     ].join("\n"),
   );
-  const { counts: counted, stderr } = await load(path);
-  t.deepEqual(counted, [counts("eo.csv", { added: 1, bad: 6 })]);
+  const { exitCode, stdout, stderr } = await run("import", path, "--json");
+  t.is(exitCode, 1);
+  t.deepEqual(JSON.parse(stdout), [counts("eo.csv", { added: 1, bad: 6 })]);
   t.deepEqual(
     [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line),
     ["2", "3", "4", "5", "7", "8"],

@@ -15,6 +15,7 @@ import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { requireNoneSkipped } from "./requireNoneSkipped.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
@@ -122,4 +123,5 @@ export const importCharityFiles = async (
       printImports(context.io, imports, options);
     }
   }
+  requireNoneSkipped(imports.reduce((sum, { bad }) => sum + bad, 0));
 };

@@ -1,13 +1,13 @@
 import { counted } from "../../../domain/counted.ts";
 import { importCharityLinks } from "../../../services/charities/importCharityLinks.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readTextLines } from "../../input/readTextLines.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
+import { requireNoneSkipped } from "./requireNoneSkipped.ts";
 
 /** Further bad lines are only counted. */
 const BAD_LINES_SHOWN = 20;
@@ -35,10 +35,5 @@ export const importLinks = async (
       `Updated ${counted(counts.updated, "charity", "charities")}; ${counts.unknown} not in the catalogue, ${counted(counts.bad, "malformed line")}.`,
     );
   }
-  if (counts.bad > 0) {
-    throw new CommandError(
-      EXIT.failed,
-      "Some lines were skipped. Correct them and import the file again.",
-    );
-  }
+  requireNoneSkipped(counts.bad);
 };
