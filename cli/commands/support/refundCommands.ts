@@ -114,7 +114,7 @@ const refundOneDonation = async (
       ).replayed;
   if (options.json) {
     printJson(context.io, {
-      donation_id: id,
+      donation_id: shownIdOf(donation),
       refunded_amount_cents: donation.amountCents,
       replayed,
       dry_run: isDryRun,
