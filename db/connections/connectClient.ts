@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
-import type { ClientConfig } from "pg";
+import type { ClientBase, ClientConfig } from "pg";
 import { connectTimeoutOf, readDatabaseServers, requireWritable } from "./databaseServers.ts";
 import type { Server } from "./databaseServers.ts";
 
@@ -11,11 +11,17 @@ export type Connected = {
   readonly pause: (timeoutMs: number) => Promise<void>;
 };
 
-/** @throws ReadOnlyServerError */
-export const requireWritableClient = async (client: {
-  readonly query: (text: string) => Promise<{ readonly rows: readonly Record<string, unknown>[] }>;
-}): Promise<void> => {
-  const { rows } = await client.query("SHOW transaction_read_only");
+/**
+ * @param timeoutMs after it the server is considered lost
+ * @throws ReadOnlyServerError
+ */
+export const requireWritableClient = async (
+  client: ClientBase,
+  timeoutMs: number,
+): Promise<void> => {
+  // The library's types lack the timeout of a single query.
+  const check = { text: "SHOW transaction_read_only", query_timeout: timeoutMs };
+  const { rows } = await client.query<Record<string, unknown>>(check);
   requireWritable(rows[0]?.["transaction_read_only"]);
 };
 
@@ -29,10 +35,11 @@ export const connectClient = (
 ): Promise<Connected> => {
   const servers = readDatabaseServers(url);
   return servers.open(async (server) => {
+    const connectTimeoutMs = connectTimeoutOf(servers, connectionTimeoutMillis);
     const client = new Client({
       ...server.config,
       ...options,
-      connectionTimeoutMillis: connectTimeoutOf(servers, connectionTimeoutMillis),
+      connectionTimeoutMillis: connectTimeoutMs,
     });
     // Without a listener, the loss of the connection would end the program.
     const lost = new Promise<never>((_resolve, reject) => {
@@ -42,7 +49,7 @@ export const connectClient = (
     await client.connect();
     try {
       if (servers.mustAcceptWrites) {
-        await requireWritableClient(client);
+        await requireWritableClient(client, connectTimeoutMs);
       }
     } catch (error) {
       await client.end();

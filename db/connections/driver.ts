@@ -55,7 +55,8 @@ const requireWritableConnection = async (client: DriverClient): Promise<void> =>
     requireWritable(rows[0]?.["transaction_read_only"]);
     await client.release();
   } catch (error) {
-    await client.destroy();
+    // Not awaited, because a vanished server does not confirm the end, and the next server can be tried.
+    client.destroy().catch(() => undefined);
     throw error;
   }
 };
@@ -90,6 +91,8 @@ export const createDriver =
       connectionTimeout === "DISABLE_TIMEOUT"
         ? connectionTimeout
         : connectTimeoutOf(servers, connectionTimeout);
+    // The check belongs to connecting: a server that vanishes before its response is passed over as quickly.
+    const checkTimeoutMs = inMs(connectTimeout) || responseTimeoutMs;
     const inspectionTimeoutMs = inMs(connectTimeout) + responseTimeoutMs;
     const drivers = new Map<Server, Promise<ServerDriver>>();
     /** The library's driver supports one server. It connects once to read the types that the pool parses. */
@@ -140,7 +143,7 @@ export const createDriver =
           const { driver, adapt } = await openDriver(server);
           const client = await driver.createClient();
           if (servers.mustAcceptWrites) {
-            await requireWritableConnection(client);
+            await requireWritableConnection(withResponseTimeout(client, checkTimeoutMs));
           }
           return renewPlans(adapt(withResponseTimeout(client, responseTimeoutMs)));
         }),

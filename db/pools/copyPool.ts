@@ -92,11 +92,12 @@ export const openCopyPool = (
     maximumWaiting: MAXIMUM_WAITING,
   });
   const servers = readDatabaseServers(url);
+  const connectTimeoutMs = connectTimeoutOf(servers, CONNECT_TIMEOUT_MS);
   const openPool = ({ config }: Server): Pool => {
     const pool = new Pool({
       ...config,
       max: MAXIMUM_CONNECTIONS,
-      connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
+      connectionTimeoutMillis: connectTimeoutMs,
       stream: () => openSocket(idleTimeoutMs),
     });
     // A copy reports its own broken connection; the pool discards one that breaks while idle.
@@ -126,7 +127,7 @@ export const openCopyPool = (
     const client = await pool.connect();
     if (servers.mustAcceptWrites && !writable.has(client)) {
       try {
-        await requireWritableClient(client);
+        await requireWritableClient(client, connectTimeoutMs);
       } catch (error) {
         client.release(true);
         throw error;

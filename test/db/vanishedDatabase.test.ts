@@ -2,6 +2,7 @@ import type { ExecutionContext } from "ava";
 import { BackendTerminatedError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { connectClient } from "../../db/connections/connectClient.ts";
 import { openCopyPool } from "../../db/pools/copyPool.ts";
 import { UnavailableError } from "../../domain/errors.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
@@ -172,6 +173,21 @@ test("a server that vanishes while it is inspected after a failover is inspected
   t.true((await db.connect(readPid)) > 0);
   // The library's connection has no listener for errors, so it must not be cut.
   await second.thaw();
+});
+
+test("a server that vanishes when asked whether it accepts writes is passed over for the next one", async (t) => {
+  const { first, second, url } = await startTwoServers(t);
+  const db = await openPool(url, 1);
+  t.teardown(() => db.end());
+
+  first.freezeAfter("transaction_read_only");
+  t.true((await db.connect(readPid)) > 0);
+  t.true(second.connectionCount() > 0);
+
+  first.freezeAfter("transaction_read_only");
+  const { client, server } = await connectClient(url, { connectionTimeoutMillis: 15_000 });
+  await client.end();
+  t.is(server.name, new URL(second.url).host);
 });
 
 test("the connections that are opened after a failover inspect the next server once", async (t) => {
