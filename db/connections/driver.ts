@@ -1,4 +1,5 @@
 import { createPgDriverFactory } from "@slonik/pg-driver";
+import { Client } from "pg";
 import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
 import { withTimeout } from "../../domain/withTimeout.ts";
@@ -61,6 +62,27 @@ const requireWritableConnection = async (client: DriverClient): Promise<void> =>
   }
 };
 
+/**
+ * Creates the library's driver, which first reads the types over a client without a listener for errors: the loss of that
+ * connection would end the program. The client connects before the library's function returns, and gets its listener then.
+ */
+const createLibraryDriver: DriverFactory = (options) => {
+  // oxlint-disable-next-line typescript/unbound-method -- it is only called with the client that it was called on.
+  const { connect: original } = Client.prototype;
+  Client.prototype.connect = new Proxy(original, {
+    apply: (connect, client: Client, parameters) => {
+      // The query reports the loss.
+      client.on("error", () => undefined);
+      return Reflect.apply(connect, client, parameters);
+    },
+  });
+  try {
+    return createPgDriverFactory()(options);
+  } finally {
+    Client.prototype.connect = original;
+  }
+};
+
 type ServerDriver = {
   readonly driver: Driver;
   /** Adapts a client to the pooler before the server, if there is one. */
@@ -102,7 +124,7 @@ export const createDriver =
         ...config,
         connectionTimeoutMillis: inMs(connectTimeout),
       });
-      const driver = await createPgDriverFactory()({
+      const driver = await createLibraryDriver({
         driverConfiguration: {
           ...driverConfiguration,
           connectionUri: server.dsn,

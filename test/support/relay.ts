@@ -13,12 +13,12 @@ export const startRelay = async (
   readonly connectionCount: () => number;
   /** Closes every connection and refuses new ones. */
   readonly cut: () => void;
+  /** Does so as soon as a client has sent a text. */
+  readonly cutAfter: (text: string) => void;
   /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
   /** Does so as soon as a client has sent a text. */
   readonly freezeAfter: (text: string) => void;
-  /** Forwards on the frozen connections again, and waits until they are closed. */
-  readonly thaw: () => Promise<void>;
   /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
   readonly hang: () => void;
 }> => {
@@ -32,7 +32,7 @@ export const startRelay = async (
     }
   };
   let isHanging = false;
-  let lastText: string | null = null;
+  let last: { readonly text: string; readonly interrupt: () => void } | null = null;
   const relay = createServer((near) => {
     near.on("error", () => undefined);
     if (isHanging) {
@@ -44,9 +44,9 @@ export const startRelay = async (
     pairs.add([near, far]);
     near.pipe(far).pipe(near);
     near.on("data", (chunk: Buffer) => {
-      if (lastText !== null && chunk.includes(lastText)) {
-        lastText = null;
-        freeze();
+      if (last && chunk.includes(last.text)) {
+        last.interrupt();
+        last = null;
       }
     });
   }).listen(0, "127.0.0.1");
@@ -64,19 +64,12 @@ export const startRelay = async (
     url: url.href,
     connectionCount: () => pairs.size,
     cut,
+    cutAfter: (text) => {
+      last = { text, interrupt: cut };
+    },
     freeze,
     freezeAfter: (text) => {
-      lastText = text;
-    },
-    thaw: async () => {
-      const frozen = [...pairs].filter(([near]) => near.isPaused() && !near.destroyed);
-      await Promise.all(
-        frozen.map(([near, far]) => {
-          const closed = once(near, "close");
-          near.pipe(far).pipe(near);
-          return closed;
-        }),
-      );
+      last = { text, interrupt: freeze };
     },
     hang: () => {
       isHanging = true;
