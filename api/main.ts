@@ -14,6 +14,7 @@ import {
   openSearches,
 } from "../program/openDatabase.ts";
 import { readAccountLimits } from "../program/settings/readAccountLimits.ts";
+import { logUnusableHits } from "../program/log/logUnusableHits.ts";
 import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
 import { findIgnoredPrice, readStripeOptions } from "../program/settings/readStripeOptions.ts";
 import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
@@ -178,7 +179,13 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,
     },
-    charities: createCharities({ db, searches, clock, settings: readCharitySettings(config) }),
+    charities: createCharities({
+      db,
+      searches,
+      clock,
+      settings: readCharitySettings(config),
+      onUnusable: logUnusableHits(logger),
+    }),
     validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
     planting: createPlanting(readPlantingSettings(config)),
     webhookSettings: readWebhookSettings(config),

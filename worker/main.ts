@@ -28,6 +28,7 @@ import { loadStripe } from "../providers/billing/loadStripe.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createWebhookSender } from "../providers/webhooks/createWebhookSender.ts";
+import { logUnusableHits } from "../program/log/logUnusableHits.ts";
 import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
 import { readStripeOptions } from "../program/settings/readStripeOptions.ts";
 import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
@@ -190,7 +191,12 @@ const startWorker = async (
   );
   const deployment = awaitDeploymentName({ db, clock, logger }, shutdown.signal);
   const { whenNamed, runQueue } = createRunners(deployment, { config, logger }, shutdown.signal);
-  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
+  const charities = createCharities({
+    db,
+    clock,
+    settings: readCharitySettings(config),
+    onUnusable: logUnusableHits(logger),
+  });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runQueue(
     interactiveQueue,

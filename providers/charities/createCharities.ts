@@ -8,6 +8,7 @@ import { CharityProviderError } from "./provider.ts";
 import { createChange } from "./remote/createChange.ts";
 import { createEveryOrg } from "./remote/createEveryOrg.ts";
 import { createPledge } from "./remote/createPledge.ts";
+import type { UnusableHits } from "./remote/readHits.ts";
 import type { StartTimeout } from "./remote/remoteSettings.ts";
 import { withDetailsCache } from "./remote/withDetailsCache.ts";
 
@@ -49,6 +50,7 @@ export const createCharities = ({
   clock,
   settings: { everyorg, change, pledge },
   startTimeout = () => AbortSignal.timeout(TIMEOUT_MS),
+  onUnusable = () => undefined,
 }: {
   readonly db: DatabasePool;
   /** Connections for searches of the catalogue; needed only by programs that serve searches. */
@@ -56,6 +58,8 @@ export const createCharities = ({
   readonly clock: Clock;
   readonly settings: CharitySettings;
   readonly startTimeout?: StartTimeout;
+  /** Called after each remote search whose response has records that cannot be used. */
+  readonly onUnusable?: (unusable: UnusableHits) => void;
 }): Charities => {
   const remote = (
     name: CharityProviderName,
@@ -67,14 +71,14 @@ export const createCharities = ({
       "everyorg",
       everyorg &&
         createEveryOrg(
-          { ...everyorg, startTimeout },
+          { ...everyorg, startTimeout, onUnusable },
           { accountId, takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
         ),
     );
   const shared: Record<Exclude<CharityProviderName, "everyorg">, CharityProvider> = {
     catalogue: createCatalogue({ db, searches }),
-    change: remote("change", change && createChange({ ...change, startTimeout })),
-    pledge: remote("pledge", pledge && createPledge({ ...pledge, startTimeout })),
+    change: remote("change", change && createChange({ ...change, startTimeout, onUnusable })),
+    pledge: remote("pledge", pledge && createPledge({ ...pledge, startTimeout, onUnusable })),
   };
   return {
     named: (name, accountId) => (name === "everyorg" ? everyOrgOf(accountId) : shared[name]),

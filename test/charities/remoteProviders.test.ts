@@ -1,53 +1,16 @@
-import type { ExecutionContext } from "ava";
-import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
+import type { Charity } from "../../domain/charities/charities.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
-import { createMovableClock } from "../support/movableClock.ts";
-import { settingsOf } from "./donations/donationSetup.ts";
+import { never, query, stage } from "./stageRemoteProvider.ts";
+import type { RemoteName } from "./stageRemoteProvider.ts";
 import type { Fault, ProviderDouble } from "./startProviderDouble.ts";
-import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
 
-const never = new AbortController().signal;
-
-type RemoteName = Exclude<CharityProviderName, "catalogue">;
 const REMOTE: readonly RemoteName[] = ["everyorg", "change", "pledge"];
-
-const stage = async (
-  t: ExecutionContext<DatabaseContext>,
-  name: RemoteName,
-  // No attempt times out unless its test says so, so a busy machine does not look like a silent provider.
-  startTimeout = () => never,
-): Promise<{
-  readonly provider: CharityProvider;
-  /** The provider for another account. */
-  readonly otherProvider: CharityProvider;
-  readonly double: ProviderDouble;
-  readonly clock: ReturnType<typeof createMovableClock>;
-}> => {
-  const double = await startProviderDouble();
-  t.teardown(double.close);
-  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const charities = createCharities({
-    db: t.context.db,
-    clock,
-    // Every.org's rate limits are per API key.
-    settings: settingsOf(double, `key-${crypto.randomUUID()}`),
-    startTimeout,
-  });
-  return {
-    provider: charities.named(name, "one"),
-    otherProvider: charities.named(name, "another"),
-    double,
-    clock,
-  };
-};
 
 /** Adds one charity to the double in the provider's own format. */
 const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: string) => void> = {
@@ -119,8 +82,6 @@ const charityOf = (nonprofitId: string, ein: string): Charity => ({
 });
 
 const twice = (fault: Fault): readonly Fault[] => [fault, fault];
-
-const query = { name: "tree", ein: null, page: 1, pageSize: 20 };
 
 for (const name of REMOTE) {
   test(`${name}: a charity is found by EIN and by id, and its details are stored for a day`, async (t) => {

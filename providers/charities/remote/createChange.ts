@@ -5,6 +5,7 @@ import { countSeen } from "./countSeen.ts";
 import { fetchCharity } from "./fetchCharity.ts";
 import { fetchJson } from "./fetchJson.ts";
 import { looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import { readHits } from "./readHits.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
@@ -33,13 +34,14 @@ const nonprofit = z
     iconUrl,
   }));
 
-const searchResponse = z.object({ nonprofits: z.array(nonprofit) });
+const searchResponse = z.object({ nonprofits: z.array(z.unknown()) });
 
 export const createChange = ({
   apiBase,
   publicKey,
   secretKey,
   startTimeout,
+  onUnusable,
 }: RemoteSettings<{ publicKey: string; secretKey: string }>): RemoteCharityProvider => {
   const authorization = `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`;
 
@@ -55,11 +57,15 @@ export const createChange = ({
       { provider: "change", call: "search", url, startTimeout, schema: searchResponse },
       signal,
     );
-    return found?.nonprofits ?? [];
+    const listed = (found?.nonprofits ?? []).slice(0, limit);
+    return {
+      hits: await readHits("change", listed, nonprofit, onUnusable),
+      listedCount: listed.length,
+    };
   };
 
   const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
-    const hits = await search(ein, 1, 20, signal);
+    const { hits } = await search(ein, 1, 20, signal);
     return hits.find((charity) => charity.ein === ein) ?? null;
   };
 
@@ -83,13 +89,13 @@ export const createChange = ({
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
-      const items = (await search(name, page, pageSize, signal)).slice(0, pageSize);
-      const seen = countSeen(query, items.length);
+      const { hits, listedCount } = await search(name, page, pageSize, signal);
+      const seen = countSeen(query, listedCount);
       return {
-        items,
+        items: hits,
         // A full page may not be the last, so a client that pages by the total must be able to request another.
-        totalItems: items.length === pageSize ? seen + 1 : seen,
-        totalIsExact: items.length < pageSize && (items.length > 0 || page === 1),
+        totalItems: listedCount === pageSize ? seen + 1 : seen,
+        totalIsExact: listedCount < pageSize && (listedCount > 0 || page === 1),
       };
     },
   };

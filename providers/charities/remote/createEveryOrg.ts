@@ -8,6 +8,7 @@ import type { RemoteCharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { fetchJson } from "./fetchJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import { readHits } from "./readHits.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
@@ -48,10 +49,10 @@ const hit = z.object({
   logoUrl: looseUrl(),
 });
 
-const searchResponse = z.object({ nonprofits: z.array(hit) });
+const searchResponse = z.object({ nonprofits: z.array(z.unknown()) });
 
 export const createEveryOrg = (
-  { apiBase, apiKey, startTimeout }: RemoteSettings<{ apiKey: string }>,
+  { apiBase, apiKey, startTimeout, onUnusable }: RemoteSettings<{ apiKey: string }>,
   { accountId, takePermit }: { readonly accountId: string; readonly takePermit: TakePermit },
 ): RemoteCharityProvider => {
   // Rate limits are per API key; a hash names the key without storing it.
@@ -135,7 +136,10 @@ export const createEveryOrg = (
         },
         signal,
       );
-      const hits = (found?.nonprofits ?? []).filter(({ profileUrl }) => profileUrl !== "");
+      const listed = found?.nonprofits ?? [];
+      const hits = (await readHits("everyorg", listed, hit, onUnusable)).filter(
+        ({ profileUrl }) => profileUrl !== "",
+      );
       return {
         items: hits
           .slice((page - 1) * pageSize, page * pageSize)
@@ -157,7 +161,7 @@ export const createEveryOrg = (
             }),
           ),
         totalItems: hits.length,
-        totalIsExact: hits.length < MAXIMUM_HITS,
+        totalIsExact: listed.length < MAXIMUM_HITS,
       };
     },
   };

@@ -6,6 +6,7 @@ import { countSeen } from "./countSeen.ts";
 import { fetchCharity } from "./fetchCharity.ts";
 import { fetchJson } from "./fetchJson.ts";
 import { looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import { readHits } from "./readHits.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
@@ -36,13 +37,14 @@ const organization = z
 
 const searchResponse = z.object({
   total_count: z.int().min(0),
-  results: z.array(organization),
+  results: z.array(z.unknown()),
 });
 
 export const createPledge = ({
   apiBase,
   apiKey,
   startTimeout,
+  onUnusable,
 }: RemoteSettings<{ apiKey: string }>): RemoteCharityProvider => {
   const headers = { authorization: `Bearer ${apiKey}` };
 
@@ -62,7 +64,12 @@ export const createPledge = ({
       { provider: "pledge", call: "search", url, headers, startTimeout, schema: searchResponse },
       signal,
     );
-    return { total: found?.total_count ?? 0, results: (found?.results ?? []).slice(0, perPage) };
+    const listed = (found?.results ?? []).slice(0, perPage);
+    return {
+      total: found?.total_count ?? 0,
+      results: await readHits("pledge", listed, organization, onUnusable),
+      listedCount: listed.length,
+    };
   };
 
   const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
@@ -97,8 +104,8 @@ export const createPledge = ({
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
-      const { total, results } = await search(name, page, pageSize, signal);
-      const seen = countSeen(query, results.length);
+      const { total, results, listedCount } = await search(name, page, pageSize, signal);
+      const seen = countSeen(query, listedCount);
       return {
         items: results,
         // The reported total can be lower than the number of results.

@@ -1,10 +1,11 @@
 import { link, name } from "../../../domain/planting/fact.ts";
 import type { ReportedSite } from "../../../domain/planting/fact.ts";
-import { yieldingEach } from "./yieldingEach.ts";
-import { centerOf, countLeftOut, readTreeMapper, treesOf } from "./readTreeMapper.ts";
+import type { LeftOut } from "../../splitReadable.ts";
+import { countLeftOut } from "../../splitReadable.ts";
+import { yieldingEach } from "../../yieldingEach.ts";
+import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type {
   Intervention,
-  LeftOut,
   Project,
   TreeMapperAccess,
   TreeMapperRecords,

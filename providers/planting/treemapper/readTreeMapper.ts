@@ -2,7 +2,8 @@ import { geoCentroid } from "d3-geo";
 import { z } from "zod";
 import { name } from "../../../domain/planting/fact.ts";
 import { boundBody } from "../../boundBody.ts";
-import { yieldingEach } from "./yieldingEach.ts";
+import type { LeftOut } from "../../splitReadable.ts";
+import { splitReadable } from "../../splitReadable.ts";
 
 /*
  * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
@@ -84,9 +85,6 @@ export type Intervention = z.output<typeof intervention>;
 /** A large project has some ten thousand interventions of about a kilobyte each. */
 const MAXIMUM_BYTES = 64 * 1024 * 1024;
 
-/** Records that are left out, with the ids of the first ones; null for one without an id. */
-export type LeftOut = { readonly count: number; readonly firstIds: readonly (string | null)[] };
-
 /** The own records of a project, without its lists. */
 export type Project = z.output<typeof project>;
 
@@ -150,50 +148,6 @@ const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [numb
   const ring = shape.type === "Polygon" ? shape.coordinates[0] : shape.coordinates[0]?.[0];
   const corners = (ring ?? []).slice(0, -1).map(([x, y]): [number, number] => [x, y]);
   return geoCentroid({ type: "MultiPoint", coordinates: corners });
-};
-
-const FIRST_IDS = 5;
-/** An id that is too long may be the reason why a record cannot be read. */
-const SHOWN_ID_CHARACTERS = 100;
-
-const identified = z.object({
-  id: z.coerce.string().optional(),
-  uid: z.coerce.string().optional(),
-});
-
-/** Counts records that are left out, and lists the ids of the first ones. */
-export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
-  count: records.length,
-  firstIds: records.slice(0, FIRST_IDS).map((record) => {
-    const { id, uid } = identified.safeParse(record).data ?? {};
-    return (id ?? uid)?.slice(0, SHOWN_ID_CHARACTERS) ?? null;
-  }),
-});
-
-/**
- * Returns the records that can be read. Any other counts as absent until it is corrected, because it would stop all orders.
- * @throws ZodError if none can be read, because the API must have changed
- */
-const splitReadable = async <Schema extends z.ZodType>(
-  records: readonly unknown[],
-  schema: Schema,
-): Promise<{ readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut }> => {
-  const readable: z.output<Schema>[] = [];
-  const unreadable: unknown[] = [];
-  let firstError: z.ZodError | undefined;
-  for await (const record of yieldingEach(records)) {
-    const { data, error } = schema.safeParse(record);
-    if (data === undefined) {
-      unreadable.push(record);
-      firstError ??= error;
-    } else {
-      readable.push(data);
-    }
-  }
-  if (firstError && readable.length === 0) {
-    throw firstError;
-  }
-  return { readable, unreadable: countLeftOut(unreadable) };
 };
 
 const typedRecord = z.object({ type: z.string() });

@@ -1,0 +1,51 @@
+import { z } from "zod";
+import { yieldingEach } from "./yieldingEach.ts";
+
+/** Records that are left out, with the ids of the first ones; null for one without an id. */
+export type LeftOut = { readonly count: number; readonly firstIds: readonly (string | null)[] };
+
+const FIRST_IDS = 5;
+/** An id that is too long may be the reason why a record cannot be read. */
+const SHOWN_ID_CHARACTERS = 100;
+
+const identified = z.object({
+  id: z.coerce.string().nullish(),
+  uid: z.coerce.string().nullish(),
+  /** The only id of a hit of Every.org. */
+  profileUrl: z.coerce.string().nullish(),
+});
+
+/** Counts records that are left out, and lists the ids of the first ones. */
+export const countLeftOut = (records: readonly unknown[]): LeftOut => ({
+  count: records.length,
+  firstIds: records.slice(0, FIRST_IDS).map((record) => {
+    const { id, uid, profileUrl } = identified.safeParse(record).data ?? {};
+    return (id ?? uid ?? profileUrl)?.slice(0, SHOWN_ID_CHARACTERS) ?? null;
+  }),
+});
+
+/**
+ * Returns the records that can be read. Any other counts as absent, so that one faulty record does not hide the others.
+ * @throws ZodError if none can be read, because the API must have changed
+ */
+export const splitReadable = async <Schema extends z.ZodType>(
+  records: readonly unknown[],
+  schema: Schema,
+): Promise<{ readonly readable: readonly z.output<Schema>[]; readonly unreadable: LeftOut }> => {
+  const readable: z.output<Schema>[] = [];
+  const unreadable: unknown[] = [];
+  let firstError: z.ZodError | undefined;
+  for await (const record of yieldingEach(records)) {
+    const { data, error } = schema.safeParse(record);
+    if (data === undefined) {
+      unreadable.push(record);
+      firstError ??= error;
+    } else {
+      readable.push(data);
+    }
+  }
+  if (firstError && readable.length === 0) {
+    throw firstError;
+  }
+  return { readable, unreadable: countLeftOut(unreadable) };
+};
