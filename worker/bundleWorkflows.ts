@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundleWorkflowCode, DefaultLogger } from "@temporalio/worker";
@@ -47,10 +47,12 @@ export const bundleWorkflows = async (file?: string): Promise<{ readonly code: s
   if (file !== undefined) {
     // Renamed, so that another worker never reads half of it.
     const unfinished = `${file}.${randomUUID()}`;
-    await writeFile(unfinished, code).then(
-      () => rename(unfinished, file),
-      () => undefined,
-    );
+    try {
+      await writeFile(unfinished, code);
+      await rename(unfinished, file);
+    } catch {
+      await rm(unfinished, { force: true }).catch(() => undefined);
+    }
   }
   return { code };
 };

@@ -1,4 +1,4 @@
-import { readFile, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { pino } from "pino";
@@ -24,9 +24,16 @@ test("a stored bundle is used while the code is the same, and replaced if it is 
   t.is(await readFile(file, "utf8"), code);
 });
 
-test("a bundle that cannot be stored is used all the same", async (t) => {
-  const { code } = await bundleWorkflows("/nonexistent/workflows.js");
-  t.true(code.includes("usageSender"));
+test("a bundle that cannot be stored is used all the same, and leaves no file", async (t) => {
+  const folder = await makeTestFolder(t);
+  const file = join(folder, "workflows.js");
+  await mkdir(file);
+
+  for (const unusable of ["/nonexistent/workflows.js", file]) {
+    t.true((await bundleWorkflows(unusable)).code.includes("usageSender"));
+  }
+
+  t.deepEqual(await readdir(folder), ["workflows.js"]);
 });
 
 test("a worker that is stopped while its workflows are being bundled does not wait for them", async (t) => {
