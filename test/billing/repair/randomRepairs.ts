@@ -42,14 +42,16 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
     moveToStripe,
   } = world;
   const decisions = createDecisions(world);
-  const { retry, retryAsFound, waiveEvent, settle } = decisions;
-  const operations = createOperations(world, decisions);
+  const { retry, retryAsFound, reopen, waiveEvent, settle } = decisions;
+  const { listLost, ...operations } = createOperations(world, decisions);
 
   /** What operators and clients do while a comparison reads its first sums. */
   const disturb = async (): Promise<void> => {
     write("during the comparison:");
     for (let left = 1 + random.below(2); left > 0; left -= 1) {
-      await operations[random.pick(["register", "refund", "waive", "retrySome"] as const)]();
+      await operations[
+        random.pick(["register", "refund", "waive", "retrySome", "reopenSome"] as const)
+      ]();
     }
   };
 
@@ -71,6 +73,9 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
     for (let round = 0; ; round += 1) {
       await passLag();
       let isDecided = false;
+      for (const event of await listLost()) {
+        isDecided = (await reopen(event)) || isDecided;
+      }
       for (const event of await listEvents(RETRIABLE)) {
         const current = (await listEvents(RETRIABLE)).find(({ id }) => id === event.id);
         if (current && !current.isSettled) {
@@ -86,7 +91,8 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
       const unsettled = open.filter(({ isSettled }) => !isSettled);
       const unsealed = await countUnsealed();
       if (unsettled.length === 0 && unsealed === 0) {
-        return state.isExact;
+        // Units that a sum has for lost ones are a correction's.
+        return state.isExact && (await listLost()).length === 0;
       }
       if (!isDecided && round > 2) {
         for (const event of unsettled) {
@@ -140,7 +146,12 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
       await applyReports();
       const refused = control
         .events()
-        .filter((event) => event.rejectedWith !== null && !refusedBefore.has(event))
+        .filter(
+          (event) =>
+            event.rejectedWith !== null &&
+            !refusedBefore.has(event) &&
+            !state.lost.has(event.identifier),
+        )
         .map(({ identifier, receivedAt }) => ({
           identifier,
           refusedAt: new Date(receivedAt * 1000),
@@ -193,7 +204,8 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
     finishDelivery,
     /** Corrects what lost histories have sent. */
     correct: async (): Promise<void> => {
-      for (let isDone = false, rounds = 0; !isDone; rounds += 1) {
+      // The ledger is restored with the database.
+      for (let isDone = state.isOnLedger, rounds = 0; !isDone; rounds += 1) {
         t.true(rounds < 12, "corrected");
         await passLag();
         const { corrections } = await correctFailover(

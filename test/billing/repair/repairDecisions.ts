@@ -1,5 +1,6 @@
 import { listFacts } from "./repairTruth.ts";
 import type { Finding } from "./repairTruth.ts";
+import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
 import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
 import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
 import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
@@ -60,6 +61,11 @@ export const createDecisions = ({
     );
   };
 
+  const reopen = async (event: Event): Promise<boolean> =>
+    attempt(`reopen ${describe(event)}`, () =>
+      reopenUsage(state.side.deps, event.id, { reason: "test", isDryRun: false }),
+    );
+
   const waiveEvent = (event: Event): Promise<boolean> => {
     const isSlow = random.below(2) === 0;
     const clock = { now: () => new Date((control.now() - (isSlow ? SLOW_SECONDS : 0)) * 1000) };
@@ -84,7 +90,7 @@ export const createDecisions = ({
     );
   };
 
-  return { retry, retryAsFound, waiveEvent, settle };
+  return { retry, retryAsFound, reopen, waiveEvent, settle };
 };
 
 export type Decisions = ReturnType<typeof createDecisions>;

@@ -18,6 +18,7 @@ const BEFORE: readonly Operation[] = [
   "retrySome",
   "changeCustomer",
   "refuseAccepted",
+  "reopenSome",
   "moveToStripe",
 ];
 const LOST: readonly Operation[] = [
@@ -29,6 +30,7 @@ const LOST: readonly Operation[] = [
   "waive",
   "changeCustomerOnce",
   "refuseAccepted",
+  "reopenSome",
   "moveToStripe",
 ];
 
@@ -39,6 +41,7 @@ const AFTER: readonly Operation[] = [
   "send",
   "waive",
   "retrySome",
+  "reopenSome",
   "moveToStripe",
 ];
 

@@ -24,7 +24,7 @@ export const UNSENT = [...RETRIABLE, "held"] as const;
 /** What can happen to a deployment. Each returns whether it was possible. */
 export const createOperations = (
   world: World,
-  { retry, retryAsFound, waiveEvent, settle }: Decisions,
+  { retry, retryAsFound, reopen, waiveEvent, settle }: Decisions,
 ) => {
   const { random, state, customerIds, control, start, pass, write, applyReports, passLag } = world;
   const { listEvents, countUnsealed, send, setCustomer } = world;
@@ -100,7 +100,21 @@ export const createOperations = (
     return events.length > 0 && settle(random.pick(events));
   };
 
-  /** Stripe refuses what it has just accepted. */
+  const listLost = async () =>
+    (await listEvents(["delivered"])).filter(
+      ({ identifier, customerId }) => customerId !== null && state.lost.has(identifier),
+    );
+
+  const reopenSome = async (): Promise<boolean> => {
+    const events = await listLost();
+    if (events.length === 0) {
+      return false;
+    }
+    await passLag();
+    return reopen(random.pick(events));
+  };
+
+  /** Stripe refuses what it has just accepted, or loses it without a report. */
   const refuseAccepted = async (): Promise<boolean> => {
     const delivered = new Set(
       (await listEvents(["delivered"])).map(({ identifier }) => identifier),
@@ -118,6 +132,11 @@ export const createOperations = (
     }
     const { identifier, value } = random.pick(recent);
     control.rejectAccepted({ identifier });
+    if (random.below(4) === 0) {
+      state.lost.add(identifier);
+      write(`Stripe loses ${identifier} (${value})`);
+      return true;
+    }
     state.reports.push({ identifier, refusedAt: state.side.deps.clock.now() });
     write(`Stripe refuses ${identifier} (${value})`);
     if (random.below(2) === 0) {
@@ -141,6 +160,8 @@ export const createOperations = (
     waive,
     settleSome,
     retrySome,
+    listLost,
+    reopenSome,
     refuseAccepted,
     moveToStripe: async () => {
       if (!state.isOnLedger) {

@@ -50,6 +50,8 @@ type State = {
   registrations: { readonly id: string; readonly second: number; left: number }[];
   /** Late refusals that were not reported in the present history. */
   reports: { readonly identifier: string; readonly refusedAt: Date }[];
+  /** The identifiers of what Stripe has lost and never reports. */
+  readonly lost: Set<string>;
   /** The organization's Stripe customer. */
   customerId: string | null;
   /** What documents have billed by hand. */
@@ -79,6 +81,7 @@ export const setUpWorld = async (t: ExecutionContext, random: Random) => {
     name: "original",
     registrations: [],
     reports: [],
+    lost: new Set(),
     customerId: scene.customerId,
     settledUnits: 0,
     isOnLedger: false,
