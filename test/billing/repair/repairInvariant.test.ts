@@ -88,7 +88,7 @@ const keepsInvariant = async (t: ExecutionContext, scene: Scene, random: Random)
   const theirs = await scene.theirs();
   t.deepEqual(await scene.ours(), theirs, "ours and theirs");
   const billed = Object.values(theirs).reduce((sum, units) => sum + units, 0);
-  t.is(billed + scene.settledUnits(), scene.sumRegistered(), "billed and registered");
+  t.is(billed + (await scene.closedUnits()), scene.sumRegistered(), "billed and registered");
   t.is(await scene.countFailed(), 0);
   t.deepEqual(scene.problems(), []);
 };

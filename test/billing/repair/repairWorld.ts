@@ -25,6 +25,7 @@ const eventRow = z.strictObject({
   quantity: safeInteger,
   customerId: z.string().nullable(),
   isSettled: z.boolean(),
+  isInDoubt: z.boolean(),
 });
 
 const sumRow = z.strictObject({ units: safeInteger });
@@ -36,7 +37,8 @@ export type Event = Readonly<z.output<typeof eventRow>>;
 export const listEventsIn = ({ db }: Opened, states: readonly MeterEventState[]) =>
   db.any(sql.type(eventRow)`
     SELECT
-      id, identifier, state, quantity, customer_id AS "customerId", settlement_reference IS NOT NULL AS "isSettled"
+      id, identifier, state, quantity, customer_id AS "customerId", settlement_reference IS NOT NULL AS "isSettled",
+      outcome_unknown AS "isInDoubt"
     FROM meter_event
     WHERE state = ANY(${sql.array([...states], "text")})
     ORDER BY id
