@@ -78,6 +78,12 @@ const OPERATIONS: Readonly<Record<ImportKind, StoreOperation>> = {
 const withoutKeys = (batch: Batch): Batch =>
   batch.map(({ id, record }) => ({ id, record: { ...record, idempotencyKey: null } }));
 
+const withKeyDifference = (match: KnownRecord): KnownRecord => ({
+  ...match,
+  differences: [...match.differences, "idempotency_key"],
+  hasFurtherRefund: false,
+});
+
 /** Stores the records without their keys, and the keys of the new ones as those of the store's own writes are stored. */
 const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => {
   const keyOf = ({ kind, idempotencyKey: key }: ImportedRecord) =>
@@ -110,8 +116,17 @@ const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => {
       const isTaken = await findTaken(connection, batch);
       const known = await writer.listKnown(connection, withoutKeys(batch));
       const places = new Set(known.map(({ place }) => place));
+      // After the records: the key of each is visible once it is.
+      const isStored = await findTaken(
+        connection,
+        batch.filter((_, place) => places.has(place)),
+      );
+      const lacksKey = (record: ImportedRecord | undefined): boolean =>
+        record !== undefined && record.idempotencyKey !== null && !isStored(record);
       return [
-        ...known,
+        ...known.map((match) =>
+          lacksKey(batch[match.place]?.record) ? withKeyDifference(match) : match,
+        ),
         // A record that is found by its id may have the key itself.
         ...batch.flatMap(({ id, record }, place) =>
           isTaken(record) && !places.has(place)

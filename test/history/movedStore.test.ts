@@ -6,10 +6,11 @@ import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import type { Fields } from "./importLine.ts";
-import { linesOf, writeTestFile } from "./importScene.ts";
+import { importForStore, linesOf, summaryOf, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
 
+const AT = "2024-05-01T08:00:00.000Z";
 const TREE_CENTS = 45;
 const BOTTLE_CENTS = 9;
 /** The longest note and reason. */
@@ -285,7 +286,7 @@ test("the evidence of a store's trees can be imported as the store interface sho
     kind: "tree",
     id,
     count: 4,
-    created_at: "2024-05-01T08:00:00.000Z",
+    created_at: AT,
     unit_price_cents: TREE_CENTS,
   }));
   /** Imports lines into a new store and returns the evidence that it shows. */
@@ -309,4 +310,27 @@ test("the evidence of a store's trees can be imported as the store interface sho
     shown.map((evidence) => ({ ...evidence, kind: "evidence", country: "Kenya" })),
   );
   t.deepEqual(moved, shown);
+});
+
+test("a key that a store's record was imported without is a conflict, and is not stored", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  const tree = { kind: "tree", id: "a", count: 4, created_at: AT, unit_price_cents: 10 };
+  const keyed = { ...tree, idempotency_key: "k1" };
+  const importLine = (line: Fields, ...options: readonly string[]) =>
+    importForStore(t, store.domain, [line], ...options);
+
+  t.like(summaryOf(await importLine(tree)), { new: 1 });
+  for (const line of [keyed, { ...keyed, refunded_count: 1 }]) {
+    for (const options of [["--dry-run"], []]) {
+      const run = await importLine(line, ...options);
+      t.like(summaryOf(run), { known: 0, refunded: 0, conflict: 1 });
+      t.regex(run.stderr, /is there with another (?:refunded_count, )?idempotency_key$/mu);
+    }
+  }
+  t.like(summaryOf(await importLine(tree)), { known: 1 });
+
+  const other = { ...tree, id: "b", idempotency_key: "k2" };
+  t.like(summaryOf(await importLine(other)), { new: 1 });
+  t.like(summaryOf(await importLine({ ...other, refunded_count: 1 })), { refunded: 1 });
 });
