@@ -870,7 +870,6 @@ CREATE TABLE store (
   organization_id uuid,
   tree_price_cents bigint NOT NULL,
   bottle_price_cents bigint NOT NULL,
-  low_balance_cents bigint NOT NULL DEFAULT 0,
   tree_planting boolean NOT NULL DEFAULT true,
   plastic_removal boolean NOT NULL DEFAULT true,
   donations boolean NOT NULL DEFAULT true,
@@ -881,16 +880,17 @@ CREATE TABLE store (
   CONSTRAINT store_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT store_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES account(id),
   CONSTRAINT store_bottle_price CHECK (bottle_price_cents >= 0 AND bottle_price_cents <= '99999999999'::bigint),
-  CONSTRAINT store_low_balance CHECK (low_balance_cents >= 0),
   CONSTRAINT store_tree_price CHECK (tree_price_cents >= 0 AND tree_price_cents <= '99999999999'::bigint)
 ) WITH ();
 
 CREATE TABLE store_balance (
   account_id uuid NOT NULL,
   balance_cents bigint NOT NULL DEFAULT 0,
+  low_balance_cents bigint NOT NULL,
   depleted_at timestamp with time zone,
   CONSTRAINT store_balance_pkey PRIMARY KEY (account_id),
   CONSTRAINT store_balance_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
   CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 

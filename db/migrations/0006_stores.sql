@@ -11,8 +11,6 @@ CREATE TABLE store (
     CONSTRAINT store_tree_price CHECK (tree_price_cents BETWEEN 0 AND 99999999999),
   bottle_price_cents bigint NOT NULL
     CONSTRAINT store_bottle_price CHECK (bottle_price_cents BETWEEN 0 AND 99999999999),
-  -- Low-balance threshold.
-  low_balance_cents bigint NOT NULL DEFAULT 0 CONSTRAINT store_low_balance CHECK (low_balance_cents >= 0),
   tree_planting boolean NOT NULL DEFAULT true,
   plastic_removal boolean NOT NULL DEFAULT true,
   donations boolean NOT NULL DEFAULT true,
@@ -25,6 +23,8 @@ CREATE TABLE store_balance (
   account_id uuid PRIMARY KEY REFERENCES account,
   balance_cents bigint NOT NULL DEFAULT 0
     CONSTRAINT store_balance_safe CHECK (balance_cents BETWEEN 0 AND 9007199254740991),
+  -- Low-balance threshold. It is here because a statement that waits for the row's lock reads only this row's latest version.
+  low_balance_cents bigint NOT NULL CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
   -- When a write was first rejected because the balance did not cover it. Null again once the balance rises.
   depleted_at timestamptz
 ) WITH (fillfactor = 50);

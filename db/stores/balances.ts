@@ -26,7 +26,7 @@ export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 const lockedColumns = sql.fragment`
   store_balance.account_id AS "accountId",
   store_balance.balance_cents AS "balanceCents",
-  store.low_balance_cents AS "lowBalanceCents",
+  store_balance.low_balance_cents AS "lowBalanceCents",
   store_balance.depleted_at IS NOT NULL AS "isDepleted",
   store.tree_price_cents AS "treePriceCents",
   store.bottle_price_cents AS "bottlePriceCents"
@@ -171,6 +171,19 @@ export const insertBalanceEntry = async (
   }
 };
 
+/** Sets the threshold of a store's balance. */
+export const setLowBalance = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  lowBalanceCents: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE store_balance
+    SET low_balance_cents = ${lowBalanceCents}
+    WHERE account_id = ${accountId}
+  `);
+};
+
 /** Marks a locked balance as one that did not cover a write. */
 export const markBalanceDepleted = async (
   transaction: DatabaseTransactionConnection,
@@ -256,5 +269,5 @@ export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
     SELECT count(*) AS stores
     FROM store
     JOIN store_balance USING (account_id)
-    WHERE store.uninstalled_at IS NULL AND store_balance.balance_cents < store.low_balance_cents
+    WHERE store.uninstalled_at IS NULL AND store_balance.balance_cents < store_balance.low_balance_cents
   `);

@@ -64,8 +64,8 @@ export const recordCoveredWrites = (
     ),
     free AS MATERIALIZED (
       SELECT
-        store_balance.account_id, store_balance.balance_cents, store.low_balance_cents, store.tree_price_cents,
-        store.bottle_price_cents
+        store_balance.account_id, store_balance.balance_cents, store_balance.low_balance_cents,
+        store.tree_price_cents, store.bottle_price_cents
       FROM store_balance
       JOIN store ON store.account_id = store_balance.account_id
       WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})

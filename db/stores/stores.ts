@@ -34,7 +34,7 @@ const selectStore = sql.fragment`
     store.organization_id AS "organizationId",
     store.tree_price_cents AS "treePriceCents",
     store.bottle_price_cents AS "bottlePriceCents",
-    store.low_balance_cents AS "lowBalanceCents",
+    store_balance.low_balance_cents AS "lowBalanceCents",
     store.tree_planting AS "treePlanting",
     store.plastic_removal AS "plasticRemoval",
     store.donations,
@@ -124,21 +124,20 @@ export const insertStore = async (
   try {
     await db.query(sql.typeAlias("void")`
       INSERT INTO store (
-        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, low_balance_cents,
-        tree_planting, plastic_removal, donations
+        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, tree_planting,
+        plastic_removal, donations
       )
       VALUES (
         ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.treePriceCents},
-        ${store.bottlePriceCents}, ${store.lowBalanceCents}, ${store.treePlanting}, ${store.plasticRemoval},
-        ${store.donations}
+        ${store.bottlePriceCents}, ${store.treePlanting}, ${store.plasticRemoval}, ${store.donations}
       )
     `);
   } catch (error) {
     throw asDomainError(error);
   }
   await db.query(sql.typeAlias("void")`
-    INSERT INTO store_balance (account_id)
-    VALUES (${store.id})
+    INSERT INTO store_balance (account_id, low_balance_cents)
+    VALUES (${store.id}, ${store.lowBalanceCents})
   `);
 };
 
@@ -161,7 +160,13 @@ export type StoreChanges = {
   readonly [
     Name in Exclude<
       keyof Store,
-      "id" | "domain" | "charityProvider" | "uninstalledAt" | "balanceCents" | "createdAt"
+      | "id"
+      | "domain"
+      | "lowBalanceCents"
+      | "charityProvider"
+      | "uninstalledAt"
+      | "balanceCents"
+      | "createdAt"
     >
   ]?: Store[Name] | undefined;
 } & {
@@ -180,7 +185,6 @@ export const updateStore = async (
     organization_id: changes.organizationId,
     tree_price_cents: changes.treePriceCents,
     bottle_price_cents: changes.bottlePriceCents,
-    low_balance_cents: changes.lowBalanceCents,
     tree_planting: changes.treePlanting,
     plastic_removal: changes.plasticRemoval,
     donations: changes.donations,

@@ -1,6 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { setLowBalance } from "../../db/stores/balances.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
@@ -15,12 +16,13 @@ import { getStore } from "./getStore.ts";
 
 /** Absent settings stay unchanged. */
 export type StoreUpdate = StoreChanges & {
+  readonly lowBalanceCents?: number | undefined;
   readonly charityProvider?: CharityProviderName | undefined;
   readonly limits?: NewLimits | undefined;
 };
 
-/** Records it if a new threshold makes the balance low. */
-const reportThreshold = async (
+/** Sets the threshold, and records it if that makes the balance low. */
+const changeThreshold = async (
   transaction: DatabaseTransactionConnection,
   id: string,
   lowBalanceCents: number,
@@ -30,6 +32,7 @@ const reportThreshold = async (
   if (becomesLow(balance, { ...balance, lowBalanceCents })) {
     await recordLowBalance(transaction, { ...balance, lowBalanceCents }, now);
   }
+  await setLowBalance(transaction, id, lowBalanceCents);
 };
 
 /**
@@ -40,7 +43,7 @@ const reportThreshold = async (
 export const updateStore = (
   { db, clock, actor }: OperatorDependencies,
   id: string,
-  { charityProvider, limits, ...changes }: StoreUpdate,
+  { charityProvider, limits, lowBalanceCents, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
     if (typeof changes.organizationId === "string") {
@@ -53,15 +56,15 @@ export const updateStore = (
       await updateAccountLimits(transaction, id, limits);
     }
     const now = clock.now();
-    if (changes.lowBalanceCents !== undefined) {
-      await reportThreshold(transaction, id, changes.lowBalanceCents, now);
+    if (lowBalanceCents !== undefined) {
+      await changeThreshold(transaction, id, lowBalanceCents, now);
     }
     await writeStore(transaction, id, changes);
     const store = await getStore(transaction, id);
     await recordAction(transaction, actor, now, {
       action: "store.update",
       accountId: id,
-      details: { ...changes, charityProvider, limits },
+      details: { ...changes, lowBalanceCents, charityProvider, limits },
     });
     return store;
   });

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
+import { lockBalances, setLowBalance } from "../../db/stores/balances.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createWebhookSender } from "../../providers/webhooks/createWebhookSender.ts";
@@ -9,6 +10,7 @@ import { updateStore } from "../../services/stores/updateStore.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { runBehindLocks } from "../support/lockWaits.ts";
 import { createDeliveriesTo } from "../webhooks/deliverTo.ts";
 import { startReceiver } from "../webhooks/startReceiver.ts";
 import { verify } from "../webhooks/webhookScene.ts";
@@ -179,6 +181,29 @@ test("an operator's adjustment and a higher threshold report a low balance", asy
   await setThreshold(251);
   t.deepEqual((await events()).at(-1), ["balance.low", 250, 251]);
 });
+
+for (const { path, body } of [
+  { path: "/app/api/plant", body: { trees: 10 } },
+  { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 5 } },
+]) {
+  test(`a threshold that was raised while ${path} waited for the balance is the one that it crosses`, async (t) => {
+    const { db } = t.context;
+    const { post } = await startStoreApi(t, { db });
+    const { store, events } = await setUpBalance(t, { balanceCents: 1200, lowBalanceCents: 0 });
+
+    const [response] = await runBehindLocks<[{ readonly status: number }]>(
+      db,
+      async (transaction) => {
+        await lockBalances(transaction, [store.id]);
+        await setLowBalance(transaction, store.id, 1000);
+      },
+      () => post(path, store.live, body),
+    );
+
+    t.is(response.status, 200);
+    t.deepEqual(await events(), [["balance.low", 700, 1000]]);
+  });
+}
 
 test("64 parallel writes in two processes report each crossing once", async (t) => {
   const { db } = t.context;
