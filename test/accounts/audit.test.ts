@@ -3,7 +3,7 @@ import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { recordAction } from "../../services/accounts/recordAction.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { skipIds } from "../support/skipIds.ts";
@@ -57,14 +57,14 @@ test("an entry of the audit log cannot be changed or deleted, not even by the ow
 });
 
 test("a new organization's entries name the operator, the reason and its two keys", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const create = ["org", "create", "--name", "Audited", "--json"];
-  const run = await runImpact([...create, "--as", "Ada", "--reason", "ticket 12"], { env });
+  const run = await impact(...create, "--as", "Ada", "--reason", "ticket 12");
   const { id, api_key_prod: key } = z
     .looseObject({ id: z.string(), api_key_prod: z.string() })
     .parse(readJson(run));
 
-  const listed = await runImpact(["audit", "list", "--account", id, "--json"], { env });
+  const listed = await impact("audit", "list", "--account", id, "--json");
 
   const found = entries.parse(readJson(listed));
   t.deepEqual(
@@ -79,9 +79,9 @@ test("a new organization's entries name the operator, the reason and its two key
 });
 
 test("a rejected change leaves no audit entry", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
-  const run = await runImpact(["org", "update", id, "--stripe-subscription", "sub_alone"], { env });
+  const run = await impact("org", "update", id, "--stripe-subscription", "sub_alone");
   t.is(run.exitCode, 1);
   const found = await listAuditEntries(
     t.context.db,
@@ -92,14 +92,12 @@ test("a rejected change leaves no audit entry", async (t) => {
 });
 
 test("revoking a key twice is recorded once", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
-  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "test", "--json"], {
-    env,
-  });
+  const issued = await impact("key", "issue", "--org", id, "--mode", "test", "--json");
   const key = z.looseObject({ id: z.string() }).parse(readJson(issued)).id;
-  t.is((await runImpact(["key", "revoke", key, "--as", "Ada"], { env })).exitCode, 0);
-  t.is((await runImpact(["key", "revoke", key, "--as", "Eve"], { env })).exitCode, 0);
+  t.is((await impact("key", "revoke", key, "--as", "Ada")).exitCode, 0);
+  t.is((await impact("key", "revoke", key, "--as", "Eve")).exitCode, 0);
 
   const revoked = await listAuditEntries(
     t.context.db,
@@ -111,8 +109,8 @@ test("revoking a key twice is recorded once", async (t) => {
 });
 
 test("audit list selects by account, action, group, operator and time, page by page", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const days = [1, 2, 3, 4].map((day) => new Date(`2020-02-0${day}T12:00:00Z`));
   for (const [index, day] of days.entries()) {
@@ -125,7 +123,7 @@ test("audit list selects by account, action, group, operator and time, page by p
   }
   await recordAction(db, SERVICE, new Date(), { action: "key.revoke", accountId: id });
   const select = async (...options: readonly string[]) => {
-    const run = await runImpact(["audit", "list", "--account", id, "--json", ...options], { env });
+    const run = await impact("audit", "list", "--account", id, "--json", ...options);
     return entries.parse(readJson(run));
   };
   const indexes = async (...options: readonly string[]) =>
@@ -145,35 +143,32 @@ test("audit list selects by account, action, group, operator and time, page by p
 });
 
 test("audit list rejects an unknown action and an unknown account", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const action = await runImpact(["audit", "list", "--action", "keys"], { env });
+  const impact = impactOf(t);
+  const action = await impact("audit", "list", "--action", "keys");
   t.is(action.exitCode, 2);
   t.regex(action.stderr, /Must be one of org\.create/u);
-  const account = await runImpact(["audit", "list", "--account", "nobody.example"], { env });
+  const account = await impact("audit", "list", "--account", "nobody.example");
   t.is(account.exitCode, 3);
 });
 
 test("audit list shows who did what in a table", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
-  await runImpact(["org", "update", id, "--billing-day", "7", "--as", "Ada"], { env });
-  const run = await runImpact(["audit", "list", "--account", id, "--limit", "1"], { env });
+  await impact("org", "update", id, "--billing-day", "7", "--as", "Ada");
+  const run = await impact("audit", "list", "--account", id, "--limit", "1");
   t.regex(run.stdout, /org\.update\s+Ada\s.*billing_day=7/u);
   t.regex(run.stderr, /For older entries, use --before \d+\./u);
   t.regex(run.stdout, /^\d{4,} /mu, "the entry as --before takes it");
 });
 
 test("audit list says how to list older entries, with --json too, if there are older ones", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   for (const day of ["7", "8"]) {
-    await runImpact(["org", "update", id, "--billing-day", day, "--as", "Ada"], { env });
+    await impact("org", "update", id, "--billing-day", day, "--as", "Ada");
   }
   const list = (limit: string) =>
-    runImpact(
-      ["audit", "list", "--account", id, "--action", "org.update", "--limit", limit, "--json"],
-      { env },
-    );
+    impact("audit", "list", "--account", id, "--action", "org.update", "--limit", limit, "--json");
   const newest = await list("1");
   const [entry] = z
     .array(z.looseObject({ id: z.int() }))

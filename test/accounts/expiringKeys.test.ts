@@ -3,7 +3,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../services/accounts/revokeKey.ts";
 import { diagnose } from "../cli/diagnose.ts";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -11,11 +11,10 @@ const test = testWithDatabase();
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 test("doctor warns of keys that expire within two weeks, and of no others", async (t) => {
-  const { db, databaseUrl } = t.context;
+  const { db } = t.context;
   const deps = { db, clock: systemClock, actor: SERVICE };
-  const env = { DATABASE_URL: databaseUrl };
-  const findKeys = async () =>
-    (await diagnose((...args) => runImpact(args, { env }))).find("API keys");
+  const impact = impactOf(t);
+  const findKeys = async () => (await diagnose((...args) => impact(...args))).find("API keys");
   const { id: accountId } = await createTestOrganization(db, { name: "Forest" });
   const issue = async (days: number): Promise<string> => {
     const expiresAt = new Date(systemClock.now().getTime() + days * DAY_MS);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -150,7 +150,7 @@ test("a read-only key is rejected by every POST of the store interface and by no
 
 test("key list shows name, scope, expiry, last use and revocation, of an organization and of a store", async (t) => {
   const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   const store = await createTestStore(db);
   for (const account of [
@@ -165,7 +165,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
       "--expires",
       "2027-01-31T12:00:00+02:00",
     );
-    const listed = await runImpact(["key", "list", ...account, "--json"], { env });
+    const listed = await impact("key", "list", ...account, "--json");
     const keys = z
       .array(z.looseObject({ id: z.string(), name: z.string(), scope: z.string() }))
       .parse(readJson(listed));
@@ -185,7 +185,7 @@ test("key list shows name, scope, expiry, last use and revocation, of an organiz
       },
     );
     t.is(keys.filter(({ name, scope }) => name === "initial" && scope === "write").length, 2);
-    const table = await runImpact(["key", "list", ...account], { env });
+    const table = await impact("key", "list", ...account);
     t.regex(table.stdout, /KEY ID +NAME +MODE +SCOPE +STARTS WITH +CREATED +EXPIRES +LAST USED/u);
     t.regex(table.stdout, /reporting +live +read/u);
     t.false((listed.stdout + table.stdout).includes(issued.key));

@@ -14,7 +14,7 @@ import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestGuard, createTestOrganization, limitsForTests } from "../support/factories.ts";
@@ -155,11 +155,11 @@ test("the store interface has the same limits", async (t) => {
 });
 
 test("an operator sets limits for one mode of an account, sees them and restores the default", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const organization = await createTestOrganization(db);
   const run = async (...args: readonly string[]) => {
-    const result = await runImpact(args, { env });
+    const result = await impact(...args);
     t.is(result.exitCode, 0, result.stderr);
     return result;
   };

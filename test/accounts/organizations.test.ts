@@ -10,7 +10,7 @@ import { hash } from "node:crypto";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
@@ -30,8 +30,8 @@ const findCaller = async (db: DatabasePool, keyHash: Buffer, type: AccountType) 
   (await listCallers(db, [keyHash.toString("hex")], type)).get(keyHash.toString("hex")) ?? null;
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = await runImpact(["org", "create", "--name", "Forest & Söhne", "--json"], { env });
+  const impact = impactOf(t);
+  const run = await impact("org", "create", "--name", "Forest & Söhne", "--json");
   t.is(run.exitCode, 0);
   const organization = created.parse(readJson(run));
   t.is(organization.name, "Forest & Söhne");
@@ -42,12 +42,11 @@ test("org create prints the id, the name and two working keys, and nothing else"
 });
 
 test("org create stores every setting", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = await runImpact(
-    "org create --name All --fractional --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
+  const impact = impactOf(t);
+  const run = await impact(
+    ..."org create --name All --fractional --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
       " ",
     ),
-    { env },
   );
   const { id } = created.parse(readJson(run));
   t.like(await findAccount(t.context.db, id), {
@@ -59,13 +58,13 @@ test("org create stores every setting", async (t) => {
 });
 
 test("a Stripe customer belongs to one organization only", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   const create = "org create --name First --stripe-customer cus_taken --json".split(" ");
-  t.is((await runImpact(create, { env })).exitCode, 0);
+  t.is((await impact(...create)).exitCode, 0);
 
-  const again = await runImpact(create, { env });
-  const update = await runImpact(["org", "update", id, "--stripe-customer", "cus_taken"], { env });
+  const again = await impact(...create);
+  const update = await impact("org", "update", id, "--stripe-customer", "cus_taken");
 
   for (const run of [again, update]) {
     t.is(run.exitCode, 1);
@@ -153,11 +152,9 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
 });
 
 test("whole keys are printed when they are issued and never again", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
-  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "live", "--json"], {
-    env,
-  });
+  const issued = await impact("key", "issue", "--org", id, "--mode", "live", "--json");
   const { key } = z
     .strictObject({
       id: z.uuid(),
@@ -176,7 +173,7 @@ test("whole keys are printed when they are issued and never again", async (t) =>
     ["key", "list", "--org", id],
     ["key", "list", "--org", id, "--json"],
   ]) {
-    runs.push(await runImpact(args, { env }));
+    runs.push(await impact(...args));
   }
   for (const { exitCode, stdout, stderr } of runs) {
     t.is(exitCode, 0);
@@ -188,16 +185,14 @@ test("whole keys are printed when they are issued and never again", async (t) =>
 });
 
 test("a key is rotated without a gap", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { db } = t.context;
   const { id, apiKeyProd } = await createTestOrganization(db);
-  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "live", "--json"], {
-    env,
-  });
+  const issued = await impact("key", "issue", "--org", id, "--mode", "live", "--json");
   const { key } = z.looseObject({ key: z.string() }).parse(readJson(issued));
   const old = await findCaller(db, digest(apiKeyProd), "organization");
   t.not(await findCaller(db, digest(key), "organization"), null);
-  const revoked = await runImpact(["key", "revoke", old?.keyId ?? ""], { env });
+  const revoked = await impact("key", "revoke", old?.keyId ?? "");
   t.is(revoked.exitCode, 0);
   t.is(await findCaller(db, digest(apiKeyProd), "organization"), null);
   t.not(await findCaller(db, digest(key), "organization"), null);
@@ -243,8 +238,8 @@ test("org update warns about a charity provider without its API key", async (t) 
 
 test("org update sets the time zone of the statistics, and none restores UTC", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const update = (name: string) => runImpact(["org", "update", id, "--time-zone", name], { env });
+  const impact = impactOf(t);
+  const update = (name: string) => impact("org", "update", id, "--time-zone", name);
 
   const set = await update("Europe/Berlin");
   const wrong = await update("Berlin");
@@ -257,13 +252,13 @@ test("org update sets the time zone of the statistics, and none restores UTC", a
 });
 
 test("a key is issued to exactly one organization or store", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);
   for (const [account, error] of [
     [[], /Pass --org or --store/u],
     [["--org", id, "--store", "demo.example"], /cannot be used with option/u],
   ] as const) {
-    const run = await runImpact(["key", "issue", ...account, "--mode", "live"], { env });
+    const run = await impact("key", "issue", ...account, "--mode", "live");
     t.is(run.exitCode, 2, run.stderr);
     t.regex(run.stderr, error);
     t.is(run.stdout, "");
@@ -271,11 +266,11 @@ test("a key is issued to exactly one organization or store", async (t) => {
 });
 
 test("revoking the last key of a mode prints a warning", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const caller = await findCaller(db, digest(apiKeyTest), "organization");
-  const { stderr } = await runImpact(["key", "revoke", caller?.keyId ?? ""], { env });
+  const { stderr } = await impact("key", "revoke", caller?.keyId ?? "");
   t.regex(stderr, /no valid test key left/u);
 });
 
@@ -302,32 +297,38 @@ test("org show prints totals by mode and kind, all-time and of this month", asyn
 });
 
 test("org update changes the given settings, clears Stripe ids given as none, and keeps the rest", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_a" });
-  await runImpact(["org", "update", id, "--name", "New", "--fractional", "on"], { env });
+  await impact("org", "update", id, "--name", "New", "--fractional", "on");
   t.like(await findAccount(db, id), {
     name: "New",
     fractionalCounting: true,
     billingDay: 1,
     stripeCustomerId: "cus_a",
   });
-  const run = await runImpact(
-    ["org", "update", id, "--stripe-customer", "none", "--fractional", "off", "--json"],
-    { env },
+  const run = await impact(
+    "org",
+    "update",
+    id,
+    "--stripe-customer",
+    "none",
+    "--fractional",
+    "off",
+    "--json",
   );
   t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
   t.is((await findAccount(db, id))?.stripeCustomerId, null);
 });
 
 test("a subscription without a customer is rejected and changes nothing", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(db, {
     stripeCustomerId: "cus_d",
     stripeSubscriptionId: "sub_d",
   });
-  const run = await runImpact(["org", "update", id, "--stripe-customer", "none"], { env });
+  const run = await impact("org", "update", id, "--stripe-customer", "none");
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /requires a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
@@ -337,7 +338,7 @@ test("a subscription without a customer is rejected and changes nothing", async 
 });
 
 test("an unknown id exits with code 3 and is named in the error", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   for (const args of [
     ["org", "show", UNKNOWN],
     ["org", "update", UNKNOWN, "--name", "x"],
@@ -351,7 +352,7 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     ["usage", "reconcile", "--org", UNKNOWN],
     ["import", "history", "-", "--org", UNKNOWN],
   ]) {
-    const { exitCode, stdout, stderr } = await runImpact(args, { env });
+    const { exitCode, stdout, stderr } = await impact(...args);
     t.is(exitCode, 3, args.join(" "));
     t.is(stdout, "");
     t.true(stderr.includes(UNKNOWN));
@@ -360,9 +361,8 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
 
 test("org update prints the profile and the limits that it changed", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const update = (...options: readonly string[]) =>
-    runImpact(["org", "update", id, ...options], { env });
+  const impact = impactOf(t);
+  const update = (...options: readonly string[]) => impact("org", "update", id, ...options);
   const named = await update("--display-name", "Fjord & Fern");
   t.regex(named.stdout, /display name +Fjord & Fern/u);
   const limited = await update("--mode", "test", "--requests-per-second", "7", "--json");

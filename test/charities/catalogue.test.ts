@@ -8,7 +8,7 @@ import { findCharityRecord } from "../../db/charities/charities.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { importCharities } from "../../services/charities/importCharities.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -29,9 +29,8 @@ const lineOf = (ein: string, name: string, subsection = "03"): string =>
 
 const stage = async (t: ExecutionContext<DatabaseContext>) => {
   const folder = await makeTestFolder(t);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = (...args: readonly string[]): Promise<Run> =>
-    runImpact(["charity", ...args], { env });
+  const impact = impactOf(t);
+  const run = (...args: readonly string[]): Promise<Run> => impact("charity", ...args);
   return {
     run,
     write: async (name: string, content: string | Buffer): Promise<string> => {

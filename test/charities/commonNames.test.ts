@@ -2,7 +2,7 @@ import { findCatalogueWords } from "../../db/charities/charityWords.ts";
 import { upsertCharities } from "../../db/charities/charityImports.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CHARITY_RECORD } from "./charityRecord.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
@@ -85,10 +85,10 @@ test("the first pages of such a word do not count the rest, in the API and on th
   t.like(body, { total_items: 501, total_pages: 26 });
   t.is(headers.get("Total-Is-Exact"), "false");
 
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const shown = await runImpact(["charity", "search", "quokka"], { env });
+  const impact = impactOf(t);
+  const shown = await impact("charity", "search", "quokka");
   t.regex(shown.stderr, /^At least 501 found; page 1\. /u);
-  t.like(readJson(await runImpact(["charity", "search", "quokka", "--json"], { env })), {
+  t.like(readJson(await impact("charity", "search", "quokka", "--json")), {
     total_items: 501,
     total_is_exact: false,
   });

@@ -29,7 +29,7 @@ import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../webhooks/commandNames.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { readJson, impactOf, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -131,8 +131,8 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "store uninstall": async (t) => ({ args: [(await createTestStore(t.context.db)).id] }),
   "store reinstall": async (t) => {
     const { id } = await createTestStore(t.context.db);
-    const env = { DATABASE_URL: t.context.databaseUrl };
-    await runImpact(["store", "uninstall", id], { env });
+    const impact = impactOf(t);
+    await impact("store", "uninstall", id);
     return { args: [id] };
   },
   "store topup": async (t) => ({

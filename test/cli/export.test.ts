@@ -15,7 +15,7 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 import { awaitBlocked } from "../support/lockWaits.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { eventually } from "../support/programs.ts";
-import { runImpact } from "./runImpact.ts";
+import { impactOf, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -24,8 +24,8 @@ const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 const NDJSON = "application/x-ndjson";
 
 const exportIn = (t: ExecutionContext<DatabaseContext>) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  return (...args: readonly string[]) => runImpact(["export", ...args], { env });
+  const impact = impactOf(t);
+  return (...args: readonly string[]) => impact("export", ...args);
 };
 
 test("an organization's lists are the API's files, byte for byte", async (t) => {

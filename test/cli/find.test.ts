@@ -5,7 +5,7 @@ import { donationLookups, registrationLookups } from "../../db/support/recordLoo
 import { sql } from "../../db/sql.ts";
 import { RECORD_FIELDS } from "../../domain/support/lookup.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -239,12 +239,12 @@ test.serial(
 );
 
 test.serial("what is not found is exit code 3, and an unknown account too", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const nothing = await runImpact(["find", "no-such-thing"], { env });
+  const impact = impactOf(t);
+  const nothing = await impact("find", "no-such-thing");
   t.is(nothing.exitCode, 3);
   t.regex(nothing.stderr, /Nothing found/u);
-  t.is((await runImpact(["find", "x", "--org", crypto.randomUUID()], { env })).exitCode, 3);
-  t.is((await runImpact(["find", " "], { env })).exitCode, 2);
+  t.is((await impact("find", "x", "--org", crypto.randomUUID())).exitCode, 3);
+  t.is((await impact("find", " ")).exitCode, 2);
 });
 
 test.serial("every look-up on a filled table uses an index", async (t) => {

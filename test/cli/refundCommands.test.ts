@@ -3,7 +3,7 @@ import { sql } from "../../db/sql.ts";
 import { DAY_MS } from "../../domain/durations.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
-import { readJson, runImpact } from "./runImpact.ts";
+import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 
@@ -41,15 +41,15 @@ test.serial("a store's registration is returned to its balance, and no other", a
   const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM registration WHERE account_id = ${store.id} AND order_id = '#7'
   `);
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const args = ["refund", "registration", id, ...REASON];
-  t.is((await runImpact([...args, "--count", "1"], { env })).exitCode, 0);
+  t.is((await impact(...args, "--count", "1")).exitCode, 0);
   const key = ["--idempotency-key", "rest"];
-  t.is((await runImpact([...args, "--dry-run"], { env })).exitCode, 0);
-  t.is((await runImpact([...args, ...key], { env })).exitCode, 0);
-  const again = await runImpact([...args, ...key, "--json"], { env });
+  t.is((await impact(...args, "--dry-run")).exitCode, 0);
+  t.is((await impact(...args, ...key)).exitCode, 0);
+  const again = await impact(...args, ...key, "--json");
   t.like(readJson(again), { refunded_count: 3, replayed: true });
-  t.is((await runImpact(args, { env })).exitCode, 1);
+  t.is((await impact(...args)).exitCode, 1);
   t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
 });
 
@@ -80,9 +80,9 @@ test.serial("a dry run says what the command with its key would do for a store",
   const plant = async (trees: number) =>
     (await post("/app/api/plant", store.live, { trees })).headers.get("Record-Id") ?? "";
   const [id, other] = [await plant(4), await plant(2)];
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const refund = (registration: string, ...args: readonly string[]) =>
-    runImpact(["refund", "registration", registration, ...REASON, "--json", ...args], { env });
+    impact("refund", "registration", registration, ...REASON, "--json", ...args);
   const [first, second] = [
     ["--idempotency-key", "first"],
     ["--idempotency-key", "second"],
@@ -108,15 +108,15 @@ test.serial("a dry run says what the command with its key would do for a store",
 
 test.serial("a donation is refunded once", async (t) => {
   const id = await createDonation(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const args = ["refund", "donation", id, ...REASON];
-  const planned = await runImpact([...args, "--dry-run"], { env });
+  const planned = await impact(...args, "--dry-run");
   t.regex(
     planned.stderr,
     /Without --dry-run, the command refunds the donation of \$25\.00 to Sea/u,
   );
-  t.regex((await runImpact(args, { env })).stderr, /Refunded the donation/u);
-  t.regex((await runImpact(args, { env })).stderr, /Already refunded/u);
+  t.regex((await impact(...args)).stderr, /Refunded the donation/u);
+  t.regex((await impact(...args)).stderr, /Already refunded/u);
 });
 
 test.serial(
@@ -126,9 +126,9 @@ test.serial(
     const gift = { charity_id: "53-0196605", amount: 2 };
     const { headers } = await post("/app/api/charity/donate", store.live, gift);
     const id = headers.get("Record-Id") ?? "";
-    const env = { DATABASE_URL: t.context.databaseUrl };
+    const impact = impactOf(t);
 
-    const refunded = await runImpact(["refund", "donation", id, ...REASON], { env });
+    const refunded = await impact("refund", "donation", id, ...REASON);
 
     t.is(refunded.exitCode, 0, refunded.stderr);
     const { body } = await get("/app/api/charity/donations", store.live);

@@ -56,3 +56,9 @@ export const runImpact = async (
 
 /** Parses the JSON that a command printed. */
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);
+
+/** Returns a function that runs the program with the test's database. */
+export const impactOf =
+  (t: { readonly context: { readonly databaseUrl: string } }) =>
+  (...args: readonly string[]): Promise<Run> =>
+    runImpact(args, { env: { DATABASE_URL: t.context.databaseUrl } });

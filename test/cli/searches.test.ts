@@ -1,12 +1,12 @@
-import { readJson, runImpact } from "./runImpact.ts";
+import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();
 
 test("a search that shows customers of stores adds an entry with counts for each store", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const { post } = await startStoreApi(t, { db });
   const [first, second, unnamed] = [
     await createTestStore(db, { balanceCents: 1000 }),
@@ -22,12 +22,12 @@ test("a search that shows customers of stores adds an entry with counts for each
   const planted = await post("/app/api/plant", unnamed.live, { trees: 1 });
   const list = async (store: { readonly id: string }) => {
     const args = ["audit", "list", "--account", store.id, "--action", "find", "--json"];
-    return readJson(await runImpact(args, { env }));
+    return readJson(await impact(...args));
   };
 
   const options = ["--as", "Ada", "--reason", "ticket 12"];
-  const found = await runImpact(["find", "#1001", ...options], { env });
-  const other = await runImpact(["find", planted.headers.get("Record-Id") ?? ""], { env });
+  const found = await impact("find", "#1001", ...options);
+  const other = await impact("find", planted.headers.get("Record-Id") ?? "");
 
   t.is(found.exitCode, 0, found.stderr);
   t.is(other.exitCode, 0, other.stderr);
@@ -83,9 +83,9 @@ test("what does not exist is named with the command that finds it", async (t) =>
 });
 
 test("a search for charities without a name is a usage error", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   for (const name of ["", " "]) {
-    const { exitCode, stderr } = await runImpact(["charity", "search", name], { env });
+    const { exitCode, stderr } = await impact("charity", "search", name);
     t.is(exitCode, 2);
     t.regex(stderr, /Must be 1 to 500 characters\./u);
   }

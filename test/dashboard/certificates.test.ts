@@ -5,7 +5,7 @@ import { refundDonation } from "../../services/charities/donations/refundDonatio
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -180,9 +180,9 @@ test.serial("a revoked certificate does not exist, and the next URL is another o
   const id = await register(1);
   const { urlOf } = await serve();
   const url = await urlOf(id);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  t.is((await runImpact(["certificate", "revoke", url], { env })).exitCode, 0);
-  t.is((await runImpact(["certificate", "revoke", url], { env })).exitCode, 3);
+  const impact = impactOf(t);
+  t.is((await impact("certificate", "revoke", url)).exitCode, 0);
+  t.is((await impact("certificate", "revoke", url)).exitCode, 3);
   t.is((await fetch(url)).status, 404);
   t.is((await fetch(`${url}.json`)).status, 404);
   const next = await urlOf(id);
@@ -348,8 +348,8 @@ test.serial(
     const { url: other } = await serve();
     t.like(await (await fetch(`${first.replace(url, other)}.json`)).json(), { state: "refunded" });
 
-    const env = { DATABASE_URL: t.context.databaseUrl };
-    const revoked = await runImpact(["certificate", "revoke", first], { env });
+    const impact = impactOf(t);
+    const revoked = await impact("certificate", "revoke", first);
     t.is(revoked.exitCode, 0);
     t.not(await urlOf("1001"), first);
   },

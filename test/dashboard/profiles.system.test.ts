@@ -7,7 +7,7 @@ import { z } from "zod";
 import { findProfile } from "../../db/dashboard/profiles.ts";
 import { normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
 import { encodePng } from "../../services/dashboard/pictures/encodePng.ts";
-import { runImpact } from "../cli/runImpact.ts";
+import { impactOf } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
@@ -104,7 +104,7 @@ test.serial(
     const folder = await makeTestFolder(t);
     const file = join(folder, "logo.webp");
     await writeFile(file, await drawLogo("webp", 200));
-    const env = { DATABASE_URL: t.context.databaseUrl };
+    const impact = impactOf(t);
     const brand = ["--display-name", "North Sea", "--logo", file, "--color", "#FD0"];
     const texts = [
       "--home-url",
@@ -113,7 +113,7 @@ test.serial(
       "First.\n\nSecond & last.",
     ];
     const options = [...brand, ...texts, "--hide", "donations, carbon"];
-    const updated = await runImpact(["org", "update", id, ...options], { env });
+    const updated = await impact("org", "update", id, ...options);
     t.is(updated.exitCode, 0, updated.stderr);
     t.regex(updated.stderr, /#ffdd00 has a contrast of 1\.\d to the page in light mode/u);
 
@@ -137,7 +137,7 @@ test.serial(
     t.is(logo.headers.get("X-Content-Type-Options"), "nosniff");
     t.regex(logo.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'.*sandbox/u);
 
-    const shown = await runImpact(["org", "show", id, "--json"], { env });
+    const shown = await impact("org", "show", id, "--json");
     t.like(JSON.parse(shown.stdout), {
       profile: {
         display_name: "North Sea",
@@ -145,7 +145,7 @@ test.serial(
         hidden_sections: ["donations", "carbon"],
       },
     });
-    const audit = await runImpact(["audit", "list", "--account", id, "--json"], { env });
+    const audit = await impact("audit", "list", "--account", id, "--json");
     t.regex(audit.stdout, /"home_url": "https:\/\/northsea\.example\/about"/u);
   },
 );
@@ -156,16 +156,16 @@ test.serial("`none` restores the default, and an unused logo is deleted", async 
   await setProfile(t, scene, { displayName: "Brand", color: "#123456", logo });
   const { id } = scene.setup.organization;
   const other = await createTestOrganization(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const none = ["--display-name", "none", "--logo", "none", "--color", "none"];
-  t.is((await runImpact(["org", "update", id, ...none], { env })).exitCode, 0);
+  t.is((await impact("org", "update", id, ...none)).exitCode, 0);
   t.deepEqual(await findProfile(t.context.db, id), await findProfile(t.context.db, other.id));
   t.is((await fetch(`${scene.url}/media/logos/${logo.hash}.png`)).status, 404);
 });
 
 test.serial("unsafe profiles are rejected with what is accepted", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   for (const [option, value, message] of [
     ["--home-url", "http://shop.example/", /an https URL/u],
     ["--home-url", "javascript:alert(1)", /an https URL/u],
@@ -178,7 +178,7 @@ test.serial("unsafe profiles are rejected with what is accepted", async (t) => {
     ["--hide", "trees", /bottles, donations, carbon, months, sites, photos/u],
     ["--logo", "/nowhere.png", /cannot be read/u],
   ] as const) {
-    const { exitCode, stderr } = await runImpact(["org", "update", id, option, value], { env });
+    const { exitCode, stderr } = await impact("org", "update", id, option, value);
     t.is(exitCode, 2, value);
     t.regex(stderr, message, value);
   }

@@ -16,7 +16,7 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 import { lineOf } from "../history/importLine.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -341,25 +341,25 @@ test("a page ends before its JSON becomes large", async (t) => {
 });
 
 test("impact event list shows the feed", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const { id } = await createTestOrganization(db);
   await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("1"));
   await recordEvent(db, { accountId: id, mode: "live" }, new Date(), refunded("2"));
   const run = await untilComplete(
-    () => runImpact(["event", "list", "--org", id], { env }),
+    () => impact("event", "list", "--org", id),
     ({ stderr }) => stderr.includes("held back"),
   );
   t.is(run.exitCode, 0);
   t.regex(run.stdout, /registration\.refunded/u);
 
-  const one = await runImpact(["event", "list", "--org", id, "--limit", "1", "--json"], { env });
+  const one = await impact("event", "list", "--org", id, "--limit", "1", "--json");
   t.regex(one.stderr, /More events exist/u);
   const [event] = z.array(z.looseObject({ id: z.string() })).parse(readJson(one));
   const args = ["--starting-after", event?.id ?? "", "--types", "registration.refunded", "--json"];
-  const rest = await runImpact(["event", "list", "--org", id, ...args], { env });
+  const rest = await impact("event", "list", "--org", id, ...args);
   t.like(readJson(rest), { 0: { data: { registration_id: "2" } }, length: 1 });
-  t.is((await runImpact(["event", "list", "--org", id, "--types", "x"], { env })).exitCode, 2);
+  t.is((await impact("event", "list", "--org", id, "--types", "x")).exitCode, 2);
 });
 
 test("impact event list shows each event once, even if its type is named twice", async (t) => {

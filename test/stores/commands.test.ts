@@ -5,7 +5,7 @@ import { createStoreAuthenticator } from "../../services/stores/createStoreAuthe
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../cli/runImpact.ts";
 
 const test = testWithDatabase();
 
@@ -19,13 +19,18 @@ const created = z.strictObject({
 const newDomain = (): string => `shop-${crypto.randomUUID()}.example`;
 
 test("store create prints the id, the domain and two working keys, and nothing else", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const { id: org } = await createTestOrganization(t.context.db);
   const domain = newDomain();
 
-  const run = await runImpact(
-    ["store", "create", "--domain", `https://${domain.toUpperCase()}/`, "--org", org, "--json"],
-    { env },
+  const run = await impact(
+    "store",
+    "create",
+    "--domain",
+    `https://${domain.toUpperCase()}/`,
+    "--org",
+    org,
+    "--json",
   );
 
   t.is(run.exitCode, 0);
@@ -43,9 +48,9 @@ test("store create prints the id, the domain and two working keys, and nothing e
 });
 
 test("store create rejects a taken or malformed domain, an unknown organization and a malformed price", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
+  await impact("store", "create", "--domain", domain);
   const unknown = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
   for (const [args, exitCode] of [
@@ -55,11 +60,11 @@ test("store create rejects a taken or malformed domain, an unknown organization 
     [["--domain", newDomain(), "--tree-price", "0.001"], 2],
     [[], 2],
   ] as const) {
-    const run = await runImpact(["store", "create", ...args], { env });
+    const run = await impact("store", "create", ...args);
     t.is(run.exitCode, exitCode, run.stderr);
     t.is(run.stdout, "");
   }
-  const taken = await runImpact(["store", "create", "--domain", domain], { env });
+  const taken = await impact("store", "create", "--domain", domain);
   t.is(taken.stderr, "impact: another store has this domain\n");
 });
 
@@ -70,11 +75,11 @@ test("the help shows default prices in dollars", async (t) => {
 });
 
 test("the reference of a top-up is trimmed and must not be empty; notes are limited to 1000 characters", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
+  await impact("store", "create", "--domain", domain);
   const topUp = (...args: readonly string[]) =>
-    runImpact(["store", "topup", domain, "--amount", "5", "--json", ...args], { env });
+    impact("store", "topup", domain, "--amount", "5", "--json", ...args);
 
   for (const reference of ["", "  ", "r".repeat(201)]) {
     t.is((await topUp("--reference", reference)).exitCode, 2);
@@ -103,13 +108,13 @@ test("uninstalling a store again keeps the first date", async (t) => {
 });
 
 test("every subcommand accepts the id and the domain of a store", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
   const { id } = created.parse(
-    readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
+    readJson(await impact("store", "create", "--domain", domain, "--json")),
   );
   const run = async (...args: readonly string[]): Promise<unknown> => {
-    const done = await runImpact(["store", ...args, "--json"], { env });
+    const done = await impact("store", ...args, "--json");
     t.is(done.exitCode, 0, done.stderr);
     return readJson(done);
   };
@@ -157,26 +162,21 @@ test("every subcommand accepts the id and the domain of a store", async (t) => {
   t.true(stores.some((store) => store.id === id));
 
   for (const args of [["list"], ["show", id], ["balance", id], ["ledger", id]]) {
-    const table = await runImpact(["store", ...args], { env });
+    const table = await impact("store", ...args);
     t.is(table.exitCode, 0);
     t.not(table.stdout, "");
   }
 });
 
 test("an update with one invalid setting changes nothing", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const create = async () =>
-    created.parse(
-      readJson(await runImpact(["store", "create", "--domain", newDomain(), "--json"], { env })),
-    );
+    created.parse(readJson(await impact("store", "create", "--domain", newDomain(), "--json")));
   const [{ id: taken }, { id }] = [await create(), await create()];
   const before = [await findStore(db, id), await findAccount(db, id)];
   const update = (...options: readonly string[]) =>
-    runImpact(
-      ["store", "update", id, "--charity-provider", "pledge", "--donations", "off", ...options],
-      { env },
-    );
+    impact("store", "update", id, "--charity-provider", "pledge", "--donations", "off", ...options);
 
   const refused = await update("--user-id", taken);
 
@@ -191,29 +191,30 @@ test("an update with one invalid setting changes nothing", async (t) => {
 
 test("a store's charity provider is shown, and a missing key is a warning", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
+  await impact("store", "create", "--domain", domain);
   const select = ["store", "update", domain, "--charity-provider", "pledge"];
 
-  const without = await runImpact(select, { env });
+  const without = await impact(...select);
   const withKey = await runImpact([...select, "--json"], { env: { ...env, PLEDGE_API_KEY: "k" } });
 
   t.regex(without.stdout, /^charity provider +pledge$/mu);
   t.regex(without.stderr, /Warning: PLEDGE_API_KEY is not set here/u);
   t.like(readJson(withKey), { charity_provider: "pledge" });
   t.notRegex(withKey.stderr, /Warning/u);
-  const other = await runImpact(["store", "update", domain, "--donations", "off"], { env });
+  const other = await impact("store", "update", domain, "--donations", "off");
   t.notRegex(other.stderr, /Warning/u);
-  const shown = await runImpact(["store", "show", domain, "--json"], { env });
+  const shown = await impact("store", "show", domain, "--json");
   t.like(readJson(shown), { charity_provider: "pledge" });
 });
 
 test("top-ups and adjustments print what happened and the balance", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
+  await impact("store", "create", "--domain", domain);
   const run = async (...args: readonly string[]): Promise<string> => {
-    const done = await runImpact(["store", ...args], { env });
+    const done = await impact("store", ...args);
     t.is(done.exitCode, 0, done.stderr);
     return done.stdout;
   };
@@ -240,13 +241,13 @@ test("top-ups and adjustments print what happened and the balance", async (t) =>
     await run(...adjust),
     `Nothing changed: the adjustment case-7 of ${domain} is already recorded; balance $1,010.00\n`,
   );
-  t.like(readJson(await runImpact(["store", ...adjust, "--json"], { env })), {
+  t.like(readJson(await impact("store", ...adjust, "--json")), {
     balance_cents: 101_000,
     reference: "case-7",
     replayed: true,
   });
   const refuses = async (...args: readonly string[]) => {
-    const refused = await runImpact(["store", ...args], { env });
+    const refused = await impact("store", ...args);
     t.is(refused.exitCode, 1);
     t.regex(
       refused.stderr,
@@ -305,12 +306,11 @@ test("a negative top-up is rejected with a message that names store adjust", asy
 });
 
 test("an adjustment needs a reason and an amount other than 0, and cannot overdraw the balance", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
-  await runImpact(["store", "topup", domain, "--amount", "5"], { env });
-  const adjust = (...args: readonly string[]) =>
-    runImpact(["store", "adjust", domain, ...args], { env });
+  await impact("store", "create", "--domain", domain);
+  await impact("store", "topup", domain, "--amount", "5");
+  const adjust = (...args: readonly string[]) => impact("store", "adjust", domain, ...args);
 
   t.is((await adjust("--amount", "-1")).exitCode, 2);
   t.is((await adjust("--amount", "-1", "--reason", " ")).exitCode, 2);
@@ -318,18 +318,17 @@ test("an adjustment needs a reason and an amount other than 0, and cannot overdr
   const overdraft = await adjust("--amount", "-5.01", "--reason", "test");
   t.is(overdraft.exitCode, 1);
   t.is(overdraft.stderr, "impact: the balance is $5.00 and cannot become -$0.01\n");
-  const ledger = await runImpact(["store", "ledger", domain, "--json"], { env });
+  const ledger = await impact("store", "ledger", domain, "--json");
   t.is(z.array(z.unknown()).parse(readJson(ledger)).length, 1);
 });
 
 test("store ledger says how to list older entries, with --json too, if there are older ones", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
-  await runImpact(["store", "create", "--domain", domain], { env });
-  await runImpact(["store", "topup", domain, "--amount", "5"], { env });
-  await runImpact(["store", "topup", domain, "--amount", "6"], { env });
-  const ledger = (...args: readonly string[]) =>
-    runImpact(["store", "ledger", domain, ...args], { env });
+  await impact("store", "create", "--domain", domain);
+  await impact("store", "topup", domain, "--amount", "5");
+  await impact("store", "topup", domain, "--amount", "6");
+  const ledger = (...args: readonly string[]) => impact("store", "ledger", domain, ...args);
 
   const newest = await ledger("--limit", "1", "--json");
   t.is(z.array(z.unknown()).parse(readJson(newest)).length, 1);
@@ -338,14 +337,12 @@ test("store ledger says how to list older entries, with --json too, if there are
 });
 
 test("an uninstalled store rejects its keys until it is reinstalled", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const domain = newDomain();
   const { id } = created.parse(
-    readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
+    readJson(await impact("store", "create", "--domain", domain, "--json")),
   );
-  const issued = await runImpact(["key", "issue", "--store", domain, "--mode", "test", "--json"], {
-    env,
-  });
+  const issued = await impact("key", "issue", "--store", domain, "--mode", "test", "--json");
   const { key } = z.looseObject({ key: z.string().startsWith("TEST-") }).parse(readJson(issued));
   // A new process each time, so that nothing is cached.
   const open = async () => {
@@ -354,10 +351,10 @@ test("an uninstalled store rejects its keys until it is reinstalled", async (t) 
   };
 
   t.is(await open(), "known");
-  t.is((await runImpact(["store", "uninstall", domain], { env })).exitCode, 0);
+  t.is((await impact("store", "uninstall", domain)).exitCode, 0);
   t.is(await open(), "shop_unknown");
-  t.is((await runImpact(["store", "reinstall", id], { env })).exitCode, 0);
+  t.is((await impact("store", "reinstall", id)).exitCode, 0);
   t.is(await open(), "known");
-  const unknown = await runImpact(["store", "show", "nowhere.example"], { env });
+  const unknown = await impact("store", "show", "nowhere.example");
   t.is(unknown.exitCode, 3);
 });

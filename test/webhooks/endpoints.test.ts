@@ -4,8 +4,7 @@ import { issueKey } from "../../services/accounts/issueKey.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
-import type { Run } from "../cli/runImpact.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -189,13 +188,8 @@ test("a repeated request does not add another endpoint, and there are 16 at most
 
 const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().nullable() }));
 
-const impactIn =
-  ({ context: { databaseUrl } }: ExecutionContext<DatabaseContext>) =>
-  (...args: readonly string[]): Promise<Run> =>
-    runImpact(args, { env: { DATABASE_URL: databaseUrl } });
-
 test("every command that changes an endpoint does it, says so, and is in the audit log", async (t) => {
-  const impact = impactIn(t);
+  const impact = impactOf(t);
   const { db } = t.context;
   const { id: org } = await createTestOrganization(db);
   const run = async (...args: readonly string[]): Promise<unknown> => {
@@ -253,12 +247,12 @@ test("every command that changes an endpoint does it, says so, and is in the aud
 test("a private URL is refused with the way to receive events on a developer's machine", async (t) => {
   const { id: org } = await createTestOrganization(t.context.db);
   const url = "https://localhost:3000/";
-  const run = await impactIn(t)("webhook", "create", "--org", org, "--mode", "test", "--url", url);
+  const run = await impactOf(t)("webhook", "create", "--org", org, "--mode", "test", "--url", url);
   t.regex(run.stderr, /must have a public address; .*impact webhook listen/u);
 });
 
 test("webhook update without an option changes nothing", async (t) => {
-  const run = await impactIn(t)("webhook", "update", crypto.randomUUID());
+  const run = await impactOf(t)("webhook", "update", crypto.randomUUID());
   t.is(run.exitCode, 2);
   t.regex(run.stderr, /Nothing to change/u);
 });

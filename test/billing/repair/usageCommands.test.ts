@@ -5,7 +5,7 @@ import { sql } from "../../../db/sql.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import { startStoreApiOf } from "../../stores/startStoreApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { skipIds } from "../../support/skipIds.ts";
@@ -143,9 +143,9 @@ test.serial("a store's statement has what was paid from its balance", async (t) 
   const month = new Date().toISOString().slice(0, 7);
   await post("/app/api/plant", store.live, { trees: 4 });
   await post("/app/api/refund", store.live, { type: "tree", quantity: 1 });
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const args = ["statement", "--org", store.id, "--period", month];
-  const run = await runImpact([...args, "--json"], { env });
+  const run = await impact(...args, "--json");
   t.is(run.exitCode, 0, run.stderr);
   t.deepEqual(statement.parse(readJson(run)).meters[0]?.totals, {
     registered: 4,
@@ -153,16 +153,16 @@ test.serial("a store's statement has what was paid from its balance", async (t) 
     paid_cents: 200,
     returned_cents: 50,
   });
-  const csv = await runImpact([...args, "--csv"], { env });
+  const csv = await impact(...args, "--csv");
   t.true(csv.stdout.startsWith("meter,day,registered,refunded,paid_cents,returned_cents\r\n"));
 });
 
 test.serial("an unknown account or period is refused", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
+  const impact = impactOf(t);
   const unknown = ["statement", "--org", crypto.randomUUID(), "--period"];
-  t.is((await runImpact([...unknown, "2026-05"], { env })).exitCode, 3);
-  t.is((await runImpact([...unknown, "2026-05", "--detail"], { env })).exitCode, 3);
-  t.is((await runImpact([...unknown, "2026-13"], { env })).exitCode, 2);
+  t.is((await impact(...unknown, "2026-05")).exitCode, 3);
+  t.is((await impact(...unknown, "2026-05", "--detail")).exitCode, 3);
+  t.is((await impact(...unknown, "2026-13")).exitCode, 2);
 });
 
 test.serial("usage list filters pending, delivered and failed usage", async (t) => {

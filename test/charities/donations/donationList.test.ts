@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
@@ -188,8 +188,8 @@ test("an organization sees only its own donations of its key's mode", async (t) 
 
 test("the command line shows an organization's donations, subscription and provider", async (t) => {
   const { call, live, accountId } = await startDonationApi(t);
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = (...args: readonly string[]) => runImpact(args, { env });
+  const impact = impactOf(t);
+  const run = (...args: readonly string[]) => impact(...args);
   t.regex((await run("org", "show", accountId)).stdout, /live +0 +\$0\.00 +none/u);
 
   await call("POST", "/charities/subscribe", { key: live });

@@ -16,7 +16,7 @@ import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEv
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
@@ -325,10 +325,10 @@ test.serial("without a secret the callback does not exist", async (t) => {
 test.serial(
   "an operator can clear the cached response of one tree, of the summary or all of them",
   async (t) => {
-    const { db, databaseUrl } = t.context;
-    const env = { DATABASE_URL: databaseUrl };
+    const { db } = t.context;
+    const impact = impactOf(t);
     const clear = (...options: readonly string[]) =>
-      runImpact(["evidence", "cache", "clear", ...options, "--json"], { env });
+      impact("evidence", "cache", "clear", ...options, "--json");
     const cachedKeys = () =>
       db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
       SELECT key

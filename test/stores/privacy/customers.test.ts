@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
@@ -17,8 +17,7 @@ import { sendPlatformRequest } from "./sendPlatformRequest.ts";
 const test = testWithDatabase();
 
 test("a record with an order and only a name is exported and counted once", async (t) => {
-  const { databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const impact = impactOf(t);
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
   const customer = { customer_name: "Ann Lee" };
   await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
@@ -26,9 +25,9 @@ test("a record with an order and only a name is exported and counted once", asyn
   await post("/app/api/plastic", store.live, { bottles: 3, ...customer });
   const order = [store.domain, "--order-id", "1001"];
 
-  const exported = await runImpact(["store", "export-customer", ...order], { env });
-  const planned = await runImpact(["store", "forget", ...order, "--dry-run", "--json"], { env });
-  const erased = await runImpact(["store", "forget", ...order, "--json"], { env });
+  const exported = await impact("store", "export-customer", ...order);
+  const planned = await impact("store", "forget", ...order, "--dry-run", "--json");
+  const erased = await impact("store", "forget", ...order, "--json");
 
   const { registrations } = z
     .looseObject({ registrations: z.array(z.looseObject({ count: z.int() })) })
@@ -43,14 +42,13 @@ test("a record with an order and only a name is exported and counted once", asyn
 
 for (const email of ["ΝΙΚΟΣ@example.gr", "İpek@example.com.tr"]) {
   test(`the records of ${email} are found by the same address`, async (t) => {
-    const { databaseUrl } = t.context;
-    const env = { DATABASE_URL: databaseUrl };
+    const impact = impactOf(t);
     const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
     await post("/app/api/plant", store.live, { trees: 1, customer_email: email });
     const customer = [store.domain, "--customer-email", email];
 
-    const exported = await runImpact(["store", "export-customer", ...customer], { env });
-    const erased = await runImpact(["store", "forget", ...customer, "--json"], { env });
+    const exported = await impact("store", "export-customer", ...customer);
+    const erased = await impact("store", "forget", ...customer, "--json");
 
     t.like(readJson(exported), { registrations: [{ customer_email: email }] });
     t.like(readJson(erased), { registrations: 1 });

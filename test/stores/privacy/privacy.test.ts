@@ -2,7 +2,7 @@ import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldData } from "../../../services/retention/deleteOldData.ts";
-import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { StoreApi } from "../startStoreApi.ts";
@@ -91,7 +91,7 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
     `after store forget ${option}, nothing in the database names the customer, and replays bill nothing`,
     async (t) => {
       const { db, databaseUrl } = t.context;
-      const env = { DATABASE_URL: databaseUrl };
+      const impact = impactOf(t);
       const api = await startStoreApi(t, t.context);
       const store = await createTestStore(db, { balanceCents: 10_000 });
       const [person, other] = [createPerson(), createPerson()];
@@ -102,10 +102,10 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
       const value = option === "--customer-id" ? person.id : person.email;
       const forget = ["store", "forget", store.domain, option, value, "--json"];
 
-      const planned = await runImpact([...forget, "--dry-run"], { env });
+      const planned = await impact(...forget, "--dry-run");
       t.is(holds(await dumpDatabase(databaseUrl), person).length, 3);
-      const done = await runImpact([...forget, "--as", "Ada"], { env });
-      const again = await runImpact([...forget, "--as", "Ada"], { env });
+      const done = await impact(...forget, "--as", "Ada");
+      const again = await impact(...forget, "--as", "Ada");
 
       t.is(done.exitCode, 0, done.stderr);
       t.like(readJson(planned), { registrations: 4, donations: 1, dry_run: true });
@@ -120,9 +120,14 @@ for (const option of ["--customer-id", "--customer-email"] as const) {
       t.is(replayed.headers.get("Idempotent-Replayed"), "true");
       t.is(replayed.text, planted.text);
       t.deepEqual(await readStoreState(db, store.id), before);
-      const listed = await runImpact(
-        ["audit", "list", "--account", store.id, "--action", "store.forget", "--json"],
-        { env },
+      const listed = await impact(
+        "audit",
+        "list",
+        "--account",
+        store.id,
+        "--action",
+        "store.forget",
+        "--json",
       );
       t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }, { operator: "Ada" }]);
     },
@@ -181,15 +186,15 @@ test.serial(
 );
 
 test.serial("store export-customer prints all that is stored, and is audited", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
+  const { db } = t.context;
+  const impact = impactOf(t);
   const api = await startStoreApi(t, t.context);
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const person = createPerson();
   await leaveTraces(api, store, person);
 
   const args = ["store", "export-customer", store.domain, "--customer-email", person.email];
-  const run = await runImpact([...args, "--as", "Ada"], { env });
+  const run = await impact(...args, "--as", "Ada");
 
   const exported = z
     .looseObject({
@@ -203,11 +208,9 @@ test.serial("store export-customer prints all that is stored, and is audited", a
   t.regex(String(exported.donations[0]?.["refunded_at"]), /^\d{4}-/u);
   t.true(run.stdout.includes(`for ${person.name}`));
   t.true(run.stdout.includes(`${person.name} wrote from`));
-  const nobody = await runImpact(["store", "export-customer", store.domain], { env });
+  const nobody = await impact("store", "export-customer", store.domain);
   t.is(nobody.exitCode, 2);
-  const listed = await runImpact(["audit", "list", "--action", "store.export_customer", "--json"], {
-    env,
-  });
+  const listed = await impact("audit", "list", "--action", "store.export_customer", "--json");
   t.deepEqual(holds(listed.stdout, person), []);
   t.like(readJson(listed), [{ operator: "Ada", account_id: store.id }]);
 });
@@ -227,15 +230,15 @@ test.serial("store forget --all-customers erases every customer, also page by pa
   `);
 
   const forgetAll = ["store", "forget", store.domain, "--all-customers", "--json"];
-  const env = { DATABASE_URL: databaseUrl };
-  const unconfirmed = await runImpact(forgetAll, { env });
+  const impact = impactOf(t);
+  const unconfirmed = await impact(...forgetAll);
   t.is(unconfirmed.exitCode, 2);
   t.regex(unconfirmed.stderr, /all customers of .* cannot be undone.* --dry-run, .* --yes/u);
-  const planned = await runImpact([...forgetAll, "--dry-run"], { env });
+  const planned = await impact(...forgetAll, "--dry-run");
   t.like(readJson(planned), { registrations: 1208, donations: 2, dry_run: true });
   t.not(holds(await dumpDatabase(databaseUrl), people[0] ?? createPerson()).length, 0);
 
-  const run = await runImpact([...forgetAll, "--yes"], { env });
+  const run = await impact(...forgetAll, "--yes");
 
   t.like(readJson(run), { registrations: 1208, donations: 2 });
   const dump = await dumpDatabase(databaseUrl);
