@@ -10,6 +10,7 @@ import { formatCents } from "../../domain/money.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { readDonationSubscription } from "../../services/charities/donations/requireDonationSubscription.ts";
 import { formatTime } from "./formatTable.ts";
+import type { Columns } from "./print.ts";
 
 /** An organization's donations in one mode, and its donation subscription. */
 type DonationSummary = {
@@ -45,8 +46,6 @@ export const presentDonationSummaries = (summaries: readonly DonationSummary[]) 
     },
   }));
 
-export const DONATION_HEADINGS = ["mode", "donations", "amount", "donation subscription"];
-
 const describeSubscription = (subscription: DonationSubscription | null): string => {
   if (subscription === null) {
     return "none";
@@ -59,10 +58,9 @@ const describeSubscription = (subscription: DonationSubscription | null): string
   return hasEnded ? `ended (${where})` : `active since ${formatTime(activeSince)} (${where})`;
 };
 
-export const donationRows = (summaries: readonly DonationSummary[]) =>
-  summaries.map(({ mode, totals, subscription }) => [
-    mode,
-    totals.count,
-    formatCents(totals.amountCents),
-    describeSubscription(subscription),
-  ]);
+export const DONATION_COLUMNS: Columns<DonationSummary> = {
+  mode: (summary) => summary.mode,
+  donations: (summary) => summary.totals.count,
+  amount: (summary) => formatCents(summary.totals.amountCents),
+  "donation subscription": (summary) => describeSubscription(summary.subscription),
+};

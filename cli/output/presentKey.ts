@@ -1,5 +1,5 @@
 import type { ApiKey } from "../../db/accounts/apiKeys.ts";
-import type { Cell } from "./formatTable.ts";
+import type { Columns } from "./print.ts";
 
 /** The JSON form of a key; of the key itself it has only the hint. */
 export const presentKey = (key: ApiKey) => ({
@@ -14,27 +14,14 @@ export const presentKey = (key: ApiKey) => ({
   revoked_at: key.revokedAt,
 });
 
-export const KEY_HEADINGS = [
-  "key id",
-  "name",
-  "mode",
-  "scope",
-  "starts with",
-  "created",
-  "expires",
-  "last used",
-  "revoked",
-];
-
-export const keyRows = (keys: readonly ApiKey[]): readonly (readonly Cell[])[] =>
-  keys.map((key) => [
-    key.id,
-    key.name,
-    key.mode,
-    key.scope,
-    `${key.hint}…`,
-    key.createdAt,
-    key.expiresAt,
-    key.lastUsedAt,
-    key.revokedAt,
-  ]);
+export const KEY_COLUMNS: Columns<ApiKey> = {
+  "key id": (key) => key.id,
+  name: (key) => key.name,
+  mode: (key) => key.mode,
+  scope: (key) => key.scope,
+  "starts with": (key) => `${key.hint}…`,
+  created: (key) => key.createdAt,
+  expires: (key) => key.expiresAt,
+  "last used": (key) => key.lastUsedAt,
+  revoked: (key) => key.revokedAt,
+};

@@ -31,6 +31,36 @@ export const printTable = (
   stdout.write(formatTable(headings, rows));
 };
 
+/** A table's columns: what the cells under each heading show of a row. */
+export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>;
+
+/** Prints rows as a table. */
+export const printRows = <Row>(io: Io, rows: readonly Row[], columns: Columns<Row>): void => {
+  const cells = Object.values(columns);
+  printTable(
+    io,
+    Object.keys(columns),
+    rows.map((row) => cells.map((cell) => cell(row))),
+  );
+};
+
+/** Prints rows as JSON for `--json`, otherwise as a table. */
+export const printList = <Row>(
+  { io, json }: { readonly io: Io; readonly json: true | undefined },
+  rows: readonly Row[],
+  present: (row: Row) => unknown,
+  columns: Columns<Row>,
+): void => {
+  if (json) {
+    printJson(
+      io,
+      rows.map((row) => present(row)),
+    );
+  } else {
+    printRows(io, rows, columns);
+  }
+};
+
 export const printRecord = ({ stdout }: Io, fields: Readonly<Record<string, Cell>>): void => {
   stdout.write(formatRecord(fields));
 };

@@ -7,7 +7,7 @@ import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
@@ -76,25 +76,16 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
     },
     limit + 1,
   );
-  const entries = found.slice(0, limit);
-  if (options.json) {
-    printJson(io, entries.map(presentEntry));
-  } else {
-    printTable(
-      io,
-      ["entry", "at", "action", "by", "account", "subject", "reason", "details"],
-      entries.map((entry) => [
-        String(entry.id),
-        entry.createdAt,
-        entry.action,
-        entry.operator ?? `(${entry.actor})`,
-        entry.accountId,
-        entry.subject,
-        entry.reason,
-        formatDetails(entry.details),
-      ]),
-    );
-  }
+  printList({ io, json: options.json }, found.slice(0, limit), presentEntry, {
+    entry: (entry) => String(entry.id),
+    at: (entry) => entry.createdAt,
+    action: (entry) => entry.action,
+    by: (entry) => entry.operator ?? `(${entry.actor})`,
+    account: (entry) => entry.accountId,
+    subject: (entry) => entry.subject,
+    reason: (entry) => entry.reason,
+    details: (entry) => formatDetails(entry.details),
+  });
   sayIfOlder(io, found, limit);
 };
 

@@ -7,8 +7,8 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf, openChange, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
+import { printJson, printList, printRecord, printRows } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { openAccount, withAccount } from "./accountOptions.ts";
 import type { AccountOptions } from "./accountOptions.ts";
@@ -29,11 +29,7 @@ const list = async (context: Context, { json, ...named }: ListOptions): Promise<
   const { io } = context;
   const { db, account } = await openAccount(context, named);
   const keys = await listApiKeys(db, account.id);
-  if (json) {
-    printJson(io, keys.map(presentKey));
-  } else {
-    printTable(io, KEY_HEADINGS, keyRows(keys));
-  }
+  printList({ io, json }, keys, presentKey, KEY_COLUMNS);
 };
 
 type IssueOptions = ChangeOptions & AccountOptions & NewKeyOptions;
@@ -69,7 +65,7 @@ const revoke = async (
   if (json) {
     printJson(io, presentKey(key));
   } else {
-    printTable(io, KEY_HEADINGS, keyRows([key]));
+    printRows(io, [key], KEY_COLUMNS);
   }
   say(io, "Revoked. Every API process rejects the key within 5 seconds.");
   if (wasLast) {

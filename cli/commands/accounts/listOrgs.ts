@@ -3,7 +3,7 @@ import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { presentOrganization } from "./presentOrganization.ts";
 
@@ -22,38 +22,23 @@ export const listOrgs = async (
     const subscription = subscriptions.get(id);
     return subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : [];
   };
-  if (json) {
-    printJson(
-      io,
-      accounts.map((account) => ({
-        ...presentOrganization(account),
-        subscription_status: statusOf(account),
-        subscription_problems: problemsOf(account),
-      })),
-    );
-    return;
-  }
-  printTable(
-    io,
-    [
-      "id",
-      "name",
-      "billing day",
-      "stripe customer",
-      "subscription",
-      "problems",
-      "policy",
-      "created",
-    ],
-    accounts.map((account) => [
-      account.id,
-      account.name,
-      account.billingDay,
-      account.stripeCustomerId,
-      statusOf(account),
-      problemsOf(account).join(", "),
-      account.subscriptionPolicy,
-      account.createdAt,
-    ]),
+  printList(
+    { io, json },
+    accounts,
+    (account) => ({
+      ...presentOrganization(account),
+      subscription_status: statusOf(account),
+      subscription_problems: problemsOf(account),
+    }),
+    {
+      id: (account) => account.id,
+      name: (account) => account.name,
+      "billing day": (account) => account.billingDay,
+      "stripe customer": (account) => account.stripeCustomerId,
+      subscription: (account) => statusOf(account),
+      problems: (account) => problemsOf(account).join(", "),
+      policy: (account) => account.subscriptionPolicy,
+      created: (account) => account.createdAt,
+    },
   );
 };

@@ -14,13 +14,12 @@ import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import type { Context } from "../../context.ts";
 import {
-  DONATION_HEADINGS,
-  donationRows,
+  DONATION_COLUMNS,
   presentDonationSummaries,
   readDonationSummaries,
 } from "../../output/donationSummary.ts";
-import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
+import { printJson, printRecord, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
@@ -107,9 +106,9 @@ export const showOrg = async (
   io.stdout.write("\n");
   printTable(io, LIMIT_HEADINGS, limitRows(limits));
   io.stdout.write("\n");
-  printTable(io, KEY_HEADINGS, keyRows(keys));
+  printRows(io, keys, KEY_COLUMNS);
   io.stdout.write("\n");
-  printTable(io, DONATION_HEADINGS, donationRows(donations));
+  printRows(io, donations, DONATION_COLUMNS);
   io.stdout.write("\n");
   printRecord(io, {
     "stored test records": testRecords,

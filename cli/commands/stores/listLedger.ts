@@ -2,7 +2,7 @@ import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
@@ -35,24 +35,15 @@ export const listLedger = async (
     before: before === undefined ? null : String(before),
     limit: limit + 1,
   });
-  const entries = found.slice(0, limit);
-  if (json) {
-    printJson(io, entries.map(presentEntry));
-  } else {
-    printTable(
-      io,
-      ["entry", "at", "kind", "quantity", "amount", "balance", "reference", "note"],
-      entries.map((entry) => [
-        entry.id,
-        entry.createdAt,
-        entry.kind,
-        entry.quantity,
-        formatCents(entry.amountCents),
-        formatCents(entry.balanceCents),
-        entry.reference,
-        entry.note,
-      ]),
-    );
-  }
+  printList({ io, json }, found.slice(0, limit), presentEntry, {
+    entry: (entry) => entry.id,
+    at: (entry) => entry.createdAt,
+    kind: (entry) => entry.kind,
+    quantity: (entry) => entry.quantity,
+    amount: (entry) => formatCents(entry.amountCents),
+    balance: (entry) => formatCents(entry.balanceCents),
+    reference: (entry) => entry.reference,
+    note: (entry) => entry.note,
+  });
   sayIfOlder(io, found, limit);
 };

@@ -1,7 +1,7 @@
 import { listStores as list } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { presentStore } from "./presentStore.ts";
 
@@ -10,21 +10,13 @@ export const listStores = async (
   { json }: JsonOption,
 ): Promise<void> => {
   const stores = await list(await connections.database());
-  if (json) {
-    printJson(io, stores.map(presentStore));
-    return;
-  }
-  printTable(
-    io,
-    ["store id", "domain", "balance", "tree", "bottle", "created", "uninstalled"],
-    stores.map((store) => [
-      store.id,
-      store.domain,
-      formatCents(store.balanceCents),
-      formatCents(store.treePriceCents),
-      formatCents(store.bottlePriceCents),
-      store.createdAt,
-      store.uninstalledAt,
-    ]),
-  );
+  printList({ io, json }, stores, presentStore, {
+    "store id": (store) => store.id,
+    domain: (store) => store.domain,
+    balance: (store) => formatCents(store.balanceCents),
+    tree: (store) => formatCents(store.treePriceCents),
+    bottle: (store) => formatCents(store.bottlePriceCents),
+    created: (store) => store.createdAt,
+    uninstalled: (store) => store.uninstalledAt,
+  });
 };

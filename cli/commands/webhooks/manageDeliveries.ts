@@ -9,9 +9,9 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printList, printRows } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
-import { DELIVERY_HEADINGS, deliveryRows, presentDelivery } from "./presentWebhook.ts";
+import { DELIVERY_COLUMNS, presentDelivery } from "./presentWebhook.ts";
 
 export type ListDeliveriesOptions = JsonOption & {
   readonly state?: DeliveryState;
@@ -31,11 +31,7 @@ export const listEndpointDeliveries = async (
     startingAfter: startingAfter ?? null,
     limit,
   });
-  if (json) {
-    printJson(io, deliveries.map(presentDelivery));
-  } else {
-    printTable(io, DELIVERY_HEADINGS, deliveryRows(deliveries));
-  }
+  printList({ io, json }, deliveries, presentDelivery, DELIVERY_COLUMNS);
   if (hasMore) {
     say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
   }
@@ -61,19 +57,15 @@ export const showAttempts = async (
     });
     return;
   }
-  printTable(io, DELIVERY_HEADINGS, deliveryRows([delivery]));
-  printTable(
-    io,
-    ["attempt", "started", "ms", "status", "error", "response"],
-    attempts.map((attempt) => [
-      attempt.number,
-      attempt.startedAt,
-      attempt.durationMs,
-      attempt.status,
-      attempt.error,
-      attempt.response,
-    ]),
-  );
+  printRows(io, [delivery], DELIVERY_COLUMNS);
+  printRows(io, attempts, {
+    attempt: (attempt) => attempt.number,
+    started: (attempt) => attempt.startedAt,
+    ms: (attempt) => attempt.durationMs,
+    status: (attempt) => attempt.status,
+    error: (attempt) => attempt.error,
+    response: (attempt) => attempt.response,
+  });
 };
 
 export const retryDelivery = async (

@@ -16,16 +16,11 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { printJson, printList, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import type { AccountOptions } from "../accounts/accountOptions.ts";
-import {
-  ENDPOINT_HEADINGS,
-  endpointRecord,
-  endpointRows,
-  presentEndpoint,
-} from "./presentWebhook.ts";
+import { ENDPOINT_COLUMNS, endpointRecord, presentEndpoint } from "./presentWebhook.ts";
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
@@ -77,11 +72,7 @@ export const listAccountEndpoints = async (
   const { io } = context;
   const { db, account } = await openAccount(context, named);
   const endpoints = await listEndpoints(db, { accountId: account.id, mode });
-  if (json) {
-    printJson(io, endpoints.map(presentEndpoint));
-  } else {
-    printTable(io, ENDPOINT_HEADINGS, endpointRows(endpoints));
-  }
+  printList({ io, json }, endpoints, presentEndpoint, ENDPOINT_COLUMNS);
 };
 
 export const showEndpoint = async (

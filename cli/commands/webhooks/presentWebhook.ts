@@ -2,6 +2,7 @@ import type { Delivery } from "../../../db/webhooks/deliveryLists.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { eventIdOf } from "../../../domain/events/events.ts";
 import type { Cell } from "../../output/formatTable.ts";
+import type { Columns } from "../../output/print.ts";
 
 const statusOf = ({ disabledAt, disabledReason, failingSince }: WebhookEndpoint): string => {
   if (disabledAt !== null) {
@@ -39,17 +40,14 @@ export const endpointRecord = (endpoint: WebhookEndpoint): Readonly<Record<strin
   created: endpoint.createdAt,
 });
 
-export const ENDPOINT_HEADINGS = ["endpoint id", "mode", "url", "types", "status", "created"];
-
-export const endpointRows = (endpoints: readonly WebhookEndpoint[]): readonly (readonly Cell[])[] =>
-  endpoints.map((endpoint) => [
-    endpoint.id,
-    endpoint.mode,
-    endpoint.url,
-    typesOf(endpoint),
-    statusOf(endpoint),
-    endpoint.createdAt,
-  ]);
+export const ENDPOINT_COLUMNS: Columns<WebhookEndpoint> = {
+  "endpoint id": (endpoint) => endpoint.id,
+  mode: (endpoint) => endpoint.mode,
+  url: (endpoint) => endpoint.url,
+  types: (endpoint) => typesOf(endpoint),
+  status: (endpoint) => statusOf(endpoint),
+  created: (endpoint) => endpoint.createdAt,
+};
 
 /** The JSON form of a delivery. */
 export const presentDelivery = (delivery: Delivery) => ({
@@ -62,14 +60,11 @@ export const presentDelivery = (delivery: Delivery) => ({
   next_attempt_at: delivery.dueAt,
 });
 
-export const DELIVERY_HEADINGS = ["event", "type", "state", "attempts", "created", "next attempt"];
-
-export const deliveryRows = (deliveries: readonly Delivery[]): readonly (readonly Cell[])[] =>
-  deliveries.map((delivery) => [
-    eventIdOf(delivery),
-    delivery.type,
-    delivery.state,
-    delivery.attempts,
-    delivery.createdAt,
-    delivery.dueAt,
-  ]);
+export const DELIVERY_COLUMNS: Columns<Delivery> = {
+  event: (delivery) => eventIdOf(delivery),
+  type: (delivery) => delivery.type,
+  state: (delivery) => delivery.state,
+  attempts: (delivery) => delivery.attempts,
+  created: (delivery) => delivery.createdAt,
+  "next attempt": (delivery) => delivery.dueAt,
+};

@@ -6,7 +6,7 @@ import {
   findDonationSubscription,
   leaseDonationSubscription,
 } from "../../../db/charities/donationSubscriptions.ts";
-import { donationRows, readDonationSummaries } from "../../../cli/output/donationSummary.ts";
+import { DONATION_COLUMNS, readDonationSummaries } from "../../../cli/output/donationSummary.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { OutageError } from "../../../domain/errors.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
@@ -120,8 +120,8 @@ const stage = async (
       ),
     shown: async () => {
       const account = await getAccount(db, organization.id);
-      const summaries = await readDonationSummaries({ db, billing, clock: systemClock }, account);
-      return donationRows(summaries)[0]?.[3];
+      const [live] = await readDonationSummaries({ db, billing, clock: systemClock }, account);
+      return live && DONATION_COLUMNS["donation subscription"]?.(live);
     },
     added: async () => (await items()).filter((price) => !before.includes(price)),
     updates: () =>
