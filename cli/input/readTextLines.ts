@@ -1,20 +1,14 @@
+import { decodeText } from "./decodeText.ts";
+
 /** A longer line means that the file is not a text file of records. */
 const MAXIMUM_LINE_LENGTH = 1024 * 1024;
-
-async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string, void, void> {
-  const decoder = new TextDecoder();
-  for await (const chunk of bytes) {
-    yield decoder.decode(chunk, { stream: true });
-  }
-  yield decoder.decode();
-}
 
 /** Yields the lines of a text without line breaks, in constant memory. */
 export async function* readTextLines(
   bytes: AsyncIterable<Buffer>,
 ): AsyncGenerator<string, void, void> {
   let rest = "";
-  for await (const piece of decode(bytes)) {
+  for await (const piece of decodeText(bytes)) {
     const lines = (rest + piece).split("\n");
     rest = lines.pop() ?? "";
     if (rest.length > MAXIMUM_LINE_LENGTH) {

@@ -1,3 +1,5 @@
+import { decodeText } from "../../input/decodeText.ts";
+
 /** A record of a CSV file as it is written, numbered by the line on which it starts, or why it cannot be read. */
 export type CsvRecord = { readonly number: number } & (
   | { readonly text: string }
@@ -26,15 +28,6 @@ const hasOddQuotes = (text: string): boolean => {
   }
   return isOdd;
 };
-
-/** Bytes that are not UTF-8 become U+FFFD. A byte order mark is dropped. */
-async function* decode(bytes: AsyncIterable<Buffer>): AsyncGenerator<string, void, void> {
-  const decoder = new TextDecoder("utf-8");
-  for await (const chunk of bytes) {
-    yield decoder.decode(chunk, { stream: true });
-  }
-  yield decoder.decode();
-}
 
 /**
  * Splits a CSV file into its non-empty records. A record ends with the first line after which its quotes are even in
@@ -71,7 +64,7 @@ export async function* splitCsv(
     return isEmpty ? null : record;
   };
 
-  for await (const chunk of decode(bytes)) {
+  for await (const chunk of decodeText(bytes)) {
     let from = 0;
     for (let feed = chunk.indexOf("\n"); feed !== -1; feed = chunk.indexOf("\n", from)) {
       add(chunk.slice(from, feed));
