@@ -8,7 +8,7 @@ import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows } from "../../output/print.ts";
 import { readAccountFilter } from "../accounts/accountOptions.ts";
 
 export type FoldOptions = ChangeOptions & {
@@ -52,19 +52,15 @@ export const foldUsage = async (
       })),
     );
   } else if (streams.length > 0) {
-    printTable(
-      io,
-      ["organization", "meter", "before", "facts", "meter events", "units", "kept meter events"],
-      streams.map(({ accountName, meter, until, facts, events, units, kept }) => [
-        accountName,
-        meter,
-        until,
-        facts,
-        events,
-        Number(units),
-        kept,
-      ]),
-    );
+    printRows(io, streams, {
+      organization: (stream) => stream.accountName,
+      meter: (stream) => stream.meter,
+      before: (stream) => stream.until,
+      facts: (stream) => stream.facts,
+      "meter events": (stream) => stream.events,
+      units: (stream) => Number(stream.units),
+      "kept meter events": (stream) => stream.kept,
+    });
   }
   const folded = `${counted(sumOf(streams, "facts"), "usage fact")} and ${counted(sumOf(streams, "events"), "meter event")}`;
   const kept = counted(sumOf(streams, "kept"), "other meter event");

@@ -7,7 +7,8 @@ import { EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { printTable } from "../../output/print.ts";
+import { printRows } from "../../output/print.ts";
+import type { Columns } from "../../output/print.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import { timeOf } from "../../../domain/billing/usage.ts";
@@ -69,74 +70,50 @@ export const presentStream = (stream: ComparedStream) => ({
   error: stream.error,
 });
 
-const printStreams = (io: Io, streams: readonly ComparedStream[]): void => {
-  printTable(
-    io,
-    [
-      "organization",
-      "mode",
-      "meter",
-      "processor",
-      "customer",
-      "delivered",
-      "at processor",
-      "drift",
-      "acknowledged",
-      "pending",
-      "failed",
-    ],
-    streams.map((stream) => [
-      stream.accountName,
-      stream.mode,
-      stream.meter,
-      stream.processor,
-      stream.customerId,
-      stream.delivered,
-      stream.processorQuantity ?? "?",
-      driftOf(stream) ?? "?",
-      stream.acknowledged,
-      stream.pending,
-      stream.failed,
-    ]),
-  );
+const STREAM_COLUMNS: Columns<ComparedStream> = {
+  organization: (stream) => stream.accountName,
+  mode: (stream) => stream.mode,
+  meter: (stream) => stream.meter,
+  processor: (stream) => stream.processor,
+  customer: (stream) => stream.customerId,
+  delivered: (stream) => stream.delivered,
+  "at processor": (stream) => stream.processorQuantity ?? "?",
+  drift: (stream) => driftOf(stream) ?? "?",
+  acknowledged: (stream) => stream.acknowledged,
+  pending: (stream) => stream.pending,
+  failed: (stream) => stream.failed,
 };
+
+const formatId = (id: number | null): string | null => (id === null ? null : String(id));
 
 const printDifferences = (
   io: Io,
   differing: readonly (readonly [ComparedStream, Difference])[],
 ): void => {
   io.stdout.write("\n");
-  printTable(
-    io,
-    ["difference", "organization", "mode", "meter", "minute", "delivered", "at processor", "note"],
-    differing.map(([stream, { id, minute, ours, processor, mayLag }]) => [
-      id === null ? null : String(id),
-      stream.accountName,
-      stream.mode,
-      stream.meter,
-      timeOf(minute),
-      ours,
-      processor,
-      mayLag ? "may lag" : null,
-    ]),
-  );
+  printRows(io, differing, {
+    difference: ([, { id }]) => formatId(id),
+    organization: ([{ accountName }]) => accountName,
+    mode: ([{ mode }]) => mode,
+    meter: ([{ meter }]) => meter,
+    minute: ([, { minute }]) => timeOf(minute),
+    delivered: ([, { ours }]) => ours,
+    "at processor": ([, { processor }]) => processor,
+    note: ([, { mayLag }]) => (mayLag ? "may lag" : null),
+  });
   const events = differing.flatMap(([, difference]) =>
     difference.events.map((event) => [difference.id, event] as const),
   );
   if (events.length > 0) {
     io.stdout.write("\n");
-    printTable(
-      io,
-      ["difference", "event", "state", "at", "quantity", "registrations"],
-      events.map(([id, event]) => [
-        id === null ? null : String(id),
-        String(event.id),
-        event.state,
-        timeOf(event.second),
-        event.quantity,
-        event.registrationIds.join(" "),
-      ]),
-    );
+    printRows(io, events, {
+      difference: ([id]) => formatId(id),
+      event: ([, { id }]) => String(id),
+      state: ([, { state }]) => state,
+      at: ([, { second }]) => timeOf(second),
+      quantity: ([, { quantity }]) => quantity,
+      registrations: ([, { registrationIds }]) => registrationIds.join(" "),
+    });
   }
 };
 
@@ -192,7 +169,7 @@ const printNextCommands = (
 
 /** Prints the streams, their differing minutes with events and registrations, and the next commands. */
 export const printReconciliation = (io: Io, streams: readonly ComparedStream[]): void => {
-  printStreams(io, streams);
+  printRows(io, streams, STREAM_COLUMNS);
   const differing = streams.flatMap((stream) =>
     stream.differences.map((difference) => [stream, difference] as const),
   );

@@ -16,8 +16,8 @@ import type { Context } from "../../context.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
-import type { JsonOption } from "../../output/print.ts";
+import { printJson, printRecord, printRows } from "../../output/print.ts";
+import type { Columns, JsonOption } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { presentMeterEvent } from "./presentMeterEvent.ts";
 import {
@@ -45,17 +45,11 @@ const presentFact = (fact: UsageFact) => ({
   meter_event_id: fact.meterEventId,
 });
 
-const printFacts = (io: Io, facts: readonly UsageFact[]): void => {
-  printTable(
-    io,
-    ["fact", "quantity", "for", "in event"],
-    facts.map(({ id, quantity, refundId, meterEventId }) => [
-      String(id),
-      quantity,
-      refundId === null ? "registration" : `refund ${refundId}`,
-      meterEventId === null ? null : String(meterEventId),
-    ]),
-  );
+const FACT_COLUMNS: Columns<UsageFact> = {
+  fact: ({ id }) => String(id),
+  quantity: ({ quantity }) => quantity,
+  for: ({ refundId }) => (refundId === null ? "registration" : `refund ${refundId}`),
+  "in event": ({ meterEventId }) => (meterEventId === null ? null : String(meterEventId)),
 };
 
 const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
@@ -201,7 +195,7 @@ export const showUsage = async (
   });
   if (facts.length > 0) {
     io.stdout.write("\n");
-    printFacts(io, facts);
+    printRows(io, facts, FACT_COLUMNS);
   }
   printEvents(io, events);
   advise(io, registration, usage, await canBeRefunded(context, registration, usage));

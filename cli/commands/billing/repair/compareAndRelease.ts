@@ -11,7 +11,7 @@ import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { openChange, operatorName } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
-import { printJson, printTable } from "../../../output/print.ts";
+import { printJson, printRows } from "../../../output/print.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
 
 export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
@@ -49,20 +49,16 @@ export const compareAndRelease = async (
       })),
     );
   } else if (settled.length > 0) {
-    printTable(
-      io,
-      ["event", "account", "meter", "at", "quantity", "at processor", "result", "reason"],
-      settled.map(({ event, outcome }) => [
-        dryRun ? null : String(event.id),
-        event.accountId,
-        event.meter,
-        timeOf(event.second),
-        event.quantity,
-        processorQuantityOf({ event, outcome }),
-        outcome.kind,
-        "reason" in outcome ? outcome.reason : null,
-      ]),
-    );
+    printRows(io, settled, {
+      event: ({ event }) => (dryRun ? null : String(event.id)),
+      account: ({ event }) => event.accountId,
+      meter: ({ event }) => event.meter,
+      at: ({ event }) => timeOf(event.second),
+      quantity: ({ event }) => event.quantity,
+      "at processor": processorQuantityOf,
+      result: ({ outcome }) => outcome.kind,
+      reason: ({ outcome }) => ("reason" in outcome ? outcome.reason : null),
+    });
   }
   const unclear = settled.filter(({ outcome }) => outcome.kind === "unclear").length;
   if (dryRun) {

@@ -15,7 +15,7 @@ import { say } from "../../../io.ts";
 import { operatorName } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { formatTime } from "../../../output/formatTable.ts";
-import { printJson, printTable } from "../../../output/print.ts";
+import { printJson, printRows } from "../../../output/print.ts";
 import { readAccountFilter } from "../../accounts/accountOptions.ts";
 import type { DocumentOptions } from "./readDocument.ts";
 import { readDocument } from "./readDocument.ts";
@@ -81,33 +81,18 @@ const print = (
     return;
   }
   if (corrections.length > 0) {
-    printTable(
-      io,
-      [
-        "correction",
-        "organization",
-        "customer",
-        "meter",
-        "at",
-        "ours",
-        "processor",
-        "units",
-        "action",
-        "reason",
-      ],
-      corrections.map((correction) => [
-        correction.correctionId === null ? null : String(correction.correctionId),
-        correction.stream.accountName,
-        correction.stream.customerId,
-        correction.stream.meter,
-        timeOf(correction.second),
-        correction.ours,
-        correction.processorQuantity,
-        correctionOf(correction),
-        correction.action,
-        correction.reason,
-      ]),
-    );
+    printRows(io, corrections, {
+      correction: ({ correctionId }) => (correctionId === null ? null : String(correctionId)),
+      organization: ({ stream }) => stream.accountName,
+      customer: ({ stream }) => stream.customerId,
+      meter: ({ stream }) => stream.meter,
+      at: ({ second }) => timeOf(second),
+      ours: ({ ours }) => ours,
+      processor: ({ processorQuantity }) => processorQuantity,
+      units: correctionOf,
+      action: ({ action }) => action,
+      reason: ({ reason }) => reason,
+    });
   }
   for (const { stream, error } of unreadable) {
     say(

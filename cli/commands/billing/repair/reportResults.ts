@@ -1,7 +1,7 @@
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
 import type { Io } from "../../../io.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
-import { printJson, printTable } from "../../../output/print.ts";
+import { printJson, printRows } from "../../../output/print.ts";
 
 /** What a command has done with one of the records that it was given. */
 export type Result<Outcome extends string = string> = {
@@ -50,11 +50,11 @@ export const printResults = (io: Io, results: readonly Result[], json: boolean):
       results.map(({ id, result, reason }) => ({ id, result, reason })),
     );
   } else if (results.length > 0) {
-    printTable(
-      io,
-      ["id", "result", "reason"],
-      results.map(({ id, result, reason }) => [id, result, reason]),
-    );
+    printRows(io, results, {
+      id: ({ id }) => id,
+      result: ({ result }) => result,
+      reason: ({ reason }) => reason,
+    });
   }
 };
 

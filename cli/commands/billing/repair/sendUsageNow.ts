@@ -5,7 +5,7 @@ import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
-import { printJson, printTable } from "../../../output/print.ts";
+import { printJson, printRows } from "../../../output/print.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
 
 export type SendNowOptions = ChangeOptions & { readonly org?: string };
@@ -40,20 +40,14 @@ export const sendUsageNow = async (
     say(io, "No usage is pending.");
     return;
   }
-  printTable(
-    io,
-    ["account", "mode", "meter", "oldest", "attempts", "was delayed"],
-    streams
-      .slice(0, LISTED_STREAMS)
-      .map((stream) => [
-        stream.accountId,
-        stream.mode,
-        stream.meter,
-        timeOf(stream.second),
-        String(stream.attempts),
-        delayedKeys.has(streamKey(stream)) ? "yes" : "no",
-      ]),
-  );
+  printRows(io, streams.slice(0, LISTED_STREAMS), {
+    account: (stream) => stream.accountId,
+    mode: (stream) => stream.mode,
+    meter: (stream) => stream.meter,
+    oldest: (stream) => timeOf(stream.second),
+    attempts: (stream) => String(stream.attempts),
+    "was delayed": (stream) => delayedKeys.has(streamKey(stream)),
+  });
   if (streams.length > LISTED_STREAMS) {
     say(io, `Only the oldest ${LISTED_STREAMS} streams are listed. See all with --json.`);
   }
