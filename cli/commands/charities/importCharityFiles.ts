@@ -9,12 +9,12 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readTextLines } from "../../input/readTextLines.ts";
 import { sha256Of } from "../../input/sha256Of.ts";
-import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
+import type { Columns } from "../../output/print.ts";
 import { requireNoneSkipped } from "./requireNoneSkipped.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
@@ -78,34 +78,19 @@ const importFile = async (
 
 type FileImport = Awaited<ReturnType<typeof importFile>>;
 
-const printImports = (
-  io: Io,
-  imports: readonly FileImport[],
-  { json }: Pick<ImportOptions, "json">,
-): void => {
-  if (json) {
-    printJson(
-      io,
-      imports.map(({ linesDoneBefore, ...counts }) => ({
-        ...counts,
-        lines_done_before: linesDoneBefore,
-      })),
-    );
-    return;
-  }
-  printTable(
-    io,
-    ["file", "added", "changed", "same", "older", "skipped", "lines done before"],
-    imports.map(({ file, added, changed, same, older, bad, linesDoneBefore }) => [
-      file,
-      added,
-      changed,
-      same,
-      older,
-      bad,
-      linesDoneBefore,
-    ]),
-  );
+const presentImport = ({ linesDoneBefore, ...counts }: FileImport) => ({
+  ...counts,
+  lines_done_before: linesDoneBefore,
+});
+
+const IMPORT_COLUMNS: Columns<FileImport> = {
+  file: ({ file }) => file,
+  added: ({ added }) => added,
+  changed: ({ changed }) => changed,
+  same: ({ same }) => same,
+  older: ({ older }) => older,
+  skipped: ({ bad }) => bad,
+  "lines done before": ({ linesDoneBefore }) => linesDoneBefore,
 };
 
 export const importCharityFiles = async (
@@ -120,7 +105,7 @@ export const importCharityFiles = async (
     }
   } finally {
     if (imports.length > 0) {
-      printImports(context.io, imports, options);
+      printList({ io: context.io, json: options.json }, imports, presentImport, IMPORT_COLUMNS);
     }
   }
   requireNoneSkipped(imports.reduce((sum, { bad }) => sum + bad, 0));

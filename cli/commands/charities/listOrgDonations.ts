@@ -4,7 +4,7 @@ import { formatCents } from "../../../domain/money.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
 
@@ -23,22 +23,13 @@ export const listOrgDonations = async (
   await getOrganization(db, org);
   const owner = { accountId: org, mode };
   const found = await listDonations(db, owner, {}, { offset: 0, limit: limit + 1 });
-  const donations = found.slice(0, limit);
-  if (json) {
-    printJson(io, donations.map(presentDonation));
-  } else {
-    printTable(
-      io,
-      ["id", "amount", "charity", "EIN", "created", "refunded"],
-      donations.map((donation) => [
-        shownIdOf(donation),
-        formatCents(donation.amountCents),
-        donation.charityName,
-        einOf(donation),
-        donation.createdAt,
-        donation.refunded,
-      ]),
-    );
-  }
+  printList({ io, json }, found.slice(0, limit), presentDonation, {
+    id: shownIdOf,
+    amount: (donation) => formatCents(donation.amountCents),
+    charity: (donation) => donation.charityName,
+    EIN: einOf,
+    created: (donation) => donation.createdAt,
+    refunded: (donation) => donation.refunded,
+  });
   sayIfMore(io, found.length, limit);
 };

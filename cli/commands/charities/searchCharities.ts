@@ -2,7 +2,7 @@ import { formatEin } from "../../../domain/charities/charities.ts";
 import { searchCatalogue } from "../../../services/charities/searchCharities.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows } from "../../output/print.ts";
 
 const PAGE_SIZE = 20;
 
@@ -44,16 +44,12 @@ export const searchCharities = async (
     );
     return;
   }
-  printTable(
-    io,
-    ["EIN", "name", "description", "website"],
-    charities.map(({ ein, name: found, description, website }) => [
-      ein,
-      found,
-      description,
-      website,
-    ]),
-  );
+  printRows(io, charities, {
+    EIN: (charity) => charity.ein,
+    name: (charity) => charity.name,
+    description: (charity) => charity.description,
+    website: (charity) => charity.website,
+  });
   const pages = Math.ceil(totalItems / PAGE_SIZE);
   say(
     io,

@@ -6,7 +6,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange, operatorName } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows } from "../../output/print.ts";
 import { sayIfHeld } from "../billing/sayIfHeld.ts";
 
 export type MoveOptions = ChangeOptions & {
@@ -49,18 +49,14 @@ export const moveDeploymentToStripe = async (
       })),
     });
   } else if (usage.length > 0) {
-    printTable(
-      io,
-      ["organization", "meter", "since", "events", "quantity", "unfinished"],
-      usage.map(({ accountName, meter, since, events, quantity, unfinished }) => [
-        accountName,
-        meter,
-        since,
-        events,
-        quantity,
-        unfinished,
-      ]),
-    );
+    printRows(io, usage, {
+      organization: (moved) => moved.accountName,
+      meter: (moved) => moved.meter,
+      since: (moved) => moved.since,
+      events: (moved) => moved.events,
+      quantity: (moved) => moved.quantity,
+      unfinished: (moved) => moved.unfinished,
+    });
   }
   for (const { accountName, meter, ended } of usage) {
     if (ended > 0) {

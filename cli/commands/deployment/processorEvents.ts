@@ -5,7 +5,7 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printList } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 
 export type ListEventsOptions = {
@@ -20,36 +20,29 @@ export const listEvents = async (
 ): Promise<void> => {
   const db = await connections.database();
   const events = await listProcessorEvents(db, state, limit + 1);
-  const shown = events.slice(0, limit);
-  if (json) {
-    printJson(
-      io,
-      shown.map((event) => ({
-        event_id: event.id,
-        type: event.type,
-        object_id: event.objectId,
-        state: event.state,
-        attempts: event.attempts,
-        received_at: event.receivedAt,
-        settled_at: event.settledAt,
-        last_error: event.lastError,
-      })),
-    );
-  } else {
-    printTable(
-      io,
-      ["event", "state", "type", "object", "received", "attempts", "last error"],
-      shown.map((event) => [
-        event.id,
-        event.state,
-        event.type,
-        event.objectId,
-        event.receivedAt,
-        event.attempts,
-        event.lastError,
-      ]),
-    );
-  }
+  printList(
+    { io, json },
+    events.slice(0, limit),
+    (event) => ({
+      event_id: event.id,
+      type: event.type,
+      object_id: event.objectId,
+      state: event.state,
+      attempts: event.attempts,
+      received_at: event.receivedAt,
+      settled_at: event.settledAt,
+      last_error: event.lastError,
+    }),
+    {
+      event: (event) => event.id,
+      state: (event) => event.state,
+      type: (event) => event.type,
+      object: (event) => event.objectId,
+      received: (event) => event.receivedAt,
+      attempts: (event) => event.attempts,
+      "last error": (event) => event.lastError,
+    },
+  );
   sayIfMore(io, events.length, limit);
 };
 

@@ -6,7 +6,7 @@ import {
   findUnknownSettings,
 } from "../../../config/findUnknownSettings.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { check, ok, warning, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
@@ -86,15 +86,11 @@ const diagnose = async (context: Context, { json }: JsonOption): Promise<void> =
         ).flat()
       : []),
   ];
-  if (json) {
-    printJson(io, findings);
-  } else {
-    printTable(
-      io,
-      ["check", "status", "detail"],
-      findings.map((finding) => [finding.check, finding.status, finding.detail]),
-    );
-  }
+  printList({ io, json }, findings, (finding) => finding, {
+    check: (finding) => finding.check,
+    status: (finding) => finding.status,
+    detail: (finding) => finding.detail,
+  });
   const problems = findings.filter(({ status }) => status === "wrong").length;
   if (problems > 0) {
     throw new CommandError(

@@ -7,7 +7,7 @@ import type { Feed } from "../../../services/events/readFeed.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 
 export type ListOptions = {
   readonly org: string;
@@ -42,15 +42,12 @@ export const listEvents = async (
     found.push(...page.events.map(presentEvent));
     ({ hasMore, heldBackSince } = page);
   }
-  if (json) {
-    printJson(io, found);
-  } else {
-    printTable(
-      io,
-      ["id", "time", "type", "data"],
-      found.map(({ id, timestamp, type, data }) => [id, timestamp, type, JSON.stringify(data)]),
-    );
-  }
+  printList({ io, json }, found, (event) => event, {
+    id: (event) => event.id,
+    time: (event) => event.timestamp,
+    type: (event) => event.type,
+    data: (event) => JSON.stringify(event.data),
+  });
   if (hasMore) {
     say(io, "More events exist. Raise --limit, or continue with --starting-after.");
   }

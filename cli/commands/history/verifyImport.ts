@@ -10,7 +10,7 @@ import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { yieldingNote } from "../../output/yieldingNote.ts";
 import { printable } from "../../output/printable.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import { withHistory } from "./historyOptions.ts";
@@ -27,16 +27,12 @@ totals that the API returns with all records. The exit code is 1 if anything dif
 type VerifyOptions = HistoryOptions & JsonOption;
 
 const printVerification = (io: Io, verification: Verification): void => {
-  printTable(
-    io,
-    ["kind", "records", "quantity", "refunded"],
-    verification.files.map(({ kind, records, quantity, refunded }) => [
-      kind,
-      records,
-      quantity,
-      refunded,
-    ]),
-  );
+  printRows(io, verification.files, {
+    kind: (sums) => sums.kind,
+    records: (sums) => sums.records,
+    quantity: (sums) => sums.quantity,
+    refunded: (sums) => sums.refunded,
+  });
   if (verification.differences.length > 0) {
     io.stdout.write("\n");
     printTable(
@@ -58,16 +54,12 @@ const printVerification = (io: Io, verification: Verification): void => {
   }
   if (verification.counters.length > 0) {
     io.stdout.write("\n");
-    printTable(
-      io,
-      ["total of the API", "period", "total", "records"],
-      verification.counters.map(({ counter, period, counted: stored, recorded }) => [
-        counter,
-        period,
-        stored,
-        recorded,
-      ]),
-    );
+    printRows(io, verification.counters, {
+      "total of the API": (total) => total.counter,
+      period: (total) => total.period,
+      total: (total) => total.counted,
+      records: (total) => total.recorded,
+    });
   }
 };
 

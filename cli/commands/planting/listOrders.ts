@@ -2,7 +2,7 @@ import { listPlantingOrders } from "../../../db/planting/orders.ts";
 import type { OrderStage } from "../../../domain/planting/order.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { presentOrder } from "./presentOrder.ts";
 
@@ -36,31 +36,18 @@ export const listOrders = async (
       orders.map((order) => presentOrder(deployment, order)),
     );
   } else {
-    printTable(
-      io,
-      [
-        "order",
-        "public id",
-        "in evidence",
-        "buyer",
-        "mode",
-        "partner",
-        "trees",
-        "stage",
-        "created",
-      ],
-      orders.map((order) => [
-        String(order.id),
-        order.publicId,
+    printRows(io, orders, {
+      order: (order) => String(order.id),
+      "public id": (order) => order.publicId,
+      "in evidence": (order) =>
         order.shownPublicId === order.publicId ? null : order.shownPublicId,
-        order.buyerName,
-        order.mode,
-        order.partner,
-        order.treeCount,
-        order.stage,
-        order.createdAt,
-      ]),
-    );
+      buyer: (order) => order.buyerName,
+      mode: (order) => order.mode,
+      partner: (order) => order.partner,
+      trees: (order) => order.treeCount,
+      stage: (order) => order.stage,
+      created: (order) => order.createdAt,
+    });
   }
   sayIfMore(io, found.length, limit);
 };

@@ -3,7 +3,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import { readReport } from "./readReport.ts";
 import { wakeOrder } from "./wakeOrder.ts";
 
@@ -23,15 +23,11 @@ export const recordReport = async (
     report,
     "operator",
   );
-  if (json) {
-    printJson(io, recorded);
-  } else {
-    printTable(
-      io,
-      ["stage", "outcome", "reason"],
-      recorded.map(({ stage, outcome, reason }) => [stage, outcome, reason]),
-    );
-  }
+  printList({ io, json }, recorded, (fact) => fact, {
+    stage: (fact) => fact.stage,
+    outcome: (fact) => fact.outcome,
+    reason: (fact) => fact.reason,
+  });
   if (recorded.some(({ outcome }) => outcome === "contradiction")) {
     throw new CommandError(
       EXIT.failed,

@@ -5,7 +5,7 @@ import { listPlantingOrdersWithId } from "../../../db/planting/orders.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { printJson, printRecord, printRows } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { presentOrder } from "./presentOrder.ts";
 
@@ -82,18 +82,14 @@ export const showOrder = async (
     workflow: presented.workflow_id,
   });
   io.stdout.write("\n");
-  printTable(
-    io,
-    ["fact", "stage", "state", "source", "occurred", "received", "withdrawn by", "reason"],
-    facts.map((fact) => [
-      String(fact.id),
-      fact.stage,
-      fact.state,
-      fact.source,
-      fact.occurredAt,
-      fact.receivedAt,
-      fact.withdrawnBy,
-      fact.reason,
-    ]),
-  );
+  printRows(io, facts, {
+    fact: (fact) => String(fact.id),
+    stage: (fact) => fact.stage,
+    state: (fact) => fact.state,
+    source: (fact) => fact.source,
+    occurred: (fact) => fact.occurredAt,
+    received: (fact) => fact.receivedAt,
+    "withdrawn by": (fact) => fact.withdrawnBy,
+    reason: (fact) => fact.reason,
+  });
 };

@@ -28,7 +28,7 @@ import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
 import { openChange, operatorOption } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRows } from "../../output/print.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
 import type { TimeRange } from "../../timeRange.ts";
 
@@ -155,11 +155,10 @@ const printMatching = (
       failures,
     });
   } else if (failures.length > 0) {
-    printTable(
-      io,
-      ["registration", "not refunded because"],
-      failures.map(({ id, reason }) => [id, reason]),
-    );
+    printRows(io, failures, {
+      registration: ({ id }) => id,
+      "not refunded because": ({ reason }) => reason,
+    });
   }
   const summary = `${counted(units, "unit")} of ${counted(registrations, "registration")}`;
   say(

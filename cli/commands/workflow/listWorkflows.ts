@@ -1,7 +1,7 @@
 import type { WorkflowExecutionInfo } from "@temporalio/client";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printList } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { listingQuery } from "./listingQuery.ts";
 import type { WorkflowFilter } from "./listingQuery.ts";
@@ -28,21 +28,12 @@ export const listWorkflows = async (
       }
     }
   });
-  const shown = found.slice(0, limit);
-  if (json) {
-    printJson(io, shown.map(presentWorkflow));
-  } else {
-    printTable(
-      io,
-      ["workflow id", "type", "status", "started", "closed"],
-      shown.map((workflow) => [
-        workflow.workflowId,
-        workflow.type,
-        formatStatus(workflow),
-        workflow.startTime,
-        workflow.closeTime,
-      ]),
-    );
-  }
+  printList({ io, json }, found.slice(0, limit), presentWorkflow, {
+    "workflow id": (workflow) => workflow.workflowId,
+    type: (workflow) => workflow.type,
+    status: formatStatus,
+    started: (workflow) => workflow.startTime,
+    closed: (workflow) => workflow.closeTime,
+  });
   sayIfMore(io, found.length, limit);
 };

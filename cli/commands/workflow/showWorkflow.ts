@@ -3,7 +3,7 @@ import { WorkflowContinuedAsNewError, WorkflowFailedError } from "@temporalio/cl
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
-import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { printJson, printRecord, printRows } from "../../output/print.ts";
 import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
 import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
@@ -87,16 +87,12 @@ export const showWorkflow = async (
   });
   if (pending.length > 0) {
     io.stdout.write("\n");
-    printTable(
-      io,
-      ["pending activity", "attempt", "last started", "next attempt", "last failure"],
-      pending.map((activity) => [
-        activity.activity,
-        activity.attempt,
-        activity.last_started_at,
-        activity.next_attempt_at,
-        activity.last_failure,
-      ]),
-    );
+    printRows(io, pending, {
+      "pending activity": (each) => each.activity,
+      attempt: (each) => each.attempt,
+      "last started": (each) => each.last_started_at,
+      "next attempt": (each) => each.next_attempt_at,
+      "last failure": (each) => each.last_failure,
+    });
   }
 };
