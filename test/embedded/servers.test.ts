@@ -1,4 +1,4 @@
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import type { ExecutionContext } from "ava";
@@ -8,6 +8,7 @@ import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/fi
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { makeTestFolder } from "../support/makeTestFolder.ts";
 import { StartupError } from "../../program/startupError.ts";
+import { copyForServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { parseConfig } from "../../config/config.ts";
@@ -91,6 +92,29 @@ const query = async (url: string, sql: string): Promise<unknown[]> => {
     await client.end();
   }
 };
+
+/** Others cannot make files that belong to root. */
+const testAsRoot = process.getuid?.() === 0 ? test : test.skip;
+
+testAsRoot(
+  "a copy of PostgreSQL that lacks a file is replaced, and a complete one is used",
+  async (t) => {
+    const [root, parent] = [await makeTestFolder(t), await makeTestFolder(t)];
+    const program = "bin/postgres";
+    await mkdir(join(root, "native/bin"), { recursive: true });
+    await writeFile(join(root, "native", program), "");
+    await writeFile(join(root, "package.json"), '{ "version": "1.0.0" }');
+    const copy = await copyForServerUser(root, parent);
+
+    const { ino } = await stat(join(copy, program));
+    t.is(await copyForServerUser(root, parent), copy);
+    t.is((await stat(join(copy, program))).ino, ino);
+
+    await rm(join(copy, program));
+    t.is(await copyForServerUser(root, parent), copy);
+    t.true((await stat(join(copy, program))).isFile());
+  },
+);
 
 test("an orphaned server is stopped before its data is used again", async (t) => {
   const folder = await makeTestFolder(t);
