@@ -76,7 +76,7 @@ export const prepareDatabase = async (
 ): Promise<{ readonly applied: readonly string[]; readonly demo: Demo | null }> => {
   const database = { ownerUrl, advice };
   // Before anything is written.
-  const known = isDemo ? await useDatabase(database, () => findDemoData(ownerUrl)) : null;
+  const known = isDemo ? await useDatabase(database, () => findDemoData(config, ownerUrl)) : null;
   const { applied } = await useDatabase(database, () =>
     migrate(ownerUrl, databaseRoles, { signal }),
   );

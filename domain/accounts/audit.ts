@@ -37,6 +37,7 @@ export const AUDIT_ACTIONS = [
   "import.history",
   "import.key",
   "import.slug",
+  "demo.begin",
   "demo.fill",
   "deployment.move_to_stripe",
   "deployment.take_over",

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { z } from "zod";
 import type { Config } from "../../config/config.ts";
 import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
@@ -38,12 +39,20 @@ export const requireHarmlessSettings = ({ STRIPE_SECRET_KEY, PLANTING_PARTNER }:
   }
 };
 
+const adviceOf = ({ DATABASE_URL, DATA_DIR }: Config): string =>
+  DATABASE_URL === undefined
+    ? `delete the folder ${resolve(DATA_DIR)} if you need nothing in it, or set DATA_DIR to a new one`
+    : "set DATABASE_URL to a new database";
+
 /**
  * Returns the demo data of a database; null if it is new, so that they can be added.
  * @param databaseUrl may be that of a database that was never migrated
  * @throws StartupError if the database belongs to something else
  */
-export const findDemoData = async (databaseUrl: string): Promise<DemoData | null> => {
+export const findDemoData = async (
+  config: Config,
+  databaseUrl: string,
+): Promise<DemoData | null> => {
   const db = await openPool(databaseUrl, 1);
   try {
     if (!(await hasAccounts(db))) {
@@ -53,7 +62,7 @@ export const findDemoData = async (databaseUrl: string): Promise<DemoData | null
       db,
       {
         accountId: null,
-        action: "demo.fill",
+        action: "demo",
         operator: null,
         since: null,
         until: null,
@@ -64,6 +73,11 @@ export const findDemoData = async (databaseUrl: string): Promise<DemoData | null
     if (entry === undefined) {
       throw new StartupError(
         "--demo fills a new database only, and this one has accounts already; set DATA_DIR to a new folder, or start without --demo.",
+      );
+    }
+    if (entry.action === "demo.begin") {
+      throw new StartupError(
+        `An earlier start with --demo has added data that are incomplete, because that start was interrupted. To start with complete data, ${adviceOf(config)}.`,
       );
     }
     const {

@@ -36,6 +36,8 @@ export const fillDemo = async ({
   readonly planting: Planting;
   readonly now: Date;
 }): Promise<FilledDemo> => {
+  // First, so that an interrupted demo is recognized.
+  await recordAction(db, SERVICE, now, { action: "demo.begin" });
   const start = demoStartOf(now);
   const deps = {
     db,
