@@ -35,6 +35,14 @@ const optionalNumber = (minimum: number) =>
 const wholeNumber = (fallback: number, minimum: number) =>
   optionalNumber(minimum).default(fallback);
 
+/** A day far in the past that dates can still express. */
+const MAXIMUM_RETENTION_DAYS = 36_500;
+
+const retentionDays = (fallback: number, minimum: number) =>
+  optionalNumber(minimum)
+    .refine((value) => value <= MAXIMUM_RETENTION_DAYS, `must be at most ${MAXIMUM_RETENTION_DAYS}`)
+    .default(fallback);
+
 const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
 
 /** A count of units: JSON carries it exactly. */
@@ -146,11 +154,11 @@ const settings = z.object({
   // Stripe's limit of meter events in live mode.
   STRIPE_CALLS_PER_SECOND: wholeNumber(1000, 1),
   // Stripe repeats a webhook for three days; a repeated event must still be known.
-  PROCESSOR_EVENT_RETENTION_DAYS: wholeNumber(90, 7),
+  PROCESSOR_EVENT_RETENTION_DAYS: retentionDays(90, 7),
   // A reconciliation covers 35 days.
-  RECONCILIATION_RETENTION_DAYS: wholeNumber(400, 35),
+  RECONCILIATION_RETENTION_DAYS: retentionDays(400, 35),
   // 0 keeps test data.
-  TEST_DATA_RETENTION_DAYS: wholeNumber(90, 0),
+  TEST_DATA_RETENTION_DAYS: retentionDays(90, 0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),
