@@ -241,7 +241,10 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
       const { streams } = await reconcileUsage(state.side.deps, {}, abort());
       return Object.fromEntries(
         streams
-          .map(({ customerId: of, drift }) => [labelOf(of), drift] as const)
+          .map(
+            ({ customerId: of, drift, acknowledged }) =>
+              [labelOf(of), drift === null ? null : drift - acknowledged] as const,
+          )
           .filter(([, drift]) => drift !== 0),
       );
     },
@@ -271,8 +274,11 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
     ours: async (): Promise<Record<string, number>> => {
       const sums = await state.side.db.any(sql.type(customerSumRow)`
         SELECT customer_id AS "customerId", sum(quantity)::bigint AS units
-        FROM meter_event
-        WHERE state = 'delivered'
+        FROM (
+          SELECT customer_id, quantity FROM meter_event WHERE state = 'delivered'
+          UNION ALL
+          SELECT customer, units FROM acknowledged_drift
+        ) AS explained
         GROUP BY customer_id
       `);
       return Object.fromEntries([

@@ -1,10 +1,14 @@
 import { listFacts } from "./repairTruth.ts";
 import type { Finding } from "./repairTruth.ts";
 import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
+import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
+import { sql } from "../../../db/sql.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
+import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
 import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
 import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
-import { MINUTE } from "./repairWorld.ts";
+import { MINUTE, sumRow } from "./repairWorld.ts";
 import type { Event, World } from "./repairWorld.ts";
 
 const SLOW_SECONDS = 60 * MINUTE;
@@ -61,6 +65,11 @@ export const createDecisions = ({
     );
   };
 
+  const sumAcknowledged = () =>
+    state.side.db.oneFirst(sql.type(sumRow)`
+      SELECT coalesce(sum(units), 0)::bigint AS units FROM acknowledged_drift
+    `);
+
   const reopen = async (event: Event): Promise<boolean> =>
     attempt(`reopen ${describe(event)}`, () =>
       reopenUsage(state.side.deps, event.id, { reason: "test", isDryRun: false }),
@@ -72,6 +81,46 @@ export const createDecisions = ({
     return attempt(`waive ${describe(event)}${isSlow ? " by a slow clock" : ""}`, () =>
       waiveUsage({ ...state.side.deps, clock }, event.id, "test"),
     );
+  };
+
+  /** Bills what Stripe lacks of a minute by hand, credits what it has too many, and acknowledges the difference. */
+  const acknowledge = async (difference: FoundDifference): Promise<boolean> => {
+    const { minute, customerId } = difference;
+    const delivered = Map.groupBy(
+      (await listFacts(state.side)).filter(
+        (fact) =>
+          fact.state === "delivered" &&
+          fact.customerId === customerId &&
+          minuteOf(fact.second).start === minute,
+      ),
+      ({ identifier }) => identifier,
+    );
+    const events = [...delivered].map(([identifier, facts]) => ({
+      identifier,
+      facts,
+      found: truth.find(facts),
+    }));
+    if (
+      events.some(({ found }) => found === null || (found.customerId ?? customerId) !== customerId)
+    ) {
+      return false;
+    }
+    return attempt(`acknowledge ${labelOf(customerId)} at ${minute}`, async () => {
+      const before = await sumAcknowledged();
+      await acknowledgeDrift(state.side.deps, BigInt(difference.id), {
+        reason: "test",
+        operator: "maria",
+      });
+      const units = (await sumAcknowledged()) - before;
+      state.settledUnits -= units;
+      for (const { identifier, facts, found } of events) {
+        if (found?.assumed === "absent") {
+          truth.billByHand(facts);
+          state.lost.delete(identifier ?? "");
+        }
+      }
+      return units;
+    });
   };
 
   /** Bills or credits by hand what is not at the processor. */
@@ -90,7 +139,7 @@ export const createDecisions = ({
     );
   };
 
-  return { retry, retryAsFound, reopen, waiveEvent, settle };
+  return { retry, retryAsFound, reopen, waiveEvent, settle, acknowledge };
 };
 
 export type Decisions = ReturnType<typeof createDecisions>;

@@ -19,6 +19,7 @@ const BEFORE: readonly Operation[] = [
   "changeCustomer",
   "refuseAccepted",
   "reopenSome",
+  "acknowledgeSome",
   "moveToStripe",
 ];
 const LOST: readonly Operation[] = [
@@ -42,6 +43,7 @@ const AFTER: readonly Operation[] = [
   "waive",
   "retrySome",
   "reopenSome",
+  "acknowledgeSome",
   "moveToStripe",
 ];
 

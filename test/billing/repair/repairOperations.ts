@@ -1,4 +1,10 @@
+import {
+  findReconciliationDifference,
+  listReconciliationDifferences,
+  listReconciliationStreams,
+} from "../../../db/billing/reconciliation/reconciliations.ts";
 import { FAILED_STATES } from "../../../domain/billing/meterEvents.ts";
+import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Decisions } from "./repairDecisions.ts";
 import { LAG_SECONDS, MINUTE } from "./repairWorld.ts";
@@ -24,7 +30,7 @@ export const UNSENT = [...RETRIABLE, "held"] as const;
 /** What can happen to a deployment. Each returns whether it was possible. */
 export const createOperations = (
   world: World,
-  { retry, retryAsFound, reopen, waiveEvent, settle }: Decisions,
+  { retry, retryAsFound, reopen, waiveEvent, settle, acknowledge }: Decisions,
 ) => {
   const { random, state, customerIds, control, start, pass, write, applyReports, passLag } = world;
   const { listEvents, countUnsealed, send, setCustomer } = world;
@@ -114,6 +120,25 @@ export const createOperations = (
     return reopen(random.pick(events));
   };
 
+  const acknowledgeSome = async (): Promise<boolean> => {
+    if (state.isOnLedger || state.registrations.length === 0) {
+      return false;
+    }
+    await passLag();
+    const { db } = state.side;
+    const id = crypto.randomUUID();
+    const { signal } = new AbortController();
+    await runReconciliation(state.side.deps, { id, isFinal: true }, signal);
+    const streams = await listReconciliationStreams(db, id);
+    const differences = await Promise.all(
+      streams.map((stream) => listReconciliationDifferences(db, stream.id)),
+    );
+    const ids = differences.flat().map((difference) => difference.id);
+    const difference =
+      ids.length === 0 ? null : await findReconciliationDifference(db, BigInt(random.pick(ids)));
+    return difference !== null && acknowledge(difference);
+  };
+
   /** Stripe refuses what it has just accepted, or loses it without a report. */
   const refuseAccepted = async (): Promise<boolean> => {
     const delivered = new Set(
@@ -162,6 +187,7 @@ export const createOperations = (
     retrySome,
     listLost,
     reopenSome,
+    acknowledgeSome,
     refuseAccepted,
     moveToStripe: async () => {
       if (!state.isOnLedger) {

@@ -10,6 +10,7 @@ const factRow = z.strictObject({
   identifier: z.string().nullable(),
   state: z.string().nullable(),
   customerId: z.string().nullable(),
+  second: safeInteger,
   /** The same in all copies of a database. */
   cause: z.string(),
   /** Without those that an earlier event has reported. */
@@ -26,7 +27,7 @@ export const listFacts = ({ db }: Opened): Promise<readonly Fact[]> =>
       meter_event.identifier,
       meter_event.state,
       meter_event.customer_id AS "customerId",
-      
+      usage_fact.second,
       coalesce(
         usage_fact.refund_id::text,
         registration.id::text,
@@ -49,8 +50,13 @@ export type Finding = {
 
 /** What the double has of each registration, refund and correction, in whatever history it was sent. */
 export const createTruth = ({ control }: Pick<Scene, "control">) => {
-  const partsOf: { readonly cause: string; readonly units: number }[][] = [];
+  const partsOf: Pick<Fact, "cause" | "units">[][] = [];
+  const byHand: Fact[] = [];
   return {
+    /** Records that a document bills an event's facts, so that they count as if its customer had them. */
+    billByHand: (facts: readonly Fact[]): void => {
+      byHand.push(...facts);
+    },
     /** Records what the events are of that the double has accepted since the last call. One database has sent them. */
     record: async (opened: Opened): Promise<void> => {
       const added = control.events().slice(partsOf.length);
@@ -68,11 +74,17 @@ export const createTruth = ({ control }: Pick<Scene, "control">) => {
     find: (facts: readonly Fact[]): Finding | null => {
       const causes = new Set(facts.map(({ cause }) => cause));
       const billed = new Map<string, number>();
+      const bill = (of: string | null, { cause, units }: Pick<Fact, "cause" | "units">): void => {
+        if (of !== null && causes.has(cause)) {
+          billed.set(of, (billed.get(of) ?? 0) + units);
+        }
+      };
+      for (const part of byHand) {
+        bill(part.customerId, part);
+      }
       for (const [index, { customerId, rejectedWith }] of control.events().entries()) {
-        for (const { cause, units } of partsOf[index] ?? []) {
-          if (rejectedWith === null && causes.has(cause)) {
-            billed.set(customerId, (billed.get(customerId) ?? 0) + units);
-          }
+        for (const part of rejectedWith === null ? (partsOf[index] ?? []) : []) {
+          bill(customerId, part);
         }
       }
       const quantity = facts.reduce((sum, { units }) => sum + units, 0);

@@ -28,7 +28,7 @@ const eventRow = z.strictObject({
   isInDoubt: z.boolean(),
 });
 
-const sumRow = z.strictObject({ units: safeInteger });
+export const sumRow = z.strictObject({ units: safeInteger });
 
 /** A meter event, as far as the operator looks at it. */
 export type Event = Readonly<z.output<typeof eventRow>>;
