@@ -4,8 +4,9 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import type {
   ConfirmedDonation,
-  DonationFilter,
   Donation,
+  DonationCustomer,
+  DonationFilter,
 } from "../../domain/charities/donations.ts";
 import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
@@ -61,6 +62,7 @@ const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
 
 /**
  * Inserts a donation with its totals and events, in one statement. Waits for a concurrent call with its idempotency key.
+ * @param customer of a store's donation; null for an organization's
  * @returns how many donations the owner has then, or null, with nothing inserted, if its id or idempotency key exists
  * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
@@ -68,6 +70,7 @@ export const insertDonation = async (
   db: CommonQueryMethods,
   owner: AccountMode,
   donation: ConfirmedDonation,
+  customer: DonationCustomer | null,
   events: readonly NewEvent[],
 ): Promise<number | null> => {
   const { createdAt } = donation;
@@ -77,13 +80,14 @@ export const insertDonation = async (
       WITH inserted AS (
         INSERT INTO donation (
           id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, confirmed_name,
-          created_at, idempotency_key, attribution, metadata
+          created_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
         )
         VALUES (
           ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
           ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
           ${donation.confirmedName}, ${timestamp(createdAt)}, ${donation.idempotencyKey}, ${donation.attribution},
-          ${JSON.stringify(donation.metadata)}::jsonb
+          ${JSON.stringify(donation.metadata)}::jsonb, ${customer?.customerName ?? null},
+          ${customer?.customerEmail ?? null}, ${customer?.customerId ?? null}, ${customer?.orderId ?? null}
         )
         ON CONFLICT DO NOTHING
         RETURNING account_id, mode, amount_cents

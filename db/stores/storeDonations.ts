@@ -1,31 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
+import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { donationCoreColumns, donationCoreRow } from "../charities/donations.ts";
 import { safeInteger } from "../columns.ts";
 import { customerConditions, isLookup } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { isOwn, ownedBy } from "../ownedRecords.ts";
-import { nothing, sql } from "../sql.ts";
-
-/** Stores the customer and the order of a donation. */
-export const setDonationCustomer = async (
-  transaction: DatabaseTransactionConnection,
-  id: string,
-  details: Omit<CustomerDetails, "notes">,
-): Promise<void> => {
-  await transaction.query(sql.prepared("set_donation_customer", nothing)`
-    UPDATE donation
-    SET
-      customer_name = ${details.customerName},
-      customer_email = ${details.customerEmail},
-      customer_id = ${details.customerId},
-      order_id = ${details.orderId}
-    WHERE id = ${id}
-  `);
-};
+import { sql } from "../sql.ts";
 
 const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(

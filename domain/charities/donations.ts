@@ -24,6 +24,14 @@ export type Donation = {
 /** A donation to be recorded, with the charity's own name: a client may have given another one. */
 export type ConfirmedDonation = Donation & { readonly confirmedName: string };
 
+/** The customer and the order of a store's donation; null where nothing was given. */
+export type DonationCustomer = {
+  readonly customerName: string | null;
+  readonly customerEmail: string | null;
+  readonly customerId: string | null;
+  readonly orderId: string | null;
+};
+
 /**
  * How many idempotency keys the refund of one donation may have. Each is stored as long as the donation, so without a limit
  * a client that repeats a refund under new keys would fill the database.

@@ -44,7 +44,9 @@ const record = async (
     request.charity,
   );
   const donation = createDonation({ ...request, id }, confirmed, clock.now());
-  const totalDonations = await recordDonation(db, request, donation, [donationCreated(donation)]);
+  const totalDonations = await recordDonation(db, request, donation, null, [
+    donationCreated(donation),
+  ]);
   return totalDonations === null ? null : { donation, totalDonations, replayed: false };
 };
 

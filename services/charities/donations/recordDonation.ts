@@ -2,7 +2,11 @@ import type { CommonQueryMethods } from "slonik";
 import { insertDonation } from "../../../db/charities/donations.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
-import type { ConfirmedDonation, NewDonation } from "../../../domain/charities/donations.ts";
+import type {
+  ConfirmedDonation,
+  DonationCustomer,
+  NewDonation,
+} from "../../../domain/charities/donations.ts";
 import type { StoredEventContent } from "../../../domain/events/events.ts";
 import { createEvent } from "../../events/recordEvent.ts";
 
@@ -29,6 +33,7 @@ export const createDonation = (
 
 /**
  * Records a donation with its totals and events.
+ * @param customer of a store's donation; null for an organization's
  * @returns how many donations the owner has then; null, with nothing recorded, if the owner already has a donation under
  *   the idempotency key
  * @throws DomainError request_invalid if a total would leave its range
@@ -37,5 +42,6 @@ export const recordDonation = (
   db: CommonQueryMethods,
   owner: AccountMode,
   donation: ConfirmedDonation,
+  customer: DonationCustomer | null,
   events: readonly StoredEventContent[],
-): Promise<number | null> => insertDonation(db, owner, donation, events.map(createEvent));
+): Promise<number | null> => insertDonation(db, owner, donation, customer, events.map(createEvent));

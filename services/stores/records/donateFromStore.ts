@@ -1,8 +1,7 @@
 import { insertBalanceEntry } from "../../../db/stores/balances.ts";
-import { setDonationCustomer } from "../../../db/stores/storeDonations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
-import type { CustomerDetails } from "../../../domain/stores/customers.ts";
+import type { DonationCustomer } from "../../../domain/charities/donations.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import type { ConfirmCharityDependencies } from "../../charities/confirmCharity.ts";
 import { confirmCharity } from "../../charities/confirmCharity.ts";
@@ -29,7 +28,7 @@ export const donateFromStore = async (
     charityId,
     amountCents,
     ...customer
-  }: Omit<CustomerDetails, "notes"> & {
+  }: DonationCustomer & {
     readonly charityId: string;
     readonly amountCents: number;
   },
@@ -71,10 +70,9 @@ export const donateFromStore = async (
         confirmed,
         now,
       );
-      if ((await recordDonation(transaction, write, donation, [])) === null) {
+      if ((await recordDonation(transaction, write, donation, customer, [])) === null) {
         throw new Error(`Donation ${id} is new, yet it exists.`);
       }
-      await setDonationCustomer(transaction, id, customer);
       if (costCents > 0) {
         const balanceCents = before.balanceCents - costCents;
         await insertBalanceEntry(transaction, now, {
