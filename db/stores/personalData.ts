@@ -144,85 +144,61 @@ const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlT
   `;
 };
 
-/** Blanks chosen registrations, the reasons of their reversals, and the responses that were stored with them. */
-const blankRegistrations = (
+/** What was stored in the transactions of registrations and their refunds, so at the same time. */
+const ofRegistrations = (accountId: string): FragmentSqlToken => sql.fragment`
+  note AS (
+    DELETE FROM balance_note
+    WHERE entry_id = ANY(ARRAY(
+      SELECT balance_entry.id
+      FROM reason
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM balance_entry
+        WHERE account_id = ${anyAccount(accountId)} AND kind = 'refund' AND created_at = reason.created_at
+        OFFSET 0
+      ) AS balance_entry
+    ))
+  ),
+  response AS (
+    UPDATE idempotent_response
+    SET response_body = NULL
+    WHERE created_at = ANY(ARRAY(SELECT created_at FROM chosen))
+      AND operation IN ('plant', 'plastic')
+      AND response_body IS NOT NULL
+      AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
+  )
+`;
+
+/** Blanks chosen records and the reasons of their reversals. */
+const blank = (
   transaction: DatabaseTransactionConnection,
+  table: RecordTable,
   accountId: string,
   chosen: FragmentSqlToken,
-): Promise<Blanked> =>
-  transaction.one(sql.type(blankedRow)`
+): Promise<Blanked> => {
+  const record = sql.identifier([table]);
+  const refund = sql.identifier([REFUNDS[table].table]);
+  return transaction.one(sql.type(blankedRow)`
     WITH chosen AS MATERIALIZED (${chosen}),
     blanked AS (
-      UPDATE registration
-      SET ${withoutCustomer("registration")}
+      UPDATE ${record}
+      SET ${withoutCustomer(table)}
       FROM chosen
-      WHERE registration.id = chosen.id
-        AND ${namesCustomer("registration")}
-      RETURNING registration.id
+      WHERE ${record}.id = chosen.id AND ${namesCustomer(table)}
+      RETURNING ${record}.id
     ),
     reason AS (
-      UPDATE refund
+      UPDATE ${refund}
       SET reason = NULL
-      WHERE id = ANY(ARRAY(${refundsWithReasons("registration", accountId)}))
-      RETURNING refund.created_at
-    ),
-    note AS (
-      -- Recorded in the transaction of the refund, so at the same time.
-      DELETE FROM balance_note
-      WHERE entry_id = ANY(ARRAY(
-        SELECT balance_entry.id
-        FROM reason
-        CROSS JOIN LATERAL (
-          SELECT id
-          FROM balance_entry
-          WHERE account_id = ${anyAccount(accountId)} AND kind = 'refund' AND created_at = reason.created_at
-          OFFSET 0
-        ) AS balance_entry
-      ))
-    ),
-    response AS (
-      -- Stored in the transaction of the registration, so at the same time.
-      UPDATE idempotent_response
-      SET response_body = NULL
-      WHERE created_at = ANY(ARRAY(SELECT created_at FROM chosen))
-        AND operation IN ('plant', 'plastic')
-        AND response_body IS NOT NULL
-        AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
+      WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
+      RETURNING created_at
     )
+    ${table === "registration" ? sql.fragment`, ${ofRegistrations(accountId)}` : sql.fragment``}
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
       ${lastChosen} AS last
   `);
-
-/** Blanks chosen donations, the metadata of their refunds and the reasons of their reversals. */
-const blankDonations = (
-  transaction: DatabaseTransactionConnection,
-  accountId: string,
-  chosen: FragmentSqlToken,
-): Promise<Blanked> =>
-  transaction.one(sql.type(blankedRow)`
-    WITH chosen AS MATERIALIZED (${chosen}),
-    blanked AS (
-      UPDATE donation
-      SET ${withoutCustomer("donation")}
-      FROM chosen
-      WHERE donation.id = chosen.id
-        AND ${namesCustomer("donation")}
-      RETURNING donation.id
-    ),
-    reason AS (
-      UPDATE donation_refund
-      SET reason = NULL, metadata = '{}'
-      WHERE donation_id = ANY(
-        ARRAY(SELECT id FROM chosen) || ARRAY(${refundsWithReasons("donation", accountId)})
-      )
-    )
-    SELECT
-      (SELECT count(*) FROM blanked) AS blanked,
-      ${lastChosen} AS last
-  `);
-
-const BLANK = { registration: blankRegistrations, donation: blankDonations } as const;
+};
 
 /** Blanks a batch of selected records, and returns how many; blanked ones are not selected again. */
 export const blankSelected = async (
@@ -232,8 +208,9 @@ export const blankSelected = async (
   selection: RecordSelection,
   limit: number,
 ): Promise<number> => {
-  const { blanked } = await BLANK[table](
+  const { blanked } = await blank(
     transaction,
+    table,
     accountId,
     sql.fragment`
       SELECT id, created_at
@@ -254,8 +231,9 @@ export const blankPage = <Table extends RecordTable>(
   after: ListPosition | null,
   limit: number,
 ): Promise<Blanked> =>
-  BLANK[table](
+  blank(
     transaction,
+    table,
     owner.accountId,
     sql.fragment`
       SELECT id, created_at
