@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { customerColumns, customerRow } from "./customerColumns.ts";
 import { isSelected } from "./customerRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
@@ -10,21 +11,15 @@ const personalFields = {
   id: z.uuid(),
   importedId: z.string().nullable(),
   mode: modeColumn,
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
+  ...customerRow,
   createdAt: z.date(),
 };
 
-const personalColumns = sql.fragment`
+const personalColumns = (table: RecordTable): FragmentSqlToken => sql.fragment`
   id,
   imported_id AS "importedId",
   mode,
-  customer_name AS "customerName",
-  customer_email AS "customerEmail",
-  customer_id AS "customerId",
-  order_id AS "orderId",
+  ${customerColumns(table)},
   created_at AS "createdAt"
 `;
 
@@ -73,7 +68,7 @@ export const listPersonalRegistrations = (
 ): Promise<readonly PersonalRegistration[]> =>
   db.any(sql.type(registrationRow)`
     SELECT
-      ${personalColumns},
+      ${personalColumns("registration")},
       kind,
       count,
       refunded_count AS "refundedCount",
@@ -113,7 +108,7 @@ export const listPersonalDonations = (
 ): Promise<readonly PersonalDonation[]> =>
   db.any(sql.type(donationRow)`
     SELECT
-      ${personalColumns},
+      ${personalColumns("donation")},
       amount_cents AS "amountCents",
       charity_name AS "charityName",
       refunded,

@@ -4,6 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { donationCoreColumns, donationCoreRow } from "../charities/donations.ts";
 import { safeInteger } from "../columns.ts";
+import { customerColumns, customerRow } from "./customerColumns.ts";
 import { customerConditions, isLookup } from "./customerConditions.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
@@ -23,10 +24,7 @@ const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
 const listedRow = z.strictObject({
   ...donationCoreRow,
   position: z.string(),
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
+  ...customerRow,
 });
 
 /** A donation of a store, as its list shows it. `position` is its time in microseconds, for the list's cursor. */
@@ -48,10 +46,7 @@ export const listStoreDonations = (
     SELECT
       ${donationCoreColumns},
       ${positionColumn("donation")},
-      donation.customer_name AS "customerName",
-      donation.customer_email AS "customerEmail",
-      donation.customer_id AS "customerId",
-      donation.order_id AS "orderId"
+      ${customerColumns("donation")}
     FROM donation
     WHERE ${sql.join(conditions, sql.fragment` AND `)}
     ORDER BY donation.created_at DESC, donation.id DESC

@@ -10,6 +10,7 @@ import type { ListPosition } from "../listPositions.ts";
 import { shownOrderPublicId } from "../planting/orders.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 import { isOwn, ownedBy, ownedWithId } from "../ownedRecords.ts";
+import { customerColumns, customerRow } from "./customerColumns.ts";
 import { customerConditions, isLookup } from "./customerConditions.ts";
 import { coreColumns, coreRow } from "../registrations/registrations.ts";
 
@@ -67,20 +68,14 @@ const recordConditions = (owner: Owner, filter: ImpactFilter) =>
 const recordRow = z.strictObject({
   ...coreRow,
   position: z.string(),
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
+  ...customerRow,
   notes: z.string().nullable(),
 });
 
 const recordColumns = sql.fragment`
   ${coreColumns},
   ${positionColumn("registration")},
-  registration.customer_name AS "customerName",
-  registration.customer_email AS "customerEmail",
-  registration.customer_id AS "customerId",
-  registration.order_id AS "orderId",
+  ${customerColumns("registration")},
   registration.notes
 `;
 

@@ -7,6 +7,7 @@ import { registrationsOfEvent } from "../billing/registrationFacts.ts";
 import { rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
+import { customerColumns, customerRow } from "../stores/customerColumns.ts";
 import { escapeLike } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
 import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
@@ -16,30 +17,25 @@ import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
  * account: that costs an index search per account and mode, while a separate index would slow down each registration.
  */
 
-const customerRow = {
+const searchedRow = {
+  ...customerRow,
   attribution: z.string(),
   idempotencyKey: z.string().nullable(),
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
 };
 
-const customerColumns = (table: RecordTable): FragmentSqlToken => {
+/** The columns that records are searched by. */
+const searchedColumns = (table: RecordTable): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`
     ${column("attribution")},
     ${column("idempotency_key")} AS "idempotencyKey",
-    ${column("customer_name")} AS "customerName",
-    ${column("customer_email")} AS "customerEmail",
-    ${column("customer_id")} AS "customerId",
-    ${column("order_id")} AS "orderId"
+    ${customerColumns(table)}
   `;
 };
 
 const registrationRow = z.strictObject({
   ...ownerRow,
-  ...customerRow,
+  ...searchedRow,
   id: z.uuid(),
   importedId: z.string().nullable(),
   mode: modeColumn,
@@ -55,7 +51,7 @@ export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
 
 const registrationColumns = sql.fragment`
   ${ownerColumns},
-  ${customerColumns("registration")},
+  ${searchedColumns("registration")},
   registration.id,
   registration.imported_id AS "importedId",
   registration.mode,
@@ -70,7 +66,7 @@ const registrationColumns = sql.fragment`
 
 const donationRow = z.strictObject({
   ...ownerRow,
-  ...customerRow,
+  ...searchedRow,
   id: z.uuid(),
   importedId: z.string().nullable(),
   mode: modeColumn,
@@ -83,7 +79,7 @@ export type FoundDonation = Readonly<z.output<typeof donationRow>>;
 
 const donationColumns = sql.fragment`
   ${ownerColumns},
-  ${customerColumns("donation")},
+  ${searchedColumns("donation")},
   donation.id,
   donation.imported_id AS "importedId",
   donation.mode,
