@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { CustomerFilter, CustomerDetails } from "../../domain/stores/customers.ts";
+import { emptyAsNull } from "../../domain/fields.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -38,9 +39,6 @@ export const notesField = notes()
   .optional()
   .meta({ description: "Stored with the record.", examples: ["loyalty redemption"] });
 
-const orNull = (given: string | undefined): string | null =>
-  given === undefined || given === "" ? null : given;
-
 /** Returns the customer and order of a write; an empty text means that none was given. */
 export const customerDetailsOf = (body: {
   readonly customer_name?: string | undefined;
@@ -49,11 +47,11 @@ export const customerDetailsOf = (body: {
   readonly order_id?: string | undefined;
   readonly notes?: string | undefined;
 }): CustomerDetails => ({
-  customerName: orNull(body.customer_name),
-  customerEmail: orNull(body.customer_email),
-  customerId: orNull(body.customer_id),
-  orderId: orNull(body.order_id),
-  notes: orNull(body.notes),
+  customerName: emptyAsNull(body.customer_name ?? ""),
+  customerEmail: emptyAsNull(body.customer_email ?? ""),
+  customerId: emptyAsNull(body.customer_id ?? ""),
+  orderId: emptyAsNull(body.order_id ?? ""),
+  notes: emptyAsNull(body.notes ?? ""),
 });
 
 /** The query parameters that select a customer's records; empty ones are ignored. */
