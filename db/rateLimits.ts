@@ -17,7 +17,7 @@ const waitMsRow = z.strictObject({ waitMs: z.int() });
  * longer counts.
  * @returns 0 if the request is permitted, otherwise the minimum wait until the next permit, in milliseconds
  */
-const waitForPermit = (
+export const waitForPermit = (
   db: CommonQueryMethods,
   bucket: string,
   { requests, windowMs }: RateLimit,

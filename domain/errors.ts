@@ -23,9 +23,20 @@ export class DomainError extends Error {
   override readonly name = "DomainError";
   readonly code: ErrorCode;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  /** When a retry can succeed; null if that is not known. */
+  readonly retryAfterSeconds: number | null;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    {
+      retryAfterSeconds = null,
+      ...options
+    }: ErrorOptions & { readonly retryAfterSeconds?: number | null } = {},
+  ) {
     super(message, options);
     this.code = code;
+    this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 

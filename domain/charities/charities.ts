@@ -40,7 +40,13 @@ export type ConfirmedCharity = {
 /** The result of validating a charity with its provider. */
 export type CharityValidation =
   | ({ readonly kind: "confirmed" } & ConfirmedCharity)
-  | { readonly kind: "rejected"; readonly code: ErrorCode; readonly message: string }
+  | {
+      readonly kind: "rejected";
+      readonly code: ErrorCode;
+      readonly message: string;
+      /** When a retry can succeed, if that is known. */
+      readonly retryAfterSeconds?: number;
+    }
   /** The provider did not respond usefully; the reason is for the log. */
   | { readonly kind: "unavailable"; readonly reason: string };
 

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { takePermit } from "../../db/rateLimits.ts";
+import { waitForPermit } from "../../db/rateLimits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createCatalogue } from "./catalogue/createCatalogue.ts";
@@ -72,7 +72,7 @@ export const createCharities = ({
       everyorg &&
         createEveryOrg(
           { ...everyorg, startTimeout, onUnusable },
-          { accountId, takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
+          { accountId, waitForPermit: (bucket, limit) => waitForPermit(db, bucket, limit) },
         ),
     );
   const shared: Record<Exclude<CharityProviderName, "everyorg">, CharityProvider> = {

@@ -105,7 +105,8 @@ export const confirmRemotely = async (
     });
   });
   if (validation.kind === "rejected") {
-    throw new DomainError(validation.code, validation.message);
+    const { code, message, retryAfterSeconds = null } = validation;
+    throw new DomainError(code, message, { retryAfterSeconds });
   }
   if (validation.kind === "unavailable") {
     throw searchFailed(new Error(validation.reason));
@@ -183,7 +184,13 @@ export const validateCharity = async (
     return { kind: "confirmed", charity: requireMatch(charity, ids), provider: name };
   } catch (error) {
     if (error instanceof DomainError) {
-      return { kind: "rejected", code: error.code, message: error.message };
+      const { code, message, retryAfterSeconds } = error;
+      return {
+        kind: "rejected",
+        code,
+        message,
+        ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
+      };
     }
     if (error instanceof CharityProviderError) {
       return { kind: "unavailable", reason: error.message };

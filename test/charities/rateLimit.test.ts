@@ -194,7 +194,8 @@ test("an account that has used its share of a charity provider gets a 429, and a
   const error = "too many details requests to the charity provider: an account may use 75 a minute";
   for (const response of [search, single]) {
     t.like(response, { status: 429, body: { error } });
-    t.is(response?.headers.get("Retry-After"), "1");
+    const seconds = Number(response?.headers.get("Retry-After"));
+    t.true(seconds > 1 && seconds <= 60);
   }
   t.like(batch, { status: 200, body: { failed: 1, results: [{ status: 429, body: { error } }] } });
   t.is(double.calls.length, callsBefore);

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import type { TakePermit } from "../../../db/rateLimits.ts";
+import type { RateLimit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { MINUTE_MS } from "../../../domain/durations.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -53,7 +53,14 @@ const searchResponse = z.object({ nonprofits: z.array(z.unknown()) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, startTimeout, onUnusable }: RemoteSettings<{ apiKey: string }>,
-  { accountId, takePermit }: { readonly accountId: string; readonly takePermit: TakePermit },
+  {
+    accountId,
+    waitForPermit,
+  }: {
+    readonly accountId: string;
+    /** Returns 0 if the request is permitted, otherwise the minimum wait in milliseconds. */
+    readonly waitForPermit: (bucket: string, limit: RateLimit) => Promise<number>;
+  },
 ): RemoteCharityProvider => {
   // Rate limits are per API key; a hash names the key without storing it.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
@@ -68,13 +75,18 @@ export const createEveryOrg = (
     const bucket = `everyorg/${keyName}/${kind}`;
     const requests = PER_MINUTE[kind];
     const share = requests * SHARE_OF_ACCOUNT;
-    if (!(await takePermit(`${bucket}/${accountId}`, { requests: share, windowMs: MINUTE_MS }))) {
+    const waitMs = await waitForPermit(`${bucket}/${accountId}`, {
+      requests: share,
+      windowMs: MINUTE_MS,
+    });
+    if (waitMs > 0) {
       throw new DomainError(
         "rate_limited",
         `too many ${kind} requests to the charity provider: an account may use ${share} a minute`,
+        { retryAfterSeconds: Math.ceil(waitMs / 1000) },
       );
     }
-    if (!(await takePermit(bucket, { requests, windowMs: MINUTE_MS }))) {
+    if ((await waitForPermit(bucket, { requests, windowMs: MINUTE_MS })) > 0) {
       throw new CharityProviderError(
         `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
       );
