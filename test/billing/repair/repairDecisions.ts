@@ -8,10 +8,11 @@ import { acknowledgeDrift } from "../../../services/billing/reconciliation/ackno
 import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
 import { settleUsage } from "../../../services/billing/repair/settleUsage.ts";
 import { waiveUsage } from "../../../services/billing/repair/waiveUsage.ts";
-import { MINUTE, sumRow } from "./repairWorld.ts";
+import { sumRow } from "./repairWorld.ts";
 import type { Event, World } from "./repairWorld.ts";
 
-const SLOW_SECONDS = 60 * MINUTE;
+/** The service corrects a clock that differs by more from the database's. */
+const SLOW_SECONDS = 5;
 
 /** Usage in these states, or in no event, is sent later. */
 const OPEN_STATES: ReadonlySet<string | null> = new Set(["sealed", "sending", "held", null]);
