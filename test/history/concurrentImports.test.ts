@@ -4,7 +4,8 @@ import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Run } from "../cli/runImpact.ts";
-import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
+import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { runBehindLocks } from "../support/lockWaits.ts";
 import { lineOf, orderedTree } from "./importLine.ts";
@@ -89,3 +90,35 @@ test("a key that a store uses while its import runs is a conflict", async (t) =>
   t.like(summaryOf(run), { new: 1, conflict: 1 }, run.stderr);
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1 });
 });
+
+const EIN = "530196605";
+
+for (const { operation, body } of [
+  // Makes the balance low, so that it is decided under the lock of the balance.
+  { operation: "plant", body: { trees: 4 } },
+  { operation: "donate", body: { charity_id: EIN, amount_dollars: 2 } },
+] as const) {
+  test(`a ${operation} whose key an import stores meanwhile is replayed`, async (t) => {
+    const { db } = t.context;
+    await insertTestCharity(db, EIN);
+    const { get, post } = await startStoreApi(t, { db });
+    const store = await createTestStore(db, { balanceCents: 1000, lowBalanceCents: 900 });
+    const path = operation === "plant" ? "/app/api/plant" : "/app/api/charity/donate";
+
+    const [response] = await runBehindLocks<[{ status: number; headers: Headers }]>(
+      db,
+      (transaction) =>
+        insertImportedStoreKeys(
+          transaction,
+          { accountId: store.id, mode: "live" },
+          [{ operation, key: "k" }],
+          systemClock.now(),
+        ),
+      () => post(path, { ...store.live, "Idempotency-Key": "k" }, body),
+    );
+
+    t.is(response.status, 200);
+    t.is(response.headers.get("Idempotent-Replayed"), "true");
+    t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1000 });
+  });
+}

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   insertIdempotentResponses,
+  isKeyTaken,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
@@ -55,7 +56,7 @@ export const runIdempotentWrite = async (
   { recordId, costCents }: { readonly recordId: string | null; readonly costCents: number },
   effect: StoreWriteEffect,
 ): Promise<StoreResponse> => {
-  const response = await writeQueue(write.accountId, () =>
+  const run = () =>
     db.transaction(async (transaction) => {
       const { accountId } = write;
       const balance = await lockBalance(transaction, accountId);
@@ -81,6 +82,14 @@ export const runIdempotentWrite = async (
         );
       }
       return { responseBody: write.responseBody, recordId, replayed: false };
+    });
+  const response = await writeQueue(write.accountId, () =>
+    run().catch((error: unknown) => {
+      // Imports store keys without the lock. The second attempt finds the key.
+      if (isKeyTaken(error)) {
+        return run();
+      }
+      throw error;
     }),
   );
   if (response instanceof DomainError) {
