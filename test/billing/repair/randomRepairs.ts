@@ -47,8 +47,11 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
   const { listLost, ...operations } = createOperations(world, decisions);
 
   /** What operators and clients do while a comparison reads its first sums. */
-  const disturb = async (): Promise<void> => {
+  const disturb = async (customerId: string | null): Promise<void> => {
     write("during the comparison:");
+    if (customerId !== state.customerId) {
+      await setCustomer(customerId);
+    }
     for (let left = 1 + random.below(2); left > 0; left -= 1) {
       await operations[
         random.pick(["register", "refund", "waive", "retrySome", "reopenSome"] as const)
@@ -132,7 +135,7 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
       const { continued, restored } = await world.fork(state.side, {
         withStripe: !state.isOnLedger,
       });
-      const wasOnLedger = state.isOnLedger;
+      const { isOnLedger: wasOnLedger, customerId: keptCustomerId } = state;
       const kept = state.registrations.map((registration) => ({ ...registration }));
       const unreported = [...state.reports];
       // Usage that has failed at another customer could be retried at this one before the customer changes again, and a retry
@@ -165,16 +168,26 @@ export const setUpRandomRepairs = async (t: ExecutionContext, random: Random) =>
       [state.side, state.name, state.registrations] = [restored, "restored", kept];
       await guardUsage(state.side.deps);
       state.reports = [...unreported, ...refused];
-      await setCustomer(state.customerId);
       const isMoved = wasOnLedger && !state.isOnLedger;
+      const isDisturbed = random.below(3) === 0;
+      const latestCustomerId = state.customerId;
+      if (isMoved || !isDisturbed || random.below(2) === 0) {
+        await setCustomer(latestCustomerId);
+      } else {
+        state.customerId = keptCustomerId;
+      }
       state.isOnLedger = wasOnLedger;
       if (isMoved) {
         await moveToStripe();
       }
       await passLag();
       const { billing } = state.side.deps;
-      const isDisturbed = random.below(3) === 0;
-      let isDone = await compare(isDisturbed ? whileReadingSums(billing, disturb) : billing);
+      let isDone = await compare(
+        isDisturbed ? whileReadingSums(billing, () => disturb(latestCustomerId)) : billing,
+      );
+      if (state.customerId !== latestCustomerId) {
+        await setCustomer(latestCustomerId);
+      }
       // The comparisons of other minutes end after a refusal.
       for (let repeats = 0; !isDone && repeats < 5; repeats += 1) {
         isDone = await compare(billing);

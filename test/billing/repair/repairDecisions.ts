@@ -1,5 +1,5 @@
 import { listFacts } from "./repairTruth.ts";
-import type { Finding } from "./repairTruth.ts";
+import type { Finding, Opened } from "./repairTruth.ts";
 import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
 import type { FoundDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { sql } from "../../../db/sql.ts";
@@ -28,8 +28,13 @@ export const createDecisions = ({
   attempt,
   describe,
 }: World) => {
-  const retry = async (event: Event): Promise<boolean> =>
-    attempt(`retry ${describe(event)}`, () => retryUsage(state.side.deps, event.id));
+  const retry = async (
+    event: Event,
+    billing: Opened["deps"]["billing"] = state.side.deps.billing,
+  ): Promise<boolean> =>
+    attempt(`retry ${describe(event)}`, () =>
+      retryUsage({ ...state.side.deps, billing }, event.id),
+    );
 
   /**
    * Finds out who has an event, and whether the sums have led to the conclusion that other usage of the minute is at the

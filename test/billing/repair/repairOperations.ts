@@ -7,6 +7,7 @@ import { FAILED_STATES } from "../../../domain/billing/meterEvents.ts";
 import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import type { Decisions } from "./repairDecisions.ts";
+import { whileReadingSums } from "./restoreSetup.ts";
 import { LAG_SECONDS, MINUTE } from "./repairWorld.ts";
 import type { World } from "./repairWorld.ts";
 
@@ -80,6 +81,24 @@ export const createOperations = (
     return true;
   };
 
+  const sendSome = async (): Promise<boolean> => {
+    if (!(await isPending())) {
+      return false;
+    }
+    pass(random.pick([5, 5, 61]));
+    await send();
+    return true;
+  };
+
+  const changeCustomer = async (): Promise<boolean> => {
+    // A retry looks for usage in doubt at the present customer, and not at one that the organization has had meanwhile.
+    if (state.isOnLedger || (state.hasRestored && (await listEvents(UNSENT)).length > 0)) {
+      return false;
+    }
+    await setCustomer(random.pick([...customerIds, null].filter((id) => id !== state.customerId)));
+    return true;
+  };
+
   const retrySome = async (): Promise<boolean> => {
     const events = await listEvents(RETRIABLE);
     if (events.length === 0) {
@@ -90,7 +109,19 @@ export const createOperations = (
     if (isLater) {
       await passLag();
     }
-    return isLater && random.below(3) === 0 ? retryAsFound(event) : retry(event);
+    if (isLater && random.below(3) === 0) {
+      return retryAsFound(event);
+    }
+    const { billing } = state.side.deps;
+    // What is lost with the history must be corrected.
+    const change = random.pick(
+      state.name === "lost" ? [sendSome] : [register, refund, sendSome, changeCustomer],
+    );
+    const disturb = async () => {
+      write("during the retry:");
+      await change();
+    };
+    return retry(event, random.below(2) === 0 ? whileReadingSums(billing, disturb) : billing);
   };
 
   const waive = async (): Promise<boolean> => {
@@ -174,14 +205,7 @@ export const createOperations = (
     register,
     refund,
     sendInTrouble,
-    send: async () => {
-      if (!(await isPending())) {
-        return false;
-      }
-      pass(random.pick([5, 5, 61]));
-      await send();
-      return true;
-    },
+    send: sendSome,
     waive,
     settleSome,
     retrySome,
@@ -207,15 +231,6 @@ export const createOperations = (
       await setCustomer(random.pick(customerIds.filter((id) => id !== state.customerId)));
       return true;
     },
-    changeCustomer: async () => {
-      // A retry looks for usage in doubt at the present customer, and not at one that the organization has had meanwhile.
-      if (state.isOnLedger || (state.hasRestored && (await listEvents(UNSENT)).length > 0)) {
-        return false;
-      }
-      await setCustomer(
-        random.pick([...customerIds, null].filter((id) => id !== state.customerId)),
-      );
-      return true;
-    },
+    changeCustomer,
   };
 };
