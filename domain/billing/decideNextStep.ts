@@ -192,9 +192,10 @@ export type SendingEvent = {
   readonly inDoubtSince: Date | null;
 };
 
-const ageOf = ({ second }: SendingEvent, now: Date): number => now.getTime() - second * 1000;
+const ageOf = ({ second }: Pick<SendingEvent, "second">, now: Date): number =>
+  now.getTime() - second * 1000;
 
-const isTooOldToSend = (event: SendingEvent, now: Date): boolean => {
+const isTooOldToSend = (event: Pick<SendingEvent, "processor" | "second">, now: Date): boolean => {
   const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
   return acceptedAgeMs !== null && ageOf(event, now) > acceptedAgeMs;
 };
@@ -223,15 +224,18 @@ const decideByAge = (event: SendingEvent, now: Date): NextStep => {
   return ageOf(event, now) < -ACCEPTED_LEAD_MS ? decideAhead(event, now) : { kind: "send" };
 };
 
-const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
+/** Returns whether the next attempt of an event compares the processor's sums before it sends anything. */
+export const isToBeChecked = (event: Omit<SendingEvent, "attempts">, now: Date): boolean => {
   const { firstAttemptAt, outcomeUnknown, inDoubtSince } = event;
   const attemptedLongAgo =
     firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
-  return inDoubtSince !== null ||
-    (outcomeUnknown && (attemptedLongAgo || isTooOldToSend(event, now)))
-    ? { kind: "check" }
-    : decideByAge(event, now);
+  return (
+    inDoubtSince !== null || (outcomeUnknown && (attemptedLongAgo || isTooOldToSend(event, now)))
+  );
 };
+
+const decideBeforeSending = (event: SendingEvent, now: Date): NextStep =>
+  isToBeChecked(event, now) ? { kind: "check" } : decideByAge(event, now);
 
 /** The identifier of an event in doubt may have been used, so its usage needs a new one. */
 const decideAbsent = (event: SendingEvent, now: Date): NextStep => {

@@ -1,13 +1,22 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Span } from "../../../domain/billing/usage.ts";
-import { safeInteger } from "../../columns.ts";
+import { processorColumn, safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedSeconds } from "../folding/foldedUsage.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { CustomerStream } from "./reportedStreams.ts";
 import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
+
+const sendingEvent = z.strictObject({
+  id: z.string().transform(BigInt),
+  processor: processorColumn,
+  second: z.int(),
+  firstAttemptAt: z.coerce.date().nullable(),
+  outcomeUnknown: z.boolean(),
+  inDoubtSince: z.coerce.date().nullable(),
+});
 
 const minuteRow = z
   .strictObject({
@@ -16,7 +25,7 @@ const minuteRow = z
     /** Whether drift was acknowledged, also if that is 0 units now. */
     isAcknowledged: z.boolean(),
     lastDeliveredAt: z.date().nullable(),
-    isSending: z.boolean(),
+    sending: z.array(sendingEvent),
     /** Whether usage is unfinished, or in no event yet. */
     isPending: z.boolean(),
     deliveredEventIds: z.array(z.string()),
@@ -51,7 +60,19 @@ export const readMinuteUsage = (
       acknowledged.units AS acknowledged,
       acknowledged.is_given AS "isAcknowledged",
       max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
-      coalesce(bool_or(state = 'sending'), false) AS "isSending",
+      coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'id', meter_event.id::text,
+            'processor', processor,
+            'second', second,
+            'firstAttemptAt', first_attempt_at,
+            'outcomeUnknown', outcome_unknown,
+            'inDoubtSince', in_doubt_since
+          )
+        ) FILTER (WHERE state = 'sending'),
+        '[]'
+      ) AS sending,
       coalesce(bool_or(state IN (${UNFINISHED})), false)
       OR EXISTS (
         SELECT

@@ -1,8 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import type { MinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { compareUsage, OTHER_EVENT_IN_FLIGHT } from "../../../domain/billing/compareUsage.ts";
+import { isToBeChecked } from "../../../domain/billing/decideNextStep.ts";
 import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
@@ -15,6 +17,18 @@ export type DeliveryCheck = {
   /** Whether drift of the minute was acknowledged. */
   readonly isAcknowledged: boolean;
 };
+
+/**
+ * Returns whether the check of an event must wait for another one that is being sent. Two events that both have to be checked
+ * would wait for each other for ever, so the first one is checked while the second waits. Units that it takes from the second
+ * are not lost: they count as delivered in the check of the second, whose own units are then sent. A retry waits for all of
+ * them, because the end of an attempt does not notice what a retry has decided.
+ */
+const mustWaitFor = (
+  event: StoredMeterEvent,
+  other: MinuteUsage["sending"][number],
+  now: Date,
+): boolean => event.state !== "sending" || other.id < event.id || !isToBeChecked(other, now);
 
 /**
  * Checks with the processor's sums whether it has an event.
@@ -30,7 +44,7 @@ export const checkDelivery = async (
   const { accountId, meter, customerId } = event;
   const others = await readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
   const { isAcknowledged, version: othersVersion } = others;
-  if (others.isSending) {
+  if (others.sending.some((other) => mustWaitFor(event, other, now))) {
     return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
   }
   try {

@@ -1,8 +1,12 @@
 import test from "ava";
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { sql, timestamp } from "../../../db/sql.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readJson } from "../../cli/runImpact.ts";
-import { createTestOrganization } from "../../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
@@ -47,4 +51,100 @@ test("units of a customer that two accounts have had explain the usage of one of
   t.deepEqual(states, ["blocked", "delivered"]);
   const repeated = await impact(original, "usage", "retry", "--all", "--json");
   t.like(readJson(repeated), [{ result: "waiting" }]);
+});
+
+const LAG_SECONDS = 16 * 60;
+
+/**
+ * Two accounts that have had the same customer, each with an event of 10 units of the same minute in doubt. Stripe has some
+ * units of that minute.
+ */
+const setUpInDoubt = async (
+  t: ExecutionContext,
+  found: number,
+  doubt: "in doubt" | "attempted long ago",
+) => {
+  const scene = await setUpRestore(t);
+  const { original, customerId, control, pass } = scene;
+  const { db, deps } = original;
+  const present = control.addSubscriber({});
+  const { id: other } = await createTestOrganization(db, {
+    clock: deps.clock,
+    stripeCustomerId: present.customerId,
+    stripeSubscriptionId: present.subscriptionId,
+  });
+  await scene.register(original, 10);
+  await createRegistrationWriter(deps).register(registrationOf(other, { count: 10 }));
+  await scene.reportElsewhere(found, NOON);
+  pass(21 * 60 * 60);
+  const now = deps.clock.now().getTime();
+  const firstAttemptAt = timestamp(new Date(NOON * 1000));
+  const inDoubtSince =
+    doubt === "in doubt" ? timestamp(new Date(now - LAG_SECONDS * 1000)) : sql.fragment`NULL`;
+  const ids = await db.anyFirst(sql.type(z.object({ id: z.bigint() }))`
+    WITH event AS (
+      INSERT INTO meter_event
+        (
+          account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+          attempts, first_attempt_at, outcome_unknown, in_doubt_since, sealed_at
+        )
+      SELECT
+        id, 'live', 'tree', ${NOON}, 1, 10, 'event-' || id, 'stripe', ${customerId}, 'sending',
+        1, ${firstAttemptAt}, true, ${inDoubtSince}, now()
+      FROM account
+      RETURNING *
+    ),
+    sealed AS (
+      UPDATE usage_fact
+      SET meter_event_id = event.id
+      FROM event
+      WHERE usage_fact.account_id = event.account_id
+    )
+    SELECT id FROM event ORDER BY id
+  `);
+  const send = (place: number) =>
+    sendMeterEvent(deps, ids[place] ?? 0n, new AbortController().signal);
+  return {
+    ...scene,
+    send,
+    drainBoth: async () => {
+      for (const accountId of [scene.stream.accountId, other]) {
+        await drainUsage(
+          deps,
+          { ...scene.stream, accountId },
+          { signal: new AbortController().signal, onResult: () => undefined },
+        );
+      }
+    },
+    sumBilled: () =>
+      [customerId, present.customerId]
+        .flatMap((each) => control.usage({ customerId: each }))
+        .reduce((sum, { value }) => sum + value, 0),
+  };
+};
+
+for (const doubt of ["in doubt", "attempted long ago"] as const) {
+  for (const found of [0, 4, 10, 14, 20]) {
+    test(`two events of a customer's minute that are ${doubt} are billed once if Stripe has ${found} of their 20 units`, async (t) => {
+      const { send, pass, drainBoth, sumBilled } = await setUpInDoubt(t, found, doubt);
+
+      t.like(await send(1), { kind: "delayed", cause: "early" });
+      await send(0);
+      pass(LAG_SECONDS);
+      await drainBoth();
+      pass(LAG_SECONDS);
+      await drainBoth();
+      pass(LAG_SECONDS);
+      await drainBoth();
+
+      t.is(sumBilled(), 20);
+    });
+  }
+}
+
+test("two events of a customer's minute that are in doubt are blocked if Stripe's units explain neither", async (t) => {
+  const { send } = await setUpInDoubt(t, -3, "in doubt");
+
+  t.like(await send(0), { kind: "settled", state: "blocked" });
+  t.like(await send(1), { kind: "settled", state: "blocked" });
 });
