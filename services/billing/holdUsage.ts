@@ -89,7 +89,7 @@ export const beginHoldAnew = async (
   const hold = { at: now, reason, by };
   await recordHold(transaction, hold);
   if (earlier) {
-    // A comparison that broke off finds its events by the time of the hold.
+    // A comparison finds by the time of the hold what an earlier one has blocked, and what reports have blocked since.
     await redateBlockedEvents(transaction, { from: earlier.at, to: now });
   }
   return hold;

@@ -113,7 +113,7 @@ export const listBlockedEventsSettledAt = (
     ORDER BY id
   `);
 
-/** Changes the time at which blocked live events were settled. */
+/** Changes the time at which live events were settled that were blocked at a time or since. */
 export const redateBlockedEvents = async (
   transaction: DatabaseTransactionConnection,
   { from, to }: { readonly from: Date; readonly to: Date },
@@ -122,7 +122,7 @@ export const redateBlockedEvents = async (
     WITH blocked AS (
       SELECT id
       FROM meter_event
-      WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${timestamp(from)}
+      WHERE state = 'blocked' AND mode = 'live' AND settled_at >= ${timestamp(from)}
       -- Other statements lock rows in this order, too.
       ORDER BY id
       FOR NO KEY UPDATE

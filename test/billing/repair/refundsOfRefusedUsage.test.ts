@@ -9,10 +9,11 @@ import { FORGOTTEN_AFTER_SECONDS, LAG_SECONDS } from "./retriedSetup.ts";
 
 const identifierRow = z.object({ identifier: z.string() });
 
-for (const [title, isDeliveredBefore, isCustomerChanged] of [
-  ["usage that was delivered before", true, false],
-  ["usage that was delivered before at an earlier customer", true, true],
-  ["usage that was being sent", false, false],
+for (const [title, isDeliveredBefore, isCustomerChanged, isHeldAnew] of [
+  ["usage that was delivered before", true, false, false],
+  ["usage that was delivered before at an earlier customer", true, true, false],
+  ["usage that was being sent", false, false, false],
+  ["the hold restarts after the report", true, false, true],
 ] as const) {
   test(`a refund that a lost history has sent before Stripe refused its usage is billed once after a restore (${title})`, async (t) => {
     const scene = await setUpRestore(t);
@@ -29,7 +30,7 @@ for (const [title, isDeliveredBefore, isCustomerChanged] of [
     }
     await drain(original);
     await refund(original, id, 2);
-    const { continued, restored } = await scene.fork(original);
+    const { continued, restored: first } = await scene.fork(original);
     pass(5);
     await drain(continued);
     t.is(sumBilled(), 9);
@@ -40,16 +41,16 @@ for (const [title, isDeliveredBefore, isCustomerChanged] of [
     t.is(sumBilled(), -2);
     const refusedAt = continued.deps.clock.now();
     pass(FORGOTTEN_AFTER_SECONDS);
-    await guardUsage(restored.deps);
+    await guardUsage(first.deps);
     pass(LAG_SECONDS);
     if (isCustomerChanged) {
       const ids = ["--stripe-customer", laterCustomerId, "--stripe-subscription", "none"];
-      t.is((await impact(restored, "org", "update", stream.accountId, ...ids)).exitCode, 0);
+      t.is((await impact(first, "org", "update", stream.accountId, ...ids)).exitCode, 0);
     }
     const event = { id: "evt_1", type: "v1.billing.meter.error_report_triggered", objectId: null };
-    await insertProcessorEvent(restored.db, { ...event, createdAt: refusedAt }, refusedAt);
+    await insertProcessorEvent(first.db, { ...event, createdAt: refusedAt }, refusedAt);
     const reported = applyRejectionReport(
-      { ...restored.deps, observeRejection: () => undefined },
+      { ...first.deps, observeRejection: () => undefined },
       event.id,
       {
         windowStart: refusedAt,
@@ -62,6 +63,12 @@ for (const [title, isDeliveredBefore, isCustomerChanged] of [
     await (isDeliveredBefore
       ? reported
       : t.throwsAsync(reported, { message: /still being sent/u }));
+    const restored = isHeldAnew ? (await scene.fork(first)).restored : first;
+    if (isHeldAnew) {
+      pass(LAG_SECONDS);
+      await guardUsage(restored.deps);
+      pass(LAG_SECONDS);
+    }
     t.is((await impact(restored, "usage", "compare-and-release")).exitCode, 0);
     await drain(restored);
 
