@@ -90,8 +90,10 @@ export const readAcknowledgedDrift = async (
 };
 
 /**
- * Stores the acknowledgement. It replaces that of another difference of the same minute.
+ * Stores the acknowledgement. It replaces that of an earlier difference of the same minute.
  * @param note.deliveredEventIds the events of the minute that count as delivered
+ * @param note.comparedAt when the difference was read
+ * @returns false if another difference of the minute was acknowledged since
  */
 export const saveAcknowledgedDrift = async (
   db: CommonQueryMethods,
@@ -100,10 +102,11 @@ export const saveAcknowledgedDrift = async (
     readonly deliveredEventIds: readonly string[];
     readonly reason: string;
     readonly operator: string;
+    readonly comparedAt: Date;
     readonly now: Date;
   },
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO acknowledged_drift
       (
         processor, mode, meter, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
@@ -119,5 +122,8 @@ export const saveAcknowledgedDrift = async (
       reason = excluded.reason,
       acknowledged_by = excluded.acknowledged_by,
       acknowledged_at = excluded.acknowledged_at
+    WHERE acknowledged_drift.acknowledged_at <= ${timestamp(note.comparedAt)}
+      OR acknowledged_drift.units = excluded.units
   `);
+  return rowCount > 0;
 };

@@ -73,7 +73,7 @@ const requireSettled = async (
 /**
  * Acknowledges a stored difference of a minute, so that it is reported again only if it changes. It can be repeated.
  * @throws DomainError record_not_found if there is no such difference; request_invalid if usage of its minute is not settled,
- * has changed or was delivered just before, or usage is held
+ * has changed or was delivered just before, a later difference of it was acknowledged, or usage is held
  */
 export const acknowledgeDrift = async (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -99,8 +99,18 @@ export const acknowledgeDrift = async (
   return db.transaction(async (transaction) => {
     const { deliveredEventIds } = await requireSettled(transaction, difference);
     const now = clock.now();
-    const note = { deliveredEventIds, reason, operator, now };
-    await saveAcknowledgedDrift(transaction, acknowledged, note);
+    const note = {
+      deliveredEventIds,
+      reason,
+      operator,
+      comparedAt: difference.startedAt,
+      now,
+    };
+    if (!(await saveAcknowledgedDrift(transaction, acknowledged, note))) {
+      refuse(
+        "another difference of that minute was acknowledged since that reconciliation; run `impact usage reconcile` again",
+      );
+    }
     // All of them, because checks of their usage depend on it.
     for (const accountId of difference.accountIds) {
       await recordAction(transaction, actor, now, {

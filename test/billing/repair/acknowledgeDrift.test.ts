@@ -45,6 +45,23 @@ test("drift is acknowledged again beside usage that had failed before", async (t
   t.deepEqual(scene.billed(), { 0: 32, 1: 7 });
 });
 
+test("an earlier difference does not replace a later one of its minute that was acknowledged", async (t) => {
+  const scene = await setUpMinute(t, [5], { lost: [] });
+  await scene.reportElsewhere(24, NOON);
+  const earlier = await scene.findDifference();
+  scene.pass(1);
+  await scene.reportElsewhere(3, NOON);
+  const later = await scene.findDifference();
+  t.is((await scene.run(...later)).exitCode, 0);
+
+  const refused = await scene.run(...earlier);
+
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /was acknowledged since that reconciliation; run `impact usage rec/u);
+  t.is((await scene.run(...later)).exitCode, 0);
+  t.is((await scene.run("reconcile")).exitCode, 0);
+});
+
 test("the audit log has an acknowledgement for each account that had the customer", async (t) => {
   const scene = await setUpMinute(t, [5], { lost: [0] });
   const { original, impact, stream, customerId } = scene;
