@@ -30,11 +30,11 @@ type NextOrder = { readonly account: Account; readonly after: string | null };
 /**
  * Creates planting orders of all accounts' registered trees that are in no order and not refunded. An account with more trees
  * than an order may have gets its next order after the others have one. No tree is ever in two orders; the next call
- * continues after a crash, and after half an hour, once each account had an order. It also orders the trees that this one
+ * continues after a crash, and after half an hour, once each account of a real partner had an order. It also orders the trees that this one
  * does not find: locked ones, those that commit behind the last registration of an order, and those of accounts that have
  * their first ones meanwhile.
  *
- * Simulated orders are bounded. Accounts that have had none come first, then those whose last one is the oldest.
+ * Simulated orders are created after all others, within the half hour, and are bounded. Accounts that have had none come first, then those whose last one is the oldest.
  * @param intervalMs the time between two runs, which bounds simulated orders
  * @returns the number of orders
  */
@@ -87,27 +87,37 @@ export const createPlantingOrders = async (
   };
 
   const endMs = clock.now().getTime() + MAXIMUM_RUN_MS;
-  const more: NextOrder[] = [];
-  const createFirstOrders = async (accounts: readonly Account[]): Promise<void> => {
-    more.push(...(await createOrderForEach(accounts.map((account) => ({ account, after: null })))));
+  const isOver = (): boolean => clock.now().getTime() >= endMs;
+  const createFurtherOrders = async (accounts: readonly NextOrder[]): Promise<void> => {
+    let remaining = accounts;
+    while (remaining.length > 0 && !isOver()) {
+      remaining = await createOrderForEach(remaining);
+    }
   };
+  const createFirstOrders = (accounts: readonly Account[]): Promise<readonly NextOrder[]> =>
+    createOrderForEach(accounts.map((account) => ({ account, after: null })));
   const isSimulated = ({ mode }: Account): boolean =>
     planting.partnerFor(mode).kind === "simulated";
+  const more: NextOrder[] = [];
   const simulated: Account[] = [];
   let page: readonly Account[] = [];
   do {
     page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, ACCOUNTS_PER_PAGE);
-    await createFirstOrders(page.filter((account) => !isSimulated(account)));
+    more.push(...(await createFirstOrders(page.filter((account) => !isSimulated(account)))));
     simulated.push(...page.filter(isSimulated));
   } while (page.length === ACCOUNTS_PER_PAGE);
-  await createFirstOrders(
-    simulated
-      .toSorted((left, right) => (left.lastOrderId ?? 0) - (right.lastOrderId ?? 0))
-      .slice(0, (SIMULATED_ORDERS_PER_SECOND * intervalMs) / 1000),
-  );
-  let remaining: readonly NextOrder[] = more;
-  while (remaining.length > 0 && clock.now().getTime() < endMs) {
-    remaining = await createOrderForEach(remaining);
+  await createFurtherOrders(more);
+  const moreSimulated: NextOrder[] = [];
+  const first = simulated
+    .toSorted((left, right) => (left.lastOrderId ?? 0) - (right.lastOrderId ?? 0))
+    .slice(0, (SIMULATED_ORDERS_PER_SECOND * intervalMs) / 1000);
+  for (const account of first) {
+    // A real partner's interval is a day, so it permits more orders than fit into a run.
+    if (isOver()) {
+      break;
+    }
+    moreSimulated.push(...(await createFirstOrders([account])));
   }
+  await createFurtherOrders(moreSimulated);
   return orders;
 };

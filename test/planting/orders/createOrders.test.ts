@@ -87,8 +87,8 @@ test.serial("accounts with more trees than an order may have take turns", async 
 });
 
 test.serial("a run ends after half an hour, once each account had its turn", async (t) => {
-  const one = await setUpPlanting(t.context.db);
-  const other = await setUpPlanting(t.context.db);
+  const one = await setUpPlanting(t.context.db, { partner: "manual" });
+  const other = await setUpPlanting(t.context.db, { partner: "manual" });
   await one.createOrders();
   for (const { register } of [one, other]) {
     await register(1);
@@ -109,6 +109,30 @@ test.serial("a run ends after half an hour, once each account had its turn", asy
   t.is(await run(), 2);
   t.is(await one.createOrders(), 2);
 });
+
+test.serial(
+  "all orders of a real partner come first, and the run's end bounds simulated ones",
+  async (t) => {
+    const setup = await setUpPlanting(t.context.db, { partner: "manual" });
+    await setup.createOrders();
+    for (const mode of ["test", "live"] as const) {
+      await setup.register(1, { mode });
+      await setup.register(1, { mode });
+      await setup.register(1, { mode });
+    }
+    const createOrdersTaking = async (minutes: number) => {
+      let nowMs = setup.clock.now().getTime();
+      const clock = { now: () => new Date((nowMs += minutes * 60 * 1000)) };
+      await createPlantingOrders({ ...setup.deps, clock }, new AbortController().signal, {
+        registrationsPerOrder: 1,
+      });
+      return (await setup.orders()).map(({ mode }) => mode).toSorted();
+    };
+
+    t.deepEqual(await createOrdersTaking(5), ["live", "live", "live"]);
+    t.deepEqual(await createOrdersTaking(10), ["live", "live", "live", "test"]);
+  },
+);
 
 const ordersOf = (setups: readonly PlantingSetup[]): Promise<readonly number[]> =>
   Promise.all(setups.map(async ({ orders }) => (await orders()).length));
