@@ -20,6 +20,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import { IMPORTED_PARTNER } from "../../../domain/planting/importedReference.ts";
+import { latestStage } from "../../../domain/planting/order.ts";
 import type { OrderStage, PartnerKind, PlantingOrder } from "../../../domain/planting/order.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
@@ -170,18 +171,24 @@ const correctOrder = async (
 
 /**
  * Rejects a correction after which the next poll would place the order again: the date would be later than those of the
- * stages that the order had reached, which would become contradictions.
+ * waiting facts of later stages, which would become contradictions.
  */
-const requireStillPlaced = (
+const requireStillPlaced = async (
+  transaction: DatabaseTransactionConnection,
   { partner, stage: stageBefore }: PlantingOrder,
-  { stage: stageAfter }: PlantingOrder,
+  { id, stage: stageAfter }: PlantingOrder,
   factId: number,
-): void => {
+): Promise<void> => {
   const isPolled = partner !== ("manual" satisfies PartnerKind) && partner !== IMPORTED_PARTNER;
-  const wasFurther = stageBefore !== "created" && stageBefore !== "funds_distributed";
-  if (isPolled && wasFurther && stageAfter === "created") {
+  if (!isPolled || stageBefore === "created" || stageAfter !== "created") {
+    return;
+  }
+  // The facts that were accepted before the withdrawal wait now, too.
+  const waiting = await listFacts(transaction, id, ["waiting"]);
+  const latest = latestStage(waiting.map(({ stage }) => stage));
+  if (latest !== "created") {
     throw invalidRequest(
-      `the order is ${stageBefore}, and would be placed again if fact ${factId} were withdrawn; pass another funds_distributed with --replacement`,
+      `the order has a fact of stage ${latest}, and would be placed again, at a later time, if fact ${factId} were withdrawn; pass another funds_distributed with --replacement`,
     );
   }
 };
@@ -229,7 +236,7 @@ export const withdrawPlantingFact = (
         now,
       });
       order = await reconsiderContradictions(transaction, replaced.order);
-      requireStillPlaced(before, order, fact.id);
+      await requireStillPlaced(transaction, before, order, fact.id);
       await restoreSites(transaction, order);
       return { order, replacement: replaced.recorded };
     },

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { listFacts } from "../../../db/planting/facts.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { withdrawPlantingFact } from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -50,7 +51,8 @@ test("funds_distributed of a planted order can only be replaced: a poll would pl
   t.deepEqual(before, ["funds_distributed accepted", "allocated accepted", "planted accepted"]);
   await t.throwsAsync(withdraw([]), {
     code: "request_invalid",
-    message: /the order is planted, .*; pass another funds_distributed with --replacement/u,
+    message:
+      /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
   });
   t.deepEqual(await listStates(), before);
 
@@ -75,4 +77,26 @@ test("an order that is only placed is placed again", async (t) => {
   t.like(await setup.orders(), [{ stage: "created" }]);
   await setup.pass(1000);
   t.deepEqual(await listStates(), ["funds_distributed withdrawn", "funds_distributed accepted"]);
+});
+
+test("funds_distributed of an order can only be replaced while planting waits for an allocation", async (t) => {
+  const { setup, order, withdraw, listStates } = await poll(t, 0);
+  await recordPlantingFacts(
+    setup.deps,
+    order.id,
+    [{ stage: "planted", occurred_at: setup.clock.now().toISOString(), media: [] }],
+    "partner",
+  );
+  const before = await listStates();
+  t.deepEqual(before, ["funds_distributed accepted", "planted waiting"]);
+
+  await t.throwsAsync(withdraw([]), {
+    code: "request_invalid",
+    message:
+      /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
+  });
+  t.deepEqual(await listStates(), before);
+
+  await withdraw([fundsDistributed("right", order.createdAt)]);
+  t.like(await setup.orders(), [{ stage: "funds_distributed", partnerReference: "right" }]);
 });
