@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type { WriteStream } from "node:fs";
-import { open, stat } from "node:fs/promises";
+import { constants, open, stat } from "node:fs/promises";
 import { finished } from "node:stream/promises";
 import type { Rejection } from "../../../services/history/importLine.ts";
 import type { Io } from "../../io.ts";
@@ -36,10 +36,12 @@ const openFile = async (path: string, inputs: readonly string[]): Promise<WriteS
     }
   }
   try {
-    const handle = await open(path, "w", 0o600);
+    const handle = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
     // An existing file keeps its mode when it is opened. A device, such as /dev/null, is for all users.
     if ((await handle.stat()).isFile()) {
       await handle.chmod(0o600);
+      // Only now, because another user's file does not change its mode.
+      await handle.truncate();
     }
     return handle.createWriteStream();
   } catch (error) {
