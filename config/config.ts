@@ -189,7 +189,7 @@ const settings = z.object({
   LIVE_REQUESTS_PER_SECOND: wholeNumber(10_000, 1),
   LIVE_CONCURRENT_REQUESTS: wholeNumber(2000, 1),
   TEST_REQUESTS_PER_SECOND: wholeNumber(500, 1),
-  TEST_CONCURRENT_REQUESTS: wholeNumber(100, 1),
+  TEST_CONCURRENT_REQUESTS: wholeNumber(250, 1),
   MAXIMUM_COUNT_PER_REQUEST: unitCount.default(1_000_000),
   MAXIMUM_COUNT_PER_DAY: unitCount.optional(),
   MAXIMUM_TEST_RECORDS: unitCount.default(1_000_000),
