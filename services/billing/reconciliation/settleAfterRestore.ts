@@ -61,7 +61,7 @@ export const processorQuantityOf = ({ event, outcome }: SettledDoubt): number | 
 
 export type AfterRestoreOptions = {
   readonly operator: string;
-  /** Usage of earlier seconds is not compared; null: all usage that is not delivered is. */
+  /** Usage of earlier seconds is compared only if it was blocked since the hold began. Null: all usage that is not delivered. */
   readonly since: Date | null;
   /** Compares only. */
   readonly isDryRun: boolean;

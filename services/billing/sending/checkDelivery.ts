@@ -18,17 +18,24 @@ export type DeliveryCheck = {
   readonly isAcknowledged: boolean;
 };
 
+type SendingUsage = MinuteUsage["sending"][number];
+
 /**
  * Returns whether the check of an event must wait for another one that is being sent. Two events that both have to be checked
- * would wait for each other for ever, so the first one is checked while the second waits. Units that it takes from the second
- * are not lost: they count as delivered in the check of the second, whose own units are then sent. A retry waits for all of
- * them, because the end of an attempt does not notice what a retry has decided.
+ * would wait for each other for ever, so the first one is checked while the second waits, once the second is in doubt. Units
+ * that the first takes from it are not lost: they count as delivered in the check of the second, whose usage is then sent under
+ * a new identifier. Its present one may not be used again, because Stripe would report a duplicate of the units that were
+ * taken. A retry waits for all events, because the end of an attempt does not notice what a retry has decided.
  */
-const mustWaitFor = (
-  event: StoredMeterEvent,
-  other: MinuteUsage["sending"][number],
-  now: Date,
-): boolean => event.state !== "sending" || other.id < event.id || !isToBeChecked(other, now);
+const mustWaitFor = (event: StoredMeterEvent, other: SendingUsage): boolean =>
+  event.state !== "sending" || other.id < event.id || other.inDoubtSince === null;
+
+/** Returns whether an event has to be in doubt so that the check of an earlier one need not wait for it. */
+const holdsUpCheck = (event: StoredMeterEvent, other: SendingUsage, now: Date): boolean =>
+  event.state === "sending" &&
+  event.inDoubtSince === null &&
+  other.id < event.id &&
+  isToBeChecked(other, now);
 
 /**
  * Checks with the processor's sums whether it has an event.
@@ -44,7 +51,11 @@ export const checkDelivery = async (
   const { accountId, meter, customerId } = event;
   const others = await readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
   const { isAcknowledged, version: othersVersion } = others;
-  if (others.sending.some((other) => mustWaitFor(event, other, now))) {
+  if (others.sending.some((other) => holdsUpCheck(event, other, now))) {
+    const reason = "an earlier event of that minute has to be checked first";
+    return { outcome: { kind: "conflict", reason }, othersVersion, isAcknowledged };
+  }
+  if (others.sending.some((other) => mustWaitFor(event, other))) {
     return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
   }
   try {

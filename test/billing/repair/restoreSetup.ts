@@ -121,7 +121,12 @@ export const setUpRestore = async (
         clock,
       }),
     /** Reports usage of a customer from another program. */
-    reportElsewhere: async (units: number, second: number, of = customerId): Promise<void> => {
+    reportElsewhere: async (
+      units: number,
+      second: number,
+      of = customerId,
+      identifier: string = crypto.randomUUID(),
+    ): Promise<void> => {
       const response = await fetch(`${double.url}/v1/billing/meter_events`, {
         method: "POST",
         headers: { authorization: `Bearer ${double.secretKey}` },
@@ -130,6 +135,7 @@ export const setUpRestore = async (
           "payload[stripe_customer_id]": of,
           "payload[value]": String(units),
           timestamp: String(second),
+          identifier,
         }),
       });
       t.is(response.status, 200);
