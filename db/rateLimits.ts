@@ -51,13 +51,6 @@ export const waitForPermit = (
     ) AS "waitMs"
   `);
 
-/** Returns whether another request of the bucket is permitted. */
-export const takePermit = async (
-  db: CommonQueryMethods,
-  bucket: string,
-  limit: RateLimit,
-): Promise<boolean> => (await waitForPermit(db, bucket, limit)) === 0;
-
 /** Buckets with recent requests. A forgotten one only asks the database again. */
 const MAXIMUM_REMEMBERED = 10_000;
 

@@ -1,4 +1,4 @@
-/** Decodes UTF-8. Bytes that are none become U+FFFD. A byte order mark is dropped. */
+/** Decodes UTF-8. Invalid bytes become U+FFFD. A byte order mark is dropped. */
 export async function* decodeText(
   bytes: AsyncIterable<Buffer>,
 ): AsyncGenerator<string, void, void> {

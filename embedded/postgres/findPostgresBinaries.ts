@@ -57,7 +57,7 @@ const isOwnedByRoot = async (folder: string): Promise<boolean> => {
 const listFiles = async (folder: string): Promise<ReadonlySet<string>> =>
   new Set(await readdir(folder, { recursive: true }).catch((): string[] => []));
 
-/** Systems that clean up their folder of temporary files delete those that were not used for some days. */
+/** Returns whether a copy has all files. Systems delete temporary files that have not been used for some days. */
 const hasSameFiles = async (copy: string, original: string): Promise<boolean> =>
   isDeepStrictEqual(await listFiles(copy), await listFiles(original));
 
@@ -77,7 +77,7 @@ export const copyForServerUser = async (root: string, parent: string): Promise<s
     if (await hasSameFiles(native, join(root, "native"))) {
       return native;
     }
-    await rm(copy, { recursive: true });
+    await rm(copy, { recursive: true, force: true });
   }
   const scratch = await mkdtemp(`${copy}-`);
   await cp(join(root, "native"), join(scratch, "native"), {

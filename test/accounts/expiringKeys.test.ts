@@ -14,7 +14,7 @@ test("doctor warns of keys that expire within two weeks, and of no others", asyn
   const { db } = t.context;
   const deps = { db, clock: systemClock, actor: SERVICE };
   const impact = impactOf(t);
-  const findKeys = async () => (await diagnose((...args) => impact(...args))).find("API keys");
+  const findKeys = async () => (await diagnose(impact)).find("API keys");
   const { id: accountId } = await createTestOrganization(db, { name: "Forest" });
   const issue = async (days: number): Promise<string> => {
     const expiresAt = new Date(systemClock.now().getTime() + days * DAY_MS);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
-import { createPermits, takePermit } from "../../db/rateLimits.ts";
+import { createPermits } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
@@ -12,6 +12,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { lockTable } from "../support/lockWaits.ts";
 import { startProgram } from "../support/programs.ts";
+import { takePermit } from "../support/takePermit.ts";
 import { addEveryOrgCharity, readDonationLedger, settingsOf } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 

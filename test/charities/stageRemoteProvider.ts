@@ -11,6 +11,7 @@ import { startProviderDouble } from "./startProviderDouble.ts";
 export const never = new AbortController().signal;
 
 export type RemoteName = Exclude<CharityProviderName, "catalogue">;
+
 /** Starts a double of the remote providers, and creates the named provider with it. */
 export const stage = async (
   t: ExecutionContext<DatabaseContext>,

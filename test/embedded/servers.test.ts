@@ -93,7 +93,7 @@ const query = async (url: string, sql: string): Promise<unknown[]> => {
   }
 };
 
-/** Others cannot make files that belong to root. */
+/** Only root can create files that belong to root. */
 const testAsRoot = process.getuid?.() === 0 ? test : test.skip;
 
 testAsRoot(

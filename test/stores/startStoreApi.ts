@@ -5,7 +5,6 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
-import { takePermit } from "../../db/rateLimits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
@@ -29,6 +28,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
+import { takePermit } from "../support/takePermit.ts";
 import { serve } from "../support/server.ts";
 import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
 

@@ -207,6 +207,11 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     }
   } finally {
     bar.clear();
+    if (!isDryRun) {
+      printMatching(io, done, failures, options);
+    }
+  }
+  if (isDryRun) {
     printMatching(io, done, failures, options);
   }
   if (failures.length > 0) {

@@ -145,7 +145,7 @@ const readFromDatabase = async (
   };
 };
 
-/** Reads a page, however long the API or the database cannot be reached. */
+/** Reads a page, and retries every second while the API or the database cannot be reached. */
 const keepReading =
   (io: Io, read: ReadPage): ReadPage =>
   async (startingAfter) => {

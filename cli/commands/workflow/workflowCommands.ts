@@ -12,7 +12,7 @@ import { terminateWorkflow } from "./terminateWorkflow.ts";
 import type { TerminateOptions } from "./terminateWorkflow.ts";
 
 const TERMINATE_HELP = `
-The data stays in the database. The sender of a shard is started again within seconds,
+The data stay in the database. The sender of a shard is started again within seconds,
 that of a stream in trouble within a minute, and a planting order when
 plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
 is reported nevertheless.`;

@@ -30,11 +30,12 @@ type NextOrder = { readonly account: Account; readonly after: string | null };
 /**
  * Creates planting orders of all accounts' registered trees that are in no order and not refunded. An account with more trees
  * than an order may have gets its next order after the others have one. No tree is ever in two orders; the next call
- * continues after a crash, and after half an hour, once each account of a real partner had an order. It also orders the trees that this one
- * does not find: locked ones, those that commit behind the last registration of an order, and those of accounts that have
- * their first ones meanwhile.
+ * continues after a crash, and after half an hour, once each account of a real partner had an order. It also orders the
+ * trees that this one does not find: locked ones, those that commit behind the last registration of an order, and those of
+ * accounts that have their first ones meanwhile.
  *
- * Simulated orders are created after all others, within the half hour, and are bounded. Accounts that have had none come first, then those whose last one is the oldest.
+ * Simulated orders are created after all others, within the half hour, and are bounded. Accounts that have had none come
+ * first, then those whose last one is the oldest.
  * @param intervalMs the time between two runs, which bounds simulated orders
  * @returns the number of orders
  */

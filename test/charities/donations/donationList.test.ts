@@ -188,8 +188,7 @@ test("an organization sees only its own donations of its key's mode", async (t) 
 
 test("the command line shows an organization's donations, subscription and provider", async (t) => {
   const { call, live, accountId } = await startDonationApi(t);
-  const impact = impactOf(t);
-  const run = (...args: readonly string[]) => impact(...args);
+  const run = impactOf(t);
   t.regex((await run("org", "show", accountId)).stdout, /live +0 +\$0\.00 +none/u);
 
   await call("POST", "/charities/subscribe", { key: live });
