@@ -1,5 +1,4 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { readDeployment } from "../../../db/billing/deployment.ts";
+import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
@@ -64,20 +63,6 @@ const decide = async (
 };
 
 /**
- * Returns a time after which usage was not sent. Until the last hold, history that a restore has lost may have retried it,
- * however long ago it had failed.
- */
-const lastSentBefore = async (
-  db: CommonQueryMethods,
-  { settledAt }: StoredMeterEvent,
-  now: Date,
-): Promise<Date> => {
-  const { hold, releasedAt } = await readDeployment(db);
-  const heldAt = hold?.at ?? releasedAt;
-  return settledAt !== null && heldAt !== null && settledAt < heldAt ? heldAt : (settledAt ?? now);
-};
-
-/**
  * Retries the usage of a failed meter event. Its facts, and the refunds that were held because of it, are released and
  * sealed in a new event, so no identifier is ever used for two sums. Usage that the processor has is not sent again: if it
  * has a part of the event, only the difference is sent.
@@ -112,8 +97,8 @@ export const retryUsage = async (
             : `the processor had ${counted(acceptedQuantity, "unit")} of it`,
         // What the sums have shown needs no time any more. So checks of the minute's other events need not wait again.
         settledAt:
-          state === "delivered" && minutes.length > 0
-            ? await lastSentBefore(transaction, event, now)
+          state === "delivered" && minutes.length > 0 && event.settledAt !== null
+            ? event.settledAt
             : now,
         deliveredBy: now,
         heldRefunds: event.state !== "waived" ? "none" : minutes.length > 0 ? "all" : "neverSent",

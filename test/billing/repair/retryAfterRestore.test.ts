@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import test from "ava";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { readDeployment } from "../../../db/billing/deployment.ts";
 import { lockMeterEventRow } from "../../../db/billing/meterEvents.ts";
 import {
   doubtUnsentEvents,
@@ -33,21 +32,6 @@ test("usage that a lost history has retried is not billed twice if it is retried
   await scene.drain(restored);
   t.deepEqual(scene.billedByMinute(), scene.billed);
 });
-
-for (const when of ["during", "after"] as const) {
-  test(`usage that a retry ${when} a hold finds delivered counts as sent until the hold, because a lost history may have retried it`, async (t) => {
-    const { restored, usageId, compare, check, control } = await setUpRetried(t);
-    const { hold } = await readDeployment(restored.db);
-    await (when === "after" ? compare() : doubtUnsentEvents(restored.db));
-    const releasedAt = restored.deps.clock.now();
-    control.advanceClock({ seconds: MINUTE });
-
-    t.like(await check(usageId), [{ result: "delivered" }]);
-
-    const event = await getMeterEvent(restored.db, BigInt(usageId));
-    t.deepEqual(event.settledAt, when === "after" ? releasedAt : hold?.at);
-  });
-}
 
 const lockEvents = (transaction: DatabaseTransactionConnection) =>
   transaction.query(sql.typeAlias("void")`SELECT FROM meter_event FOR UPDATE`);
