@@ -38,6 +38,15 @@ const holdsUpCheck = (event: StoredMeterEvent, other: SendingUsage, now: Date): 
   isToBeChecked(other, now);
 
 /**
+ * Returns whether an event began to be sent, or was settled, while the processor's sum was read. Nothing else compares the
+ * minute again before the end of an attempt is recorded.
+ */
+const wasDisturbed = (event: StoredMeterEvent, before: MinuteUsage, after: MinuteUsage): boolean =>
+  after.explained !== before.explained ||
+  after.lastDeliveredAt?.getTime() !== before.lastDeliveredAt?.getTime() ||
+  after.sending.some((other) => mustWaitFor(event, other));
+
+/**
  * Checks with the processor's sums whether it has an event.
  * @throws Error if the processor cannot be reached
  */
@@ -49,7 +58,8 @@ export const checkDelivery = async (
 ): Promise<DeliveryCheck> => {
   const minute = minuteOf(event.second);
   const { accountId, meter, customerId } = event;
-  const others = await readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
+  const readOthers = () => readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
+  const others = await readOthers();
   const { isAcknowledged, version: othersVersion } = others;
   if (others.sending.some((other) => holdsUpCheck(event, other, now))) {
     const reason = "an earlier event of that minute has to be checked first";
@@ -60,6 +70,9 @@ export const checkDelivery = async (
   }
   try {
     const theirs = await processor.sumUsage({ accountId, customerId }, meter, minute, signal);
+    if (event.state === "sending" && wasDisturbed(event, others, await readOthers())) {
+      return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
+    }
     const lastSentAt = event.settledAt ?? event.inDoubtSince;
     const outcome = compareUsage(
       { quantity: event.quantity, lastSentAt },

@@ -8,7 +8,7 @@ import { createRegistrationWriter } from "../../../services/registrations/create
 import { readJson } from "../../cli/runImpact.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { runBehindLocks } from "../../support/lockWaits.ts";
-import { NOON, setUpRestore } from "./restoreSetup.ts";
+import { NOON, setUpRestore, whileReadingSums } from "./restoreSetup.ts";
 
 test("units of a customer that two accounts have had explain the usage of one of them, if both are retried at the same time", async (t) => {
   const scene = await setUpRestore(t);
@@ -109,10 +109,11 @@ const setUpInDoubt = async (
     )
     SELECT id FROM event ORDER BY id
   `);
-  const send = (place: number) =>
-    sendMeterEvent(deps, ids[place] ?? 0n, new AbortController().signal);
+  const send = (place: number, { billing } = deps) =>
+    sendMeterEvent({ ...deps, billing }, ids[place] ?? 0n, new AbortController().signal);
   return {
     ...scene,
+    ids,
     send,
     drainBoth: async () => {
       for (const accountId of [scene.stream.accountId, other]) {
@@ -159,4 +160,23 @@ test("two events of a customer's minute that are in doubt are blocked if Stripe'
 
   t.like(await send(0), { kind: "settled", state: "blocked" });
   t.like(await send(1), { kind: "settled", state: "blocked" });
+});
+
+test("an event in doubt is checked again if another event of its minute was settled while the sum was read", async (t) => {
+  const scene = await setUpInDoubt(t, 10, "in doubt", "the first");
+  const { db, deps } = scene.original;
+  await db.query(sql.typeAlias("void")`
+    UPDATE meter_event SET state = 'sealed' WHERE id = ${scene.ids[0] ?? 0n}
+  `);
+  const billing = whileReadingSums(deps.billing, async () => {
+    t.like(await scene.send(0), { kind: "settled", state: "delivered" });
+  });
+
+  t.like(await scene.send(1, { ...deps, billing }), { kind: "delayed", cause: "early" });
+
+  for (let round = 0; round < 2; round += 1) {
+    scene.pass(LAG_SECONDS);
+    await scene.drainBoth();
+  }
+  t.is(scene.sumBilled(), 20);
 });
