@@ -48,6 +48,10 @@ export const createDecisions = ({
       const own = facts.filter((fact) => fact.identifier === identifier);
       const [first] = own;
       const other = truth.find(own);
+      if (own.some(({ reported }) => reported !== 0)) {
+        // The sums have led to the conclusion that the processor has a part of it.
+        return true;
+      }
       return first?.state === "delivered"
         ? other?.assumed !== "delivered" || other.customerId !== first.customerId
         : OPEN_STATES.has(first?.state ?? null) && other?.assumed !== "absent";
