@@ -1,5 +1,6 @@
 import { readConfig } from "../config/config.ts";
 import { systemClock } from "../domain/clock.ts";
+import { configureOutgoing } from "../program/outgoing.ts";
 import { createConnections } from "./connections.ts";
 import { EXIT } from "./exitCodes.ts";
 import { sayError } from "./io.ts";
@@ -21,6 +22,7 @@ process.stdout.removeAllListeners("error").on("error", (error: NodeJS.ErrnoExcep
 // A command must not stop halfway because its messages cannot be written.
 process.stderr.removeAllListeners("error").on("error", () => undefined);
 
+configureOutgoing();
 process.exitCode = await runCli(args, {
   io,
   connections: createConnections(readConfig),

@@ -1,6 +1,7 @@
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../config/config.ts";
+import { configureOutgoing } from "../program/outgoing.ts";
 import { StartupError } from "../program/startupError.ts";
 import { describeUnknownSettings, findUnknownSettings } from "../config/findUnknownSettings.ts";
 import { start } from "./start.ts";
@@ -93,6 +94,7 @@ const main = async (): Promise<void> => {
     console.log(`Starts the service with its databases. ${USAGE}`);
     return;
   }
+  configureOutgoing();
   const shutdown = shutdownRequested(given);
   const unknown = findUnknownSettings();
   if (unknown.length > 0) {

@@ -91,6 +91,11 @@ const EXCEPTIONS: readonly {
     reason: "names the account that a request's connections are for",
   },
   {
+    file: "program/outgoing.ts",
+    imports: ["providers/resolveAddresses.ts"],
+    reason: "all connections of a process look up addresses alike",
+  },
+  {
     file: "cli/connections.ts",
     imports: ["db/", "providers/"],
     reason: "the command line's composition root",

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { ConfigError, readConfig } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { SchemaMismatchError } from "../db/upgrade/migrate.ts";
+import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./log/createLogger.ts";
 import { reportReady } from "./readyMessage.ts";
 import { StartupError } from "./startupError.ts";
@@ -61,9 +62,15 @@ export const runProgram = async (
   tuneGarbageCollection();
   try {
     const config = readConfig();
+    const ignoredProxies = configureOutgoing();
     const tracing = await startTracing(config, name);
     const logger = createLogger(config, name, tracing?.logFields);
     tracing?.logTo(logger);
+    if (ignoredProxies.length > 0) {
+      logger.warn(
+        `${ignoredProxies.join(", ")} must be an http:// or https:// URL and has no effect`,
+      );
+    }
     const shutdown = shutdownRequested();
     const { urls, failed, drain, stop } = await start(config, logger, tracing);
     logger.info(urls, "ready");

@@ -7,6 +7,7 @@ import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporal/temporalClient.ts";
 import { pause } from "../services/pause.ts";
 import { createOutageLog } from "./createOutageLog.ts";
+import { readTemporalProxy } from "./readTemporalProxy.ts";
 
 const RECONNECT_INTERVAL_MS = 2000;
 
@@ -98,7 +99,10 @@ const connectAndRun = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const { connectionOptions, namespace } = readTemporalConfig();
-  const connection = await NativeConnection.connect(connectionOptions);
+  const connection = await NativeConnection.connect({
+    ...connectionOptions,
+    ...readTemporalProxy(connectionOptions.address),
+  });
   try {
     await requireNamespace(connection, namespace);
     const worker = await Worker.create({

@@ -1,6 +1,7 @@
 import { Client, Connection } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { ClientConnectConfig } from "@temporalio/envconfig";
+import { findProxy } from "../outgoing.ts";
 
 /**
  * Reads how to connect to Temporal from Temporal's own environment configuration: `TEMPORAL_ADDRESS` (localhost:7233 by
@@ -10,6 +11,10 @@ export const readTemporalConfig = (): ClientConnectConfig & { readonly namespace
   const { connectionOptions, namespace = "default" } = loadClientConnectConfig();
   return { connectionOptions, namespace };
 };
+
+/** Returns the proxy to Temporal, or null. gRPC reads the variable of HTTP as well if that of HTTPS is not set. */
+export const findTemporalProxy = (address = "localhost:7233"): URL | null =>
+  findProxy(`https://${address}`) ?? findProxy(`http://${address}`);
 
 /**
  * Creates a client that connects on the first call, so that programs can start while Temporal is down. Make every call

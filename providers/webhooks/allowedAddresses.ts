@@ -1,12 +1,10 @@
 import ipaddr from "ipaddr.js";
+import { LOCALHOST } from "../resolveAddresses.ts";
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
 /** Where all public IPv6 addresses are. Elsewhere are obsolete forms of IPv4 addresses, such as `::7f00:1`. */
 const GLOBAL_UNICAST = "2000::/3";
-
-/** RFC 6761: names that stand for this machine, without DNS. */
-export const LOCALHOST = /(?:^|\.)localhost\.?$/u;
 
 const isIn = (address: Address, network: string): boolean => {
   const [first, prefixLength] = ipaddr.parseCIDR(network);

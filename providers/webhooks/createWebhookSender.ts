@@ -7,8 +7,8 @@ import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
 import { parseRetryAfter } from "../../domain/webhooks/decideDelivery.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isAllowedAddress } from "./allowedAddresses.ts";
-import { resolveAddresses } from "./resolveAddresses.ts";
-import type { Resolve } from "./resolveAddresses.ts";
+import { lookUpWith, resolveAddresses } from "../resolveAddresses.ts";
+import type { Resolve } from "../resolveAddresses.ts";
 
 /** For the whole exchange. Receivers should respond first and work afterwards. */
 const TIMEOUT_MS = 15_000;
@@ -43,12 +43,12 @@ class NoResponseError extends Error {
 const ADDRESS_NOT_ALLOWED = "the host has no public address";
 const CONNECTION_CLOSED = "the connection was closed before a response";
 
-/** Resolves a host once, and hands on only the addresses that may be called: the connection is made to one of these. */
+/** Resolves a host once, and returns only the addresses that may be called: the connection is made to one of these. */
 const createLookup = (
   resolve: Resolve,
   allowedNetworks: WebhookSettings["allowedNetworks"],
-): LookupFunction => {
-  const find = async (hostname: string) => {
+): LookupFunction =>
+  lookUpWith(async (hostname) => {
     const addresses = await resolve(hostname);
     const allowed = addresses.filter((address) => isAllowedAddress(address, allowedNetworks));
     if (allowed.length === 0) {
@@ -56,24 +56,8 @@ const createLookup = (
         addresses.length === 0 ? "the host name cannot be resolved" : ADDRESS_NOT_ALLOWED,
       );
     }
-    return allowed.map((address) => ({ address, family: isIP(address) }));
-  };
-  const lookUp = async (
-    hostname: string,
-    { all }: Parameters<LookupFunction>[1],
-    callback: Parameters<LookupFunction>[2],
-  ): Promise<void> => {
-    const [result] = await Promise.allSettled([find(hostname)]);
-    if (result.status === "rejected") {
-      callback(result.reason, []);
-    } else if (all) {
-      callback(null, result.value);
-    } else {
-      callback(null, result.value[0]?.address ?? "", result.value[0]?.family);
-    }
-  };
-  return (hostname, options, callback) => void lookUp(hostname, options, callback);
-};
+    return allowed;
+  });
 
 const textOf = (body: Buffer): string => body.toString("utf8").replaceAll("\0", "\uFFFD");
 

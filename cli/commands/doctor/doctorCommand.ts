@@ -16,6 +16,7 @@ import { checkDeployment } from "./checkDeployment.ts";
 import { checkDonations } from "./checkDonations.ts";
 import { checkFeed } from "./checkFeed.ts";
 import { checkKeys } from "./checkKeys.ts";
+import { checkRoutes } from "./checkRoutes.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
 import { checkTemporal } from "./checkTemporal.ts";
@@ -74,6 +75,7 @@ const diagnose = async (context: Context, { json }: JsonOption): Promise<void> =
           await Promise.all([
             checkDatabase(context),
             checkTemporal(context),
+            checkRoutes(context),
             checkDeployment(context),
             checkStripe(context),
             checkWatchedSubscriptions(context),

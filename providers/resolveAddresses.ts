@@ -1,0 +1,84 @@
+import dns from "node:dns";
+import { lookup as lookUpInSystem, Resolver } from "node:dns/promises";
+import { isIP } from "node:net";
+import type { LookupFunction } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+
+export type Resolve = (hostname: string) => Promise<readonly string[]>;
+
+/** RFC 6761: names of this machine, without DNS. */
+export const LOCALHOST = /(?:^|\.)localhost\.?$/u;
+
+const TRY_TIMEOUT_MS = 3000;
+const TRIES = 2;
+
+/** Some name servers never respond to a query for IPv6 addresses. RFC 8305 waits 50 ms. */
+const IPV6_DELAY_MS = 300;
+
+const none = (): string[] => [];
+
+/** Returns the IPv4 addresses of a host, then its IPv6 addresses if DNS returns them in time. */
+const resolveBoth = async (
+  hostname: string,
+  resolveIpv4: (resolver: Resolver) => Promise<readonly string[]>,
+): Promise<readonly string[]> => {
+  const resolver = new Resolver({ timeout: TRY_TIMEOUT_MS, tries: TRIES });
+  // A named import would keep the servers of the start.
+  resolver.setServers(dns.getServers());
+  const ipv6 = resolver.resolve6(hostname).catch(none);
+  const ipv4 = await resolveIpv4(resolver).catch(none);
+  const others = ipv4.length === 0 ? ipv6 : Promise.race([ipv6, delay(IPV6_DELAY_MS, [])]);
+  try {
+    return [...ipv4, ...(await others)];
+  } finally {
+    resolver.cancel();
+  }
+};
+
+/**
+ * Returns the addresses of a host from DNS. It does not use the threads that `dns.lookup` shares with the rest of the
+ * process, so a name server that does not respond delays no other work. It does not read /etc/hosts either.
+ */
+export const resolveAddresses: Resolve = (hostname) =>
+  LOCALHOST.test(hostname)
+    ? Promise.resolve(["127.0.0.1", "::1"])
+    : resolveBoth(hostname, (resolver) => resolver.resolve4(hostname));
+
+/** @throws the system's error if the host has no address */
+const findInSystem = async (hostname: string, family: 0 | 4): Promise<readonly string[]> => {
+  const found = await lookUpInSystem(hostname, { family, all: true });
+  return found.map(({ address }) => address);
+};
+
+/** Returns the addresses of a host as this machine names it: /etc/hosts and search domains count. */
+const findAddresses = async (hostname: string): Promise<readonly string[]> => {
+  const found = LOCALHOST.test(hostname)
+    ? []
+    : await resolveBoth(hostname, () => findInSystem(hostname, 4));
+  return found.length === 0 ? findInSystem(hostname, 0) : found;
+};
+
+/** Returns a look-up for connections over the addresses that `find` returns. */
+export const lookUpWith = (find: Resolve): LookupFunction => {
+  const lookUp = async (
+    hostname: string,
+    { all }: Parameters<LookupFunction>[1],
+    callback: Parameters<LookupFunction>[2],
+  ): Promise<void> => {
+    const [result] = await Promise.allSettled([find(hostname)]);
+    if (result.status === "rejected") {
+      callback(result.reason, []);
+      return;
+    }
+    const addresses = result.value.map((address) => ({ address, family: isIP(address) }));
+    if (all) {
+      callback(null, addresses);
+    } else {
+      callback(null, addresses[0]?.address ?? "", addresses[0]?.family);
+    }
+  };
+  return (hostname, options, callback) => void lookUp(hostname, options, callback);
+};
+
+/** A look-up that waits only briefly for IPv6 addresses. The system's waits ten seconds if no response arrives. */
+export const lookUpHost: LookupFunction = lookUpWith(findAddresses);
