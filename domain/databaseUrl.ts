@@ -40,7 +40,18 @@ const PARTS =
 /** The parameters of TLS that name files. */
 const FILES = ["sslrootcert", "sslcert", "sslkey"] as const;
 
-const SSL_PARAMETERS: ReadonlySet<string> = new Set(["sslmode", ...FILES]);
+/** What every connection of the service honours. */
+const PARAMETERS: ReadonlySet<string> = new Set([
+  "sslmode",
+  ...FILES,
+  "target_session_attrs",
+  "application_name",
+  "options",
+  "host",
+  "port",
+  "user",
+  "password",
+]);
 
 /** The folder of a Unix socket, in a URL with its slashes encoded. */
 const isSocket = (host: string): boolean => host.startsWith("/") || /^%2f/iu.test(host);
@@ -89,17 +100,27 @@ const decideWrites = (given: string | null, hosts: number): boolean => {
   }
 };
 
-/** libpq reads `ssl=true`, which other drivers have, as `sslmode=require`. */
-const readSslParameters = (parameters: URLSearchParams): void => {
+/**
+ * Checks the parameters. libpq reads `ssl=true`, which other drivers have, as `sslmode=require`.
+ * @throws DatabaseUrlError
+ */
+const readParameters = (parameters: URLSearchParams): void => {
   if (parameters.get("ssl") === "true" && !parameters.has("sslmode")) {
     parameters.set("sslmode", "require");
   }
   parameters.delete("ssl");
   parameters.delete("uselibpqcompat");
+  if (parameters.get("channel_binding") === "require") {
+    throw new DatabaseUrlError(
+      "has channel_binding=require, which is not supported; remove it, and set sslmode=verify-full to be sure of the server",
+    );
+  }
+  // The other values demand nothing.
+  parameters.delete("channel_binding");
   for (const name of parameters.keys()) {
-    if (name.startsWith("ssl") && !SSL_PARAMETERS.has(name)) {
+    if (!PARAMETERS.has(name)) {
       throw new DatabaseUrlError(
-        `has ${name}, which is not supported; supported: ${[...SSL_PARAMETERS].join(", ")}`,
+        `has ${name}, which is not supported; supported: ${[...PARAMETERS].join(", ")}`,
       );
     }
   }
@@ -108,7 +129,13 @@ const readSslParameters = (parameters: URLSearchParams): void => {
   }
 };
 
+/** A password with a character that ends the part of a URL before the `@`. */
+const UNENCODED_PASSWORD = /^postgres(?:ql)?:\/\/[^:@/?#]*:[^@/?#]*(?:\/[^@?#]*|\?[^@=]*|#[^@]*)@/u;
+
 const splitUrl = (text: string) => {
+  if (UNENCODED_PASSWORD.test(text)) {
+    throw new DatabaseUrlError("has a /, ? or # in its password; write it as %2F, %3F or %23");
+  }
   const { start, hosts, path = "", query = "" } = PARTS.exec(text)?.groups ?? {};
   if (start === undefined || hosts === undefined) {
     throw new DatabaseUrlError(FORM);
@@ -122,7 +149,7 @@ const splitUrl = (text: string) => {
  */
 export const parseDatabaseUrl = (text: string): DatabaseUrl => {
   const { start, hosts, path, parameters } = splitUrl(text);
-  readSslParameters(parameters);
+  readParameters(parameters);
   const given = parameters.get("sslmode");
   const mustAcceptWrites = decideWrites(parameters.get("target_session_attrs"), hosts.length);
   parameters.delete("target_session_attrs");

@@ -133,6 +133,13 @@ test("a connection is plain text on this machine, and encrypted elsewhere", (t) 
   t.deepEqual(modesOf("postgres://localhost,db.example.org/impact"), ["require", "require"]);
 });
 
+test("channel binding may be preferred", (t) => {
+  for (const value of ["prefer", "disable"]) {
+    const [server] = parseDatabaseUrl(`postgres://db/impact?channel_binding=${value}`).servers;
+    t.is(server?.url, "postgres://db/impact?sslmode=require");
+  }
+});
+
 test("sslmode decides, except for a Unix socket", (t) => {
   t.deepEqual(modesOf("postgres://db.example.org/impact?sslmode=disable"), ["disable"]);
   t.deepEqual(modesOf("postgres://localhost/impact?sslmode=verify-full"), ["verify-full"]);
@@ -179,6 +186,28 @@ test(rejects, "postgres://db/impact?sslmode=prefer", /plain text; set require/u)
 test(rejects, "postgres://db1,localhost/impact?sslmode=allow", /plain text; set require/u);
 test(rejects, "postgres://db/impact?sslmode=verify-ca", /without sslrootcert/u);
 test(rejects, "postgres://db/impact?sslcrl=crl.pem", /sslcrl, which is not supported/u);
+for (const name of [
+  "connect_timeout",
+  "sslnegotiation",
+  "schema",
+  "pgbouncer",
+  "connection_limit",
+  "foo",
+]) {
+  test(
+    rejects,
+    `postgres://db/impact?${name}=1`,
+    new RegExp(`has ${name}, .*supported: sslmode`, "u"),
+  );
+}
+test(
+  rejects,
+  "postgres://db/impact?channel_binding=require",
+  /channel_binding=require.*verify-full/u,
+);
+for (const password of ["a/b", "1/b", "a?b", "a#b", "#", "1?b"]) {
+  test(rejects, `postgres://user:${password}@db/impact`, /in its password; write it as %2F/u);
+}
 test(rejects, "postgres://db/impact?sslcert=cert.pem", /only one of sslcert and sslkey/u);
 test(rejects, "postgres://db/impact?target_session_attrs=standby", /supported.*read-write/u);
 test(rejects, "postgres:///impact?host=db1,db2", /several hosts in a parameter/u);
