@@ -11,6 +11,8 @@ export type LockWaits = {
   /** How long the others may work before the next attempt. */
   readonly pauseMs: number;
   readonly maximumAttempts: number;
+  /** How long to wait for another migrator. */
+  readonly migratorTimeoutMs: number;
   /** Called before each pause. */
   readonly onWait: (message: string) => void;
 };
@@ -20,11 +22,12 @@ export const LOCK_WAITS: LockWaits = {
   lockTimeoutMs: 1000,
   pauseMs: 3000,
   maximumAttempts: 30,
+  migratorTimeoutMs: 10 * 60_000,
   onWait: () => undefined,
 };
 
 /** A migration was given up because another session holds a lock that it needs; nothing was changed. */
-class MigrationBlockedError extends Error {
+export class MigrationBlockedError extends Error {
   override readonly name = "MigrationBlockedError";
 }
 

@@ -1,3 +1,4 @@
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from "node:crypto";
 import { Client, escapeIdentifier, escapeLiteral } from "pg";
 import { readDatabaseServers } from "../connections/databaseServers.ts";
 
@@ -21,6 +22,19 @@ const roleOf = (url: string): Role => {
   const [server] = readDatabaseServers(url).list;
   const { user, password } = new Client(server?.config);
   return { name: user ?? "", password: password ?? null };
+};
+
+/** PostgreSQL's own number. */
+const SCRAM_ITERATIONS = 4096;
+
+/** Returns what PostgreSQL stores of a password (RFC 5803), so that the server's log never has the password itself. */
+const scramVerifierOf = (password: string): string => {
+  const salt = randomBytes(16);
+  const salted = pbkdf2Sync(password.normalize("NFKC"), salt, SCRAM_ITERATIONS, 32, "sha256");
+  const sign = (text: string): Buffer => createHmac("sha256", salted).update(text).digest();
+  const storedKey = createHash("sha256").update(sign("Client Key")).digest("base64");
+  const serverKey = sign("Server Key").toString("base64");
+  return `SCRAM-SHA-256$${SCRAM_ITERATIONS}:${salt.toString("base64")}$${storedKey}:${serverKey}`;
 };
 
 type Session = {
@@ -63,16 +77,27 @@ const ensureRole = async (
       `The role ${name} does not exist, and ${owner} may not create it. Create it as an administrator: ${create} PASSWORD '…'`,
     );
   }
-  await client.query(password === null ? create : `${create} PASSWORD ${escapeLiteral(password)}`);
+  await client.query(
+    password === null ? create : `${create} PASSWORD ${escapeLiteral(scramVerifierOf(password))}`,
+  );
 };
 
-type Table = { readonly name: string; readonly isAppendOnly: boolean };
+type Table = {
+  readonly name: string;
+  readonly isAppendOnly: boolean;
+  readonly columns: readonly string[];
+};
 
 /** A trigger `<table>_append_only` marks a table that is only ever added to. */
 const listTables = async (client: Client): Promise<readonly Table[]> => {
   const { rows } = await client.query<Table>(`
     SELECT
       relname AS name,
+      ARRAY(
+        SELECT attname::text FROM pg_attribute
+        WHERE attrelid = pg_class.oid AND attnum > 0 AND NOT attisdropped
+        ORDER BY attnum
+      ) AS columns,
       EXISTS (SELECT FROM pg_trigger WHERE tgrelid = pg_class.oid AND tgname = relname || '_append_only') AS "isAppendOnly"
     FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
@@ -88,9 +113,25 @@ const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
-/** Secrets are in plain text. API keys are not: only their hashes are stored. */
-const readerPrivileges = ({ name }: Table): string | null =>
-  name === "webhook_secret" ? null : "SELECT";
+/** Columns that open something: the URL of an endpoint or a certificate, or a key that can be guessed from its hash. */
+const SECRET_COLUMNS: Readonly<Record<string, string>> = {
+  api_key: "hash",
+  certificate: "token",
+  webhook_endpoint: "url",
+};
+
+const readerPrivileges = ({ name, columns }: Table): string | null => {
+  if (name === "webhook_secret") {
+    return null;
+  }
+  const secret = SECRET_COLUMNS[name];
+  return secret === undefined
+    ? "SELECT"
+    : `SELECT (${columns
+        .filter((column) => column !== secret)
+        .map(escapeIdentifier)
+        .join(", ")})`;
+};
 
 const grantTables = (
   session: Session,

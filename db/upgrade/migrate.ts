@@ -4,7 +4,7 @@ import { connectClient } from "../connections/connectClient.ts";
 import type { Connected } from "../connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
-import { applyMigration, LOCK_WAITS } from "./applyMigration.ts";
+import { applyMigration, LOCK_WAITS, MigrationBlockedError } from "./applyMigration.ts";
 import type { LockWaits, Migrator } from "./applyMigration.ts";
 import { readMigrations } from "./readMigrations.ts";
 import type { Migration } from "./readMigrations.ts";
@@ -101,21 +101,36 @@ const requireOwner = async (client: Client): Promise<void> => {
 };
 
 const LOCK_POLL_MS = 500;
+/** Names the session that holds the lock of migrators. Any role may take it. */
+const describeHolder = async (client: Client): Promise<string> => {
+  const { rows } = await client.query<{ holder: string }>(`
+    SELECT format('process %s of the role %s (%s)', pid, usename, coalesce(nullif(application_name, ''), 'unnamed')) AS holder
+    FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
+      AND (classid::bigint << 32 | objid::bigint) = hashtext('schema_migration')::bigint
+  `);
+  return rows[0]?.holder ?? "another session";
+};
 
 /**
  * Waits until no other migrator works; the lock ends with the connection. It polls, because a waiting statement would hold
  * a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
  */
-const becomeOnlyMigrator = async ({
-  client,
-  pause,
-}: Pick<Connected, "client" | "pause">): Promise<void> => {
-  for (;;) {
+const becomeOnlyMigrator = async (
+  { client, pause }: Pick<Connected, "client" | "pause">,
+  { migratorTimeoutMs }: LockWaits,
+): Promise<void> => {
+  for (let waitedMs = 0; ; waitedMs += LOCK_POLL_MS) {
     const { rows } = await client.query<{ locked: boolean }>(
       "SELECT pg_try_advisory_lock(hashtext('schema_migration')) AS locked",
     );
     if (rows[0]?.locked === true) {
       return;
+    }
+    if (waitedMs >= migratorTimeoutMs) {
+      throw new MigrationBlockedError(
+        `The database is being migrated by ${await describeHolder(client)}. Wait until it has finished or end it with SELECT pg_terminate_backend(…), then run the migration again`,
+      );
     }
     await pause(LOCK_POLL_MS);
   }
@@ -162,7 +177,8 @@ export const migrate = (
         "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
       );
     }
-    await becomeOnlyMigrator(connection);
+    const lockWaits = { ...LOCK_WAITS, ...waits };
+    await becomeOnlyMigrator(connection, lockWaits);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
         number integer PRIMARY KEY,
@@ -180,7 +196,7 @@ export const migrate = (
     await requireExtensions(client, missing);
     for (const migration of missing) {
       signal?.throwIfAborted();
-      await applyMigration(connection, migration, migrator, { ...LOCK_WAITS, ...waits });
+      await applyMigration(connection, migration, migrator, lockWaits);
     }
     await grantPrivileges(client, roles);
     return { applied: missing.map(({ name }) => name) };

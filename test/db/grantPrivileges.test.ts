@@ -100,7 +100,16 @@ test("a migration creates the roles with the passwords of their URLs; the reader
 
   const app = await connect(t, appUrl);
   await app.query(insertEntry);
+  const wrong = new URL(appUrl);
+  wrong.password = "password";
+  await t.throwsAsync(connect(t, wrong.href), { code: "28P01" });
+
   const reader = await connect(t, readerUrl);
+  for (const column of ["api_key.hash", "certificate.token", "webhook_endpoint.url"]) {
+    const [table = ""] = column.split(".");
+    await t.throwsAsync(reader.query(`SELECT ${column} FROM ${table}`), { code: "42501" }, column);
+    await reader.query(`SELECT ${table}.account_id FROM ${table}`);
+  }
   t.is((await reader.query("SELECT FROM audit_entry")).rowCount, 1);
   for (const statement of [
     insertEntry,

@@ -115,6 +115,23 @@ test("a migration that never gets its lock changes nothing and says who may hold
   t.deepEqual(await upgrade(SECOND), { applied: ["0002_names"] });
 });
 
+test("a migrator gives up after a while, and names the session that holds the lock", async (t) => {
+  const { url, upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  const other = await openClient(t, url);
+  await other.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
+  const { rows } = await other.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+
+  await t.throwsAsync(upgrade(SECOND, { migratorTimeoutMs: 0 }), {
+    name: "MigrationBlockedError",
+    message: new RegExp(`process ${rows[0]?.pid} of the role`, "u"),
+  });
+
+  await other.query("SELECT pg_advisory_unlock(hashtext('schema_migration'))");
+  await upgrade(SECOND);
+  t.is((await client.query("SELECT FROM schema_migration")).rowCount, 2);
+});
+
 test("a migrator that loses its connection while it waits for another one fails with the server's reason", async (t) => {
   const { url, upgrade, client } = await setUp(t);
   await upgrade(FIRST);
