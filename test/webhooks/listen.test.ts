@@ -115,6 +115,12 @@ test("webhook listen accepts no secret on its command line, and sends the key on
     t.is(open.exitCode, 2);
     t.regex(open.stderr, /Must be an https:\/\/ URL, unless its host is localhost or a loopback/u);
   }
+  const base = await runImpact(["webhook", "listen", ...to], {
+    env: { PUBLIC_BASE_URL: "http://impact.example" },
+    stdin: "impact_test_x",
+  });
+  t.is(base.exitCode, 2);
+  t.regex(base.stderr, /The key would be sent to http:\/\/impact\.example in plain text/u);
 });
 
 test("webhook listen says that it has no response, or another program's", async (t) => {

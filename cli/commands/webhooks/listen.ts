@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { parseEventId as parsePosition } from "../../../domain/events/events.ts";
 import { webhookDataOf, WEBHOOK_TYPES_OF } from "../../../domain/events/webhookPayloads.ts";
+import { mayReceiveKeys } from "../../../domain/loopback.ts";
 import { formatSecret } from "../../../domain/webhooks/webhookEndpoints.ts";
 import { presentEvent } from "../../../program/exports/presentEvent.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -109,7 +110,14 @@ const readFromApi = async (
       "Give the API key on standard input or in a file with --key-file, or pass --org.",
     );
   }
-  const url = `${base ?? (await connections.publicBaseUrl())}/events`;
+  const address = base ?? (await connections.publicBaseUrl());
+  if (!mayReceiveKeys(address)) {
+    throw new CommandError(
+      EXIT.usage,
+      `The key would be sent to ${address} in plain text. Pass --url with an https:// URL.`,
+    );
+  }
+  const url = `${address}/events`;
   return async (startingAfter) => {
     const query = new URLSearchParams({ types: types.join(","), limit: String(PAGE_EVENTS) });
     if (startingAfter !== null) {
