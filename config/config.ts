@@ -85,8 +85,8 @@ const onOrOff = (fallback: "on" | "off") =>
 const networks = z
   .string()
   .refine(
-    (given) => given.split(",").every((network) => isNetwork(network.trim())),
-    "must be networks such as 10.1.0.0/16 or fd00::/8, separated by commas",
+    (given) => given.split(",").every((network) => isNetwork(network.trim().replace(/^!/u, ""))),
+    "must be networks such as 10.1.0.0/16 or !203.0.113.0/24, separated by commas",
   );
 
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");

@@ -76,9 +76,9 @@ export const createDeliveryObservers = ({ metrics, logger }: Sinks): DeliveryObs
   );
   return {
     observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
-    observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
+    observeDisabled: ({ id, accountId, disabledReason: reason }) => {
       logger.error(
-        { endpointId: id, accountId, url, reason },
+        { endpointId: id, accountId, reason },
         "a webhook endpoint was disabled; its owner receives no events until it is enabled",
       );
     },

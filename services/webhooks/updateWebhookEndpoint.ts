@@ -46,7 +46,7 @@ export const updateWebhookEndpoint = (
       {
         action: "webhook.update",
         endpoint,
-        details: { types: endpoint.types, previousUrl: current.url },
+        details: { types: endpoint.types, previousOrigin: new URL(current.url).origin },
       },
       clock.now(),
     );

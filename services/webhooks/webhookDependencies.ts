@@ -12,7 +12,7 @@ export type WebhookDependencies = {
   readonly actor: Actor | null;
 };
 
-/** Records what an operator did to an endpoint. */
+/** Records what an operator did to an endpoint. The path of a URL may be a secret, which the audit log would keep forever. */
 export const recordWebhookAction = async (
   transaction: CommonQueryMethods,
   actor: Actor | null,
@@ -32,7 +32,7 @@ export const recordWebhookAction = async (
       action,
       accountId,
       subject: id,
-      details: { mode, url, ...details },
+      details: { mode, origin: new URL(url).origin, ...details },
     });
   }
 };

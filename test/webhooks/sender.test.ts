@@ -108,6 +108,7 @@ test("a request that the worker's shutdown interrupts has no result", async (t) 
 });
 
 const REFUSED = [
+  "168.63.129.16",
   "0.0.0.0",
   "10.1.2.3",
   "100.64.0.1",
@@ -151,6 +152,9 @@ test("private, local, translated, reserved and multicast addresses are not calle
     t.true(isAllowedAddress(address, []), address);
   }
   t.true(isAllowedAddress("10.1.2.3", ["fd00::/8", "10.1.0.0/16"]));
+  t.false(isAllowedAddress("10.1.2.3", ["10.1.0.0/16", "!10.1.2.0/24"]));
+  t.false(isAllowedAddress("203.0.114.7", ["!203.0.114.0/24"]));
+  t.true(isAllowedAddress("203.0.115.7", ["!203.0.114.0/24"]));
   t.true(isAllowedAddress("::ffff:10.1.2.3", ["10.1.0.0/16"]));
   t.false(isAllowedAddress("10.2.2.3", ["10.1.0.0/16"]));
 });

@@ -48,7 +48,7 @@ const disableIfDead = async (
         action: "webhook.disable",
         accountId: endpoint.accountId,
         subject: endpointId,
-        details: { url, reason, error: result.error },
+        details: { origin: new URL(url).origin, reason, error: result.error },
       });
     }
     return endpoint;
