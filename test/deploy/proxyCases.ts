@@ -1,5 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import { text } from "node:stream/consumers";
+import { createGunzip } from "node:zlib";
 import type { ExecutionContext } from "ava";
 import { KEY_PREFIX } from "../../domain/accounts/apiKeys.ts";
 import { findFreePort } from "../../program/server/probePort.ts";
@@ -13,9 +15,9 @@ import { startProxy } from "./startProxy.ts";
 
 /* What every proxy configuration in deploy/ must do. */
 
-/** What no log may contain: keys of the interfaces, and the query that `passesOn` sends. */
+/** What no log may contain: keys of the interfaces, and the query and the certificate that `passesOn` asks for. */
 export const SECRETS = new RegExp(
-  ["customer", ...Object.values(KEY_PREFIX).flatMap((prefixes) => Object.values(prefixes))].join(
+  ["[cC]ustomer", ...Object.values(KEY_PREFIX).flatMap((prefixes) => Object.values(prefixes))].join(
     "|",
   ),
   "u",
@@ -35,7 +37,7 @@ export const passesOn = async (
   const standalone = await startStandaloneApi(t, { db, trustedProxies: 1 });
   const { url: storeUrl } = await startStoreApi(t, { db });
   const proxy = await startProxy(t, kind, { standalone: standalone.url, store: storeUrl });
-  const { call, plainUrl } = proxy;
+  const { call, open, plainUrl } = proxy;
   const key = { Authorization: apiKeyTest };
 
   const claimed = { ...key, "X-Forwarded-For": "203.0.113.7" };
@@ -97,8 +99,18 @@ export const passesOn = async (
   for (const path of ["/dashboard/x", "/certificate/x"]) {
     const page = await fetch(`${plainUrl}${path}`, { redirect: "manual" });
     t.is(page.status, 301, path);
-    t.regex(page.headers.get("Location") ?? "", /^https:/u);
+    t.is(page.headers.get("Location"), `https://impact.example.org${path}`);
   }
+
+  const list = await call("standalone", "/plant/trees", { headers: key });
+  t.is(list.headers["content-encoding"], undefined);
+  for (const accept of ["application/json", "text/csv", "application/x-ndjson"]) {
+    const headers = { ...key, Accept: accept, "Accept-Encoding": "gzip" };
+    const compressed = await open("standalone", "/plant/trees", { headers });
+    t.is(compressed.headers["content-encoding"], "gzip", accept);
+    t.true((await text(compressed.pipe(createGunzip()))).includes(note), accept);
+  }
+  await call("standalone", "/certificate/secretOfCustomer");
   return proxy;
 };
 
