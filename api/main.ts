@@ -159,6 +159,11 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   metrics.watchLists(openLists.count);
   const getDeployment = await createDeploymentName({ db, clock });
   const running: RunningServer[] = [];
+  /** Returns what reads secrets that are separated by commas, or null if there are none. */
+  const secretsOf = (
+    name: "PLANTING_CALLBACK_SECRET" | "STORE_PLATFORM_SECRET" | "STRIPE_WEBHOOK_SECRET",
+  ): (() => readonly string[]) | null =>
+    config[name] === undefined ? null : () => config[name]?.split(",") ?? [];
   const shared = {
     app: {
       logger,
@@ -197,8 +202,8 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
     ...shared,
     authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
-    plantingCallbackSecrets: config.PLANTING_CALLBACK_SECRET?.split(",") ?? [],
-    readStripeWebhook: await loadWebhookReader(config.STRIPE_WEBHOOK_SECRET),
+    plantingCallbackSecrets: secretsOf("PLANTING_CALLBACK_SECRET"),
+    readStripeWebhook: await loadWebhookReader(secretsOf("STRIPE_WEBHOOK_SECRET")),
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
     },
@@ -209,7 +214,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   const store = createStoreApp({
     ...shared,
     authenticator: createStoreAuthenticator({ db, clock, keyUses }),
-    platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
+    platformSecrets: secretsOf("STORE_PLATFORM_SECRET"),
     storeWriter,
   });
 

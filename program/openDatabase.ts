@@ -18,6 +18,12 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
   return DATABASE_URL;
 };
 
+/** Each new connection reads the URL, because its file may have another password by then. */
+const sourceOf = (config: Pick<Config, "DATABASE_URL">): (() => string) => {
+  requireDatabaseUrl(config);
+  return () => requireDatabaseUrl(config);
+};
+
 /** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
 export const unusableDatabaseError = (
   databaseUrl: string,
@@ -45,7 +51,7 @@ export const openDatabase = async (
   const databaseUrl = requireDatabaseUrl(config);
   try {
     await requireCurrentSchema(databaseUrl);
-    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
+    return await openPool(sourceOf(config), config.DATABASE_POOL_SIZE, undefined, { interceptors });
   } catch (error) {
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
@@ -77,7 +83,7 @@ export const openSearches = (
   config: Pick<Config, "DATABASE_URL">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
-  openTurnPool(requireDatabaseUrl(config), {
+  openTurnPool(sourceOf(config), {
     interceptors,
     maximumConnections: CONCURRENT_SEARCHES,
     statementTimeoutMs: SEARCH_TIMEOUT_MS,
@@ -93,7 +99,7 @@ export const openReads = (
   config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
   interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
-  openTurnPool(requireDatabaseUrl(config), {
+  openTurnPool(sourceOf(config), {
     interceptors,
     maximumConnections: CONCURRENT_READS,
     statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
@@ -106,7 +112,7 @@ export const openReads = (
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), 1, HEALTH_TIMEOUT_MS);
+  openPool(sourceOf(config), 1, HEALTH_TIMEOUT_MS);
 
 /**
  * Opens the pool for streamed lists; it connects on first use.
@@ -118,7 +124,7 @@ export const openCopies = (
   pace?: BulkPace,
 ): CopyPool =>
   openCopyPool(
-    requireDatabaseUrl(config),
+    sourceOf(config),
     config.READ_TIMEOUT_SECONDS * 1000,
     pace === undefined ? {} : { pace },
   );

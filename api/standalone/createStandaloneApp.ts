@@ -63,8 +63,8 @@ type StandaloneDependencies = {
   readonly publicBaseUrl: () => string;
   /** The base URL in the API description, which may be relative to it. */
   readonly documentBaseUrl: string;
-  /** The secrets that the planting partner may sign its reports with; empty if it sends none. */
-  readonly plantingCallbackSecrets: readonly string[];
+  /** The secrets that the planting partner may sign its reports with; null if it sends none. */
+  readonly plantingCallbackSecrets: (() => readonly string[]) | null;
   /** Where deliveries to webhook endpoints may be sent. */
   readonly webhookSettings: WebhookSettings;
   /** Verifies Stripe's webhooks; null if there is no signing secret. */
@@ -97,9 +97,9 @@ export const createStandaloneApp = ({
     ...deliveryEndpoints(dependencies, WEBHOOKS),
     statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
-    ...(plantingCallbackSecrets.length === 0
+    ...(plantingCallbackSecrets === null
       ? []
-      : [callbackEndpoint({ ...dependencies, secrets: plantingCallbackSecrets })]),
+      : [callbackEndpoint({ ...dependencies, readSecrets: plantingCallbackSecrets })]),
     ...healthEndpoints(readReadiness),
   ];
   const dashboards = dashboardPages(reading);

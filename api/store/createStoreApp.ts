@@ -47,8 +47,8 @@ type StoreAppDependencies = RegisterDependencies &
     readonly authenticator: AuthenticateStore;
     /** Where deliveries to webhook endpoints may be sent. */
     readonly webhookSettings: WebhookSettings;
-    /** With which the platform signs its privacy requests; empty rejects the path as unknown. */
-    readonly platformSecrets: readonly string[];
+    /** With which the platform signs its privacy requests; null rejects the path as unknown. */
+    readonly platformSecrets: (() => readonly string[]) | null;
   };
 
 const WEBHOOKS: WebhookInterface = {
@@ -119,9 +119,9 @@ export const createStoreApp = ({
     endpoints,
     pages: documentPages(document),
     webhooks:
-      platformSecrets.length === 0
+      platformSecrets === null
         ? []
-        : [platformWebhook({ ...dependencies, secrets: platformSecrets })],
+        : [platformWebhook({ ...dependencies, readSecrets: platformSecrets })],
     browserFallbacks: [documentFallback],
   });
 };

@@ -4,7 +4,7 @@ import type { ClientConfig } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import { explainTlsError } from "./explainTlsError.ts";
 import { parseDatabaseUrl } from "../../domain/databaseUrl.ts";
-import type { SslMode } from "../../domain/databaseUrl.ts";
+import type { DatabaseUrl, SslMode } from "../../domain/databaseUrl.ts";
 
 /** How to connect to one of the servers of a database. */
 export type Server = {
@@ -17,8 +17,12 @@ export type Server = {
   readonly tls: ConnectionOptions | undefined;
 };
 
+/** A database's URL, or a function that returns it as it is now: its password may be replaced while a program runs. */
+export type DatabaseUrlSource = string | (() => string);
+
 export type DatabaseServers = {
-  readonly list: readonly Server[];
+  /** As they were last read. */
+  readonly list: () => readonly Server[];
   /** Whether a server that accepts no writes is passed over. */
   readonly mustAcceptWrites: boolean;
   /**
@@ -54,7 +58,7 @@ const CONNECT_TIMEOUT_OF_SEVERAL_MS = 5000;
 
 /** Returns how long an attempt to connect to one server may take. */
 export const connectTimeoutOf = ({ list }: DatabaseServers, timeoutMs: number): number =>
-  list.length > 1 ? Math.min(timeoutMs, CONNECT_TIMEOUT_OF_SEVERAL_MS) : timeoutMs;
+  list().length > 1 ? Math.min(timeoutMs, CONNECT_TIMEOUT_OF_SEVERAL_MS) : timeoutMs;
 
 /**
  * @param result of `SHOW transaction_read_only`
@@ -87,13 +91,8 @@ const reasonOf = (error: unknown): string => {
   return error.message === "" && "code" in error ? String(error.code) : error.message;
 };
 
-/**
- * Reads how to connect to the servers that a database's URL names. The files that it names are read now, once.
- * @throws DatabaseUrlError
- */
-export const readDatabaseServers = (url: string): DatabaseServers => {
-  const { servers, mustAcceptWrites } = parseDatabaseUrl(url);
-  const list = servers.map(({ name, url: serverUrl, sslMode }): Server => {
+const readServers = (servers: DatabaseUrl["servers"]): readonly Server[] =>
+  servers.map(({ name, url: serverUrl, sslMode }): Server => {
     const { ssl, ...config } = toClientConfig(parse(serverUrl, { useLibpqCompat: true }));
     const tls = typeof ssl === "object" ? ssl : undefined;
     return {
@@ -104,11 +103,30 @@ export const readDatabaseServers = (url: string): DatabaseServers => {
       tls,
     };
   });
+
+/**
+ * Reads how to connect to the servers that a database's URL names. The URL is read again for each connection. The files
+ * that it names are read with it, so once unless it changes.
+ * @throws DatabaseUrlError
+ */
+export const readDatabaseServers = (source: DatabaseUrlSource): DatabaseServers => {
+  const readUrl = (): string => (typeof source === "string" ? source : source());
+  let url = readUrl();
+  const { servers, mustAcceptWrites } = parseDatabaseUrl(url);
+  let list = readServers(servers);
   let current = 0;
+  const renew = (): void => {
+    const newUrl = readUrl();
+    if (newUrl !== url) {
+      list = readServers(parseDatabaseUrl(newUrl).servers);
+      url = newUrl;
+    }
+  };
   return {
-    list,
+    list: () => list,
     mustAcceptWrites,
     open: async (attempt) => {
+      renew();
       const failures: { readonly name: string; readonly error: unknown }[] = [];
       const started = current;
       for (const offset of list.keys()) {

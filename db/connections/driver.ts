@@ -116,7 +116,7 @@ export const createDriver =
     // The check belongs to connecting: a server that vanishes before its response is passed over as quickly.
     const checkTimeoutMs = inMs(connectTimeout) || responseTimeoutMs;
     const inspectionTimeoutMs = inMs(connectTimeout) + responseTimeoutMs;
-    const drivers = new Map<Server, Promise<ServerDriver>>();
+    const drivers = new WeakMap<Server, Promise<ServerDriver>>();
     /** The library's driver supports one server. It connects once to read the types that the pool parses. */
     const createServerDriver = async (server: Server): Promise<ServerDriver> => {
       const { tls, config } = server;

@@ -8,7 +8,7 @@ import type { BulkPace } from "../bulkWork/createBulkPace.ts";
 import { requireWritableClient } from "../connections/connectClient.ts";
 import { isPooled } from "../connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "../connections/databaseServers.ts";
-import type { Server } from "../connections/databaseServers.ts";
+import type { DatabaseUrlSource, Server } from "../connections/databaseServers.ts";
 import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
 import { noConnectionError } from "../connections/noConnectionError.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
@@ -78,7 +78,7 @@ const openSocket = (idleTimeoutMs: number): Socket => {
  * @param options.pace when results are read
  */
 export const openCopyPool = (
-  url: string,
+  url: DatabaseUrlSource,
   statementTimeoutMs: number,
   {
     idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
@@ -106,7 +106,12 @@ export const openCopyPool = (
     return pool;
   };
   /** The library's pool supports one server. */
-  const pools = new Map(servers.list.map((server) => [server, openPool(server)]));
+  const pools = new Map<Server, Pool>();
+  const poolOf = (server: Server): Pool => {
+    const pool = pools.get(server) ?? openPool(server);
+    pools.set(server, pool);
+    return pool;
+  };
   const writable = new WeakSet<PoolClient>();
   /** Whether a pooler is between this program and the server, for each connection that was used. */
   const pooled = new WeakMap<PoolClient, boolean>();
@@ -120,11 +125,7 @@ export const openCopyPool = (
     pooled.set(client, isBehindPooler);
   };
   const connect = async (server: Server): Promise<PoolClient> => {
-    const pool = pools.get(server);
-    if (!pool) {
-      throw new TypeError("Each server has a pool.");
-    }
-    const client = await pool.connect();
+    const client = await poolOf(server).connect();
     if (servers.mustAcceptWrites && !writable.has(client)) {
       try {
         await requireWritableClient(client, connectTimeoutMs);

@@ -1,6 +1,7 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "../connections/databaseServers.ts";
+import type { DatabaseUrlSource } from "../connections/databaseServers.ts";
 import { createDriver } from "../connections/driver.ts";
 import { keepConnections } from "./keepConnections.ts";
 import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
@@ -60,7 +61,7 @@ type PoolOptions = {
 
 /** `timestamptz` is read as a Date, `int8` as a bigint. */
 const createUnsharedPool = async (
-  url: string,
+  url: DatabaseUrlSource,
   {
     maximumConnections,
     statementTimeoutMs,
@@ -95,7 +96,7 @@ const createUnsharedPool = async (
 
 /** Opens a pool of connections, of which accounts have shares. */
 export const openPool = async (
-  url: string,
+  url: DatabaseUrlSource,
   maximumConnections = 10,
   statementTimeoutMs = DEFAULT_LIMITS.statementTimeoutMs,
   options: Omit<PoolOptions, "maximumConnections" | "statementTimeoutMs"> = {},
@@ -113,7 +114,7 @@ export const openPool = async (
  *   query_timeout, otherwise slonik's.
  */
 export const openTurnPool = async (
-  url: string,
+  url: DatabaseUrlSource,
   {
     maximumConnections,
     statementTimeoutMs,

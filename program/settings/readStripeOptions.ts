@@ -2,19 +2,23 @@ import type { Config } from "../../config/config.ts";
 import type { StripeOptions } from "../../providers/billing/stripe/createStripeProcessor.ts";
 
 /** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
-export const readStripeOptions = ({
-  STRIPE_SECRET_KEY: secretKey,
-  STRIPE_API_BASE: apiBase,
-  STRIPE_DONATION_FLAT_PRICE: flat,
-  STRIPE_DONATION_METERED_PRICE: metered,
-}: Config): StripeOptions | null =>
-  secretKey === undefined
+export const readStripeOptions = (config: Config): StripeOptions | null => {
+  const {
+    STRIPE_API_BASE: apiBase,
+    STRIPE_DONATION_FLAT_PRICE: flat,
+    STRIPE_DONATION_METERED_PRICE: metered,
+  } = config;
+  return config.STRIPE_SECRET_KEY === undefined
     ? null
     : {
-        secretKey,
+        // It may be replaced while the program runs.
+        get secretKey() {
+          return config.STRIPE_SECRET_KEY ?? "";
+        },
         apiBase,
         donationPrices: flat === undefined || metered === undefined ? null : { flat, metered },
       };
+};
 
 /**
  * Returns a sentence if only one of the two prices of donations is set. Neither is used then, because a subscription to

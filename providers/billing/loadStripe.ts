@@ -29,13 +29,13 @@ export const loadStripeInspector = async (
   return createStripeInspector(options);
 };
 
-/** @param secrets separated by commas; undefined if Stripe sends no webhooks */
+/** @param readSecrets null if Stripe sends no webhooks */
 export const loadWebhookReader = async (
-  secrets: string | undefined,
+  readSecrets: (() => readonly string[]) | null,
 ): Promise<ReadWebhook | null> => {
-  if (secrets === undefined) {
+  if (readSecrets === null) {
     return null;
   }
   const { createWebhookReader } = await import("./stripe/createWebhookReader.ts");
-  return createWebhookReader(secrets.split(","));
+  return createWebhookReader(readSecrets);
 };

@@ -165,7 +165,8 @@ export const startStandaloneApi = async (
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl,
     planting,
-    plantingCallbackSecrets,
+    plantingCallbackSecrets:
+      plantingCallbackSecrets.length === 0 ? null : () => plantingCallbackSecrets,
     readStripeWebhook,
     webhookSettings,
     wakeOrder: wakeThrough(openTemporal, getDeployment),

@@ -123,7 +123,7 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     authenticator,
-    platformSecrets,
+    platformSecrets: platformSecrets.length === 0 ? null : () => platformSecrets,
     webhookSettings,
     readReadiness: () => READY,
     streaming: {

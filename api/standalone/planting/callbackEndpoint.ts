@@ -27,13 +27,13 @@ const ORDER = "po_0198c5df2b6a7d10b7c1a2d3e4f50617";
 
 /** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
 export const callbackEndpoint = ({
-  secrets,
+  readSecrets,
   ...deps
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly wakeOrder: (orderId: number) => Promise<void>;
-  readonly secrets: readonly string[];
+  readonly readSecrets: () => readonly string[];
 }): Endpoint =>
   publicEndpoint({
     method: "post",
@@ -101,7 +101,7 @@ export const callbackEndpoint = ({
     },
     handle: async (ctx) => {
       const problem = findSignatureProblem(ctx.get("Planting-Signature"), {
-        secrets,
+        secrets: readSecrets(),
         // Without a body the signature covers the empty one.
         body: typeof ctx.request.rawBody === "string" ? ctx.request.rawBody : "",
         now: deps.clock.now(),

@@ -101,17 +101,17 @@ const NOTHING = { registrations: 0, donations: 0 };
 export const platformWebhook = ({
   db,
   clock,
-  secrets,
+  readSecrets,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
-  readonly secrets: readonly string[];
+  readonly readSecrets: () => readonly string[];
 }): Webhook => {
   const deps = { db, clock, actor: { kind: "platform" } as const };
   const eraseAll = createErasures(deps);
   const run = async (ctx: ApiContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
-    if (!isSignedByPlatform(ctx.get("X-Shopify-Hmac-Sha256"), { secrets, body })) {
+    if (!isSignedByPlatform(ctx.get("X-Shopify-Hmac-Sha256"), { secrets: readSecrets(), body })) {
       throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
     }
     const requested = parseRequest(

@@ -10,6 +10,7 @@ export type StripeClient = {
 };
 
 export type StripeClientOptions = {
+  /** Read at each call. */
   readonly secretKey: string;
   /** `https://api.stripe.com`, or the URL of a double. No path. */
   readonly apiBase: string;
@@ -21,18 +22,20 @@ export type StripeClientOptions = {
  * Creates a client that makes each call once; the caller decides about retries.
  * @throws Error if `apiBase` has a path, which the SDK would silently ignore
  */
-export const createStripeClient = ({
-  secretKey,
-  apiBase,
-  timeoutMs = 10_000,
-}: StripeClientOptions): StripeClient => {
+export const createStripeClient = (options: StripeClientOptions): StripeClient => {
+  const { apiBase, timeoutMs = 10_000 } = options;
   const { protocol, hostname, port, pathname } = new URL(apiBase);
   if (pathname !== "/") {
     throw new Error(`The URL of the Stripe API must not have a path: ${apiBase}`);
   }
   const signals = new AsyncLocalStorage<AbortSignal>();
   const secure = protocol === "https:";
-  const stripe = new Stripe(secretKey, {
+  // Without a key of its own, the SDK asks for one at each call.
+  const stripe = new Stripe("", {
+    authenticator: (request) => {
+      request.headers["Authorization"] = `Bearer ${options.secretKey}`;
+      return Promise.resolve();
+    },
     maxNetworkRetries: 0,
     timeout: timeoutMs,
     telemetry: false,

@@ -77,9 +77,10 @@ type StripeDependencies = {
 
 /** Creates the processor that bills through Stripe's billing meters. */
 export const createStripeProcessor = (
-  { donationPrices = null, ...options }: StripeOptions,
+  options: StripeOptions,
   { requireAccount }: StripeDependencies = {},
 ): BillingProcessor => {
+  const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
   const checkMeters = async (): Promise<Record<Kind, FoundMeter>> => {

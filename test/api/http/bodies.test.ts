@@ -101,7 +101,7 @@ for (const [title, path, headers] of [
   ["signed", "/webhooks/stripe", `Content-Length: ${BYTES}`],
 ] as const) {
   test(`a ${title} body that is too large is a 413, and the connection goes on`, async (t) => {
-    const readStripeWebhook = createWebhookReader(["whsec_test"]);
+    const readStripeWebhook = createWebhookReader(() => ["whsec_test"]);
     const { url, key } = await startApiOf(t, { readStripeWebhook });
     const socket = await open(t, url);
     let received = "";
@@ -122,7 +122,7 @@ for (const [title, path, headers] of [
 const LARGEST = 512 * 1024;
 
 test("bodies that stall keep no place from others, with or without a key", async (t) => {
-  const readStripeWebhook = createWebhookReader(["whsec_test"]);
+  const readStripeWebhook = createWebhookReader(() => ["whsec_test"]);
   const { url, call, appRequests } = await startStandaloneApi(t, {
     ...t.context,
     readStripeWebhook,
@@ -144,7 +144,7 @@ test("bodies that stall keep no place from others, with or without a key", async
 });
 
 test("the oldest bodies that stall are dropped when their client has too many", async (t) => {
-  const readStripeWebhook = createWebhookReader(["whsec_test"]);
+  const readStripeWebhook = createWebhookReader(() => ["whsec_test"]);
   const { url, appRequests } = await startStandaloneApi(t, { ...t.context, readStripeWebhook });
   const oldest = await open(t, url);
   const answered = once(oldest.setEncoding("latin1"), "data");

@@ -45,7 +45,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       (key: string) => createAuthenticator({ db, accountType: "organization" })(key),
       { findCached: () => null },
     ),
-    readStripeWebhook: createWebhookReader([SECRET]),
+    readStripeWebhook: createWebhookReader(() => [SECRET]),
   });
   double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
   const keyOf = async (mode: "live" | "test"): Promise<string> =>
