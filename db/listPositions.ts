@@ -1,5 +1,5 @@
 import type { FragmentSqlToken } from "slonik";
-import { sql, timestamp } from "./sql.ts";
+import { inMicroseconds, sql, timestamp } from "./sql.ts";
 
 /*
  * The pages of lists by the time of creation and the id. A page begins after the last record of the previous one, wherever
@@ -25,7 +25,7 @@ type ListedTable = "registration" | "donation";
 
 /** Selects the time of creation as `position`, to the microsecond. */
 export const positionColumn = (table: ListedTable): FragmentSqlToken =>
-  sql.fragment`to_char(${sql.identifier([table, "created_at"])} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position`;
+  sql.fragment`${inMicroseconds(sql.identifier([table, "created_at"]))} AS position`;
 
 const compare = (
   table: ListedTable,

@@ -17,6 +17,10 @@ export const sql = createSqlTag({
 export const timestamp = (time: Date | string | null): FragmentSqlToken =>
   sql.fragment`${time instanceof Date ? time.toISOString() : time}::timestamptz`;
 
+/** A time as ISO 8601 text in UTC, with the microseconds that a Date does not hold. */
+export const inMicroseconds = (time: FragmentSqlToken | IdentifierSqlToken): FragmentSqlToken =>
+  sql.fragment`to_char(${time} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+
 /** Returns the conditions that a time is in a half-open range. Absent and null bounds do not limit it. */
 export const inRange = (
   time: FragmentSqlToken | IdentifierSqlToken,

@@ -66,10 +66,13 @@ const describe = (
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
-const presentRegistered = ({ id, ...registration }: TreeEvidence["registration"]): Proof => ({
+const presentRegistered = (
+  { id, ...registration }: TreeEvidence["registration"],
+  createdAt: string,
+): Proof => ({
   tree_id: id,
   record_id: id,
-  registered_at: registration.createdAt.toISOString(),
+  registered_at: createdAt,
   count: registration.count,
   fractional_count: registration.fractionalCount,
   attribution: registration.attribution,
@@ -157,10 +160,11 @@ const presentProof = (
   milestone: Milestone,
   { registration, partnerName }: TreeEvidence,
   baseUrl: string,
+  createdAt: string,
 ): Proof | null => {
   switch (milestone.event) {
     case "registered":
-      return milestone.reached && presentRegistered(milestone.reached.evidence);
+      return milestone.reached && presentRegistered(milestone.reached.evidence, createdAt);
     case "funds_distributed":
       return (
         milestone.reached && presentOrder(milestone.reached.evidence, partnerName, registration.id)
@@ -181,15 +185,16 @@ const presentMilestone = (
   step: number,
   evidence: TreeEvidence,
   baseUrl: string,
+  createdAt: string,
 ): PresentedMilestone => {
   const { event, reached } = milestone;
   const [title] = TEXTS[event];
-  const proof = presentProof(milestone, evidence, baseUrl);
+  const proof = presentProof(milestone, evidence, baseUrl, createdAt);
   const description = describe(event, proof !== null, evidence);
   if (!reached || !proof) {
     return { step, event, title, status: "pending", description };
   }
-  const timestamp = reached.occurredAt.toISOString();
+  const timestamp = event === "registered" ? createdAt : reached.occurredAt.toISOString();
   return {
     step,
     event,
@@ -202,10 +207,14 @@ const presentMilestone = (
   };
 };
 
-/** @param baseUrl the public URL of this service, without a slash at the end */
+/**
+ * @param baseUrl the public URL of this service, without a slash at the end
+ * @param createdAt when the trees were registered, as the lists of the interface show it
+ */
 export const presentTreeEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,
+  createdAt = evidence.registration.createdAt.toISOString(),
 ): PresentedTreeEvidence => {
   const { registration, order, allocationId, session, timeline } = evidence;
   return {
@@ -227,7 +236,7 @@ export const presentTreeEvidence = (
       }),
     },
     timeline: timeline.map((milestone, index) =>
-      presentMilestone(milestone, index + 1, evidence, baseUrl),
+      presentMilestone(milestone, index + 1, evidence, baseUrl, createdAt),
     ),
   };
 };

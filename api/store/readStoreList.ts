@@ -6,7 +6,6 @@ import { presentPages } from "../../program/exports/presentPages.ts";
 import type { ListPart } from "../../services/readWholeList.ts";
 import { readWholeList } from "../../services/readWholeList.ts";
 import { onePage, selectsPage } from "../http/lists/exports.ts";
-import { writeCursor } from "./cursor.ts";
 import { toPage } from "./pagination.ts";
 
 export type ListDependencies = {
@@ -43,7 +42,7 @@ export const readStoreList = <Row extends PositionedRow, Presented extends objec
     return presentPage(page.map(present), {
       count: page.length,
       has_more: last !== undefined,
-      next_cursor: last === undefined ? "" : writeCursor(last),
+      next_cursor: last?.position ?? "",
     });
   },
   readPages: () =>

@@ -69,7 +69,7 @@ const recordedRow = z.strictObject({ totalCount: safeInteger.nullable() });
 export const insertDonation = async (
   db: CommonQueryMethods,
   owner: AccountMode,
-  donation: ConfirmedDonation,
+  donation: ConfirmedDonation<Date | string>,
   customer: DonationCustomer | null,
   events: readonly NewEvent[],
 ): Promise<number | null> => {

@@ -16,7 +16,7 @@ export type NewEvent = StoredEventContent & { readonly id: string; readonly webh
 export const eventInserts = (
   { accountId, mode }: AccountMode,
   events: readonly NewEvent[],
-  createdAt: Date,
+  createdAt: Date | string,
   condition: FragmentSqlToken,
 ): FragmentSqlToken => {
   const input = JSON.stringify(

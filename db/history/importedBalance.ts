@@ -6,7 +6,7 @@ import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount } from "../ownedRecords.ts";
 import { setBalance } from "../stores/balances.ts";
-import { sql } from "../sql.ts";
+import { inMicroseconds, sql } from "../sql.ts";
 
 const knownEntryRow = z.strictObject({
   importedId: z.string().nullable(),
@@ -14,7 +14,7 @@ const knownEntryRow = z.strictObject({
   amountCents: safeInteger,
   quantity: safeInteger.nullable(),
   reference: z.string().nullable(),
-  createdAt: z.date(),
+  createdAt: z.string(),
 });
 
 /** An entry of a store's ledger; its imported id is null if it was made here. */
@@ -27,7 +27,8 @@ export const listKnownBalanceEntries = (
   entries: readonly ImportedBalanceEntry[],
 ): Promise<readonly KnownBalanceEntry[]> => {
   const columns = sql.fragment`
-    imported_id AS "importedId", kind, amount_cents AS "amountCents", quantity, reference, created_at AS "createdAt"
+    imported_id AS "importedId", kind, amount_cents AS "amountCents", quantity, reference,
+    ${inMicroseconds(sql.fragment`created_at`)} AS "createdAt"
   `;
   const withValues = (column: string, values: readonly string[]) => sql.fragment`
     unnest(${sql.array([...values], "text")}) AS given (value)

@@ -5,7 +5,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { isImported, isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.ts";
-import { sql } from "../sql.ts";
+import { inMicroseconds, sql } from "../sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
@@ -30,6 +30,27 @@ export type KnownRecord = {
   readonly hasFurtherRefund: boolean;
 };
 
+const timeRow = z.strictObject({ createdAt: z.string() });
+
+/** Returns those of the times, in microseconds, that records of a store have. */
+export const listTakenTimes = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  times: readonly string[],
+): Promise<readonly string[]> => {
+  const isTaken = sql.fragment`
+    account_id = ${accountId} AND mode = ${mode} AND created_at = ANY(${sql.array([...times], "timestamptz")})
+  `;
+  return db.anyFirst(sql.type(timeRow)`
+    SELECT ${inMicroseconds(sql.fragment`created_at`)} AS "createdAt"
+    FROM (
+      SELECT created_at FROM registration WHERE ${isTaken} AND kind IN ('tree', 'bottle')
+      UNION ALL
+      SELECT created_at FROM donation WHERE ${isTaken}
+    ) AS taken
+  `);
+};
+
 /** The fields of all kinds, in the order in which differences are reported after the own ones of a kind. */
 const COMMON_COLUMNS = [
   "idempotency_key",
@@ -42,11 +63,19 @@ const COMMON_COLUMNS = [
   "order_id",
 ] as const;
 
+/** The condition that a record's time may be that of the entry: imported times of a store become unique. */
+const isSpread = sql.fragment`(
+  known.created_at > entry.created_at
+  AND known.created_at < entry.created_at + interval '1 second'
+  AND EXISTS (SELECT FROM store WHERE store.account_id = known.account_id)
+)`;
+
 /** A record without personal data may have been erased, so the data of the entry are no difference. */
 const difference = (table: RecordTable, column: string): FragmentSqlToken => {
-  const isCompared = PERSONAL_COLUMNS[table].includes(column)
+  const isPersonal = PERSONAL_COLUMNS[table].includes(column);
+  const isCompared = isPersonal
     ? sql.fragment`AND ${namesCustomer(table, "known")}`
-    : sql.fragment``;
+    : sql.fragment`${column === "created_at" ? sql.fragment`AND NOT ${isSpread}` : sql.fragment``}`;
   return sql.fragment`
     CASE
       WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} ${isCompared}

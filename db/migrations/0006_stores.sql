@@ -26,7 +26,9 @@ CREATE TABLE store_balance (
   -- Low-balance threshold. It is here because a statement that waits for the row's lock reads only this row's latest version.
   low_balance_cents bigint NOT NULL CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
   -- When a write was first rejected because the balance did not cover it. Null again once the balance rises.
-  depleted_at timestamptz
+  depleted_at timestamptz,
+  -- The latest created_at of the store's records. Each new record is later, so the lists' pages are in the order of commits.
+  last_record_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);
 
 -- The prepaid ledger. The ids of one store ascend in the order in which its balance changed.

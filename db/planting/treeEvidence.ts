@@ -10,6 +10,7 @@ import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKeyColumn } from "./cachedResponses.ts";
 import { shownOrderId, shownOrderPublicId } from "./orders.ts";
 import { ownedWithId } from "../ownedRecords.ts";
+import { positionColumn } from "../listPositions.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 
@@ -18,6 +19,7 @@ const treeRow = z
     id: z.uuid(),
     importedId: z.string().nullable(),
     createdAt: z.date(),
+    position: z.string(),
     count: safeInteger,
     fractionalCount: z.number(),
     attribution: z.string(),
@@ -69,6 +71,7 @@ export const findEvidenceTree = (
       registration.id,
       registration.imported_id AS "importedId",
       registration.created_at AS "createdAt",
+      ${positionColumn("registration")},
       registration.count,
       registration.fractional_count AS "fractionalCount",
       registration.attribution,

@@ -103,27 +103,27 @@ export const subtractFromTotals = (
 const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
 
 /**
- * Adds units that stores registered to the all-time totals and the month's.
+ * Adds units that stores registered to the all-time totals and those of their months.
  * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const addToTotals = async (
   transaction: DatabaseTransactionConnection,
-  added: readonly (Owner & { readonly count: number })[],
-  registeredAt: Date,
+  added: readonly (Owner & { readonly count: number; readonly createdAt: string })[],
 ): Promise<void> => {
   try {
     await transaction.query(sql.prepared("add_to_totals", nothing)`
       INSERT INTO impact_total (account_id, mode, kind, period, total)
       SELECT account_id, mode, kind, period, sum(count)
       FROM json_to_recordset(${JSON.stringify(
-        added.map(({ accountId, mode, kind, count }) => ({
+        added.map(({ accountId, mode, kind, count, createdAt }) => ({
           account_id: accountId,
           mode,
           kind,
           count,
+          month: monthOf(createdAt),
         })),
-      )}) AS added (account_id uuid, mode text, kind text, count bigint)
-      CROSS JOIN (VALUES ('all'), (${monthOf(registeredAt)})) AS span (period)
+      )}) AS added (account_id uuid, mode text, kind text, count bigint, month text)
+      CROSS JOIN LATERAL (VALUES ('all'), (added.month)) AS span (period)
       GROUP BY account_id, mode, kind, period
       ORDER BY account_id, mode, kind, period
       ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total

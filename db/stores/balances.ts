@@ -4,7 +4,7 @@ import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount, newestOf } from "../ownedRecords.ts";
-import { nothing, sql, timestamp } from "../sql.ts";
+import { inMicroseconds, nothing, sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
   .strictObject({
@@ -79,7 +79,58 @@ export const limitLockWait = async (
   `);
 };
 
+/** The earliest time of a store's next record: later than all others, even if the clock was set back. */
+export const nextRecordTime = (now: Date): FragmentSqlToken =>
+  sql.fragment`greatest(${timestamp(now)}, store_balance.last_record_at + interval '1 microsecond')`;
+
+const recordTimeRow = z.strictObject({ createdAt: z.string() });
+
+/**
+ * Returns the times of new records, in microseconds. They ascend, and no other record of their store has one of them.
+ * @param accountIds the store of each record. Their balances must be locked
+ */
+export const takeRecordTimes = (
+  transaction: DatabaseTransactionConnection,
+  accountIds: readonly string[],
+  now: Date,
+): Promise<readonly string[]> =>
+  transaction.anyFirst(sql.prepared("take_record_times", recordTimeRow)`
+    WITH record AS MATERIALIZED (
+      SELECT place, value::uuid AS account_id, row_number() OVER (PARTITION BY value ORDER BY place) AS number
+      FROM json_array_elements_text(${JSON.stringify(accountIds)}::json) WITH ORDINALITY AS given (value, place)
+    ),
+    taken AS (
+      UPDATE store_balance
+      SET last_record_at = ${nextRecordTime(now)} + (added.records - 1) * interval '1 microsecond'
+      FROM (SELECT account_id, max(number) AS records FROM record GROUP BY account_id) AS added
+      WHERE store_balance.account_id = added.account_id
+      RETURNING store_balance.account_id, last_record_at, records
+    )
+    SELECT
+      ${inMicroseconds(
+        sql.fragment`(taken.last_record_at - (taken.records - record.number) * interval '1 microsecond')`,
+      )} AS "createdAt"
+    FROM record
+    JOIN taken ON taken.account_id = record.account_id
+    ORDER BY record.place
+  `);
+
+/** Makes later records of a store whose balance is locked be later than imported ones, too. */
+export const raiseLastRecordTime = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  times: readonly string[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE store_balance
+    SET last_record_at = latest.time
+    FROM (SELECT max(time) AS time FROM unnest(${sql.array([...times], "timestamptz")}) AS given (time)) AS latest
+    WHERE account_id = ${accountId} AND last_record_at < latest.time
+  `);
+};
+
 export type NewBalanceEntry = {
+  readonly createdAt: Date | string;
   readonly accountId: string;
   readonly kind: BalanceEntryKind;
   /** Negative for what was spent. */
@@ -118,7 +169,6 @@ export const setBalance = (balanceCents: FragmentSqlToken): FragmentSqlToken => 
 export const insertBalanceEntries = async (
   transaction: DatabaseTransactionConnection,
   entries: readonly NewBalanceEntry[],
-  createdAt: Date,
 ): Promise<void> => {
   if (entries.length === 0) {
     return;
@@ -139,7 +189,7 @@ export const insertBalanceEntries = async (
       )
     SELECT
       (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, ${timestamp(createdAt)}
+      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, (value ->> 8)::timestamptz
     FROM json_array_elements(${JSON.stringify(
       entries.map((entry) => [
         entry.accountId,
@@ -150,6 +200,7 @@ export const insertBalanceEntries = async (
         entry.registrationId,
         entry.donationId,
         entry.reference,
+        entry.createdAt,
       ]),
     )}) WITH ORDINALITY AS given (value, place)
     ORDER BY place
@@ -162,10 +213,9 @@ export const insertBalanceEntries = async (
  */
 export const insertBalanceEntry = async (
   transaction: DatabaseTransactionConnection,
-  createdAt: Date,
   { note, ...entry }: NewBalanceEntry & { readonly note: string },
 ): Promise<void> => {
-  await insertBalanceEntries(transaction, [entry], createdAt);
+  await insertBalanceEntries(transaction, [entry]);
   if (note !== "") {
     await insertNote(transaction, entry.accountId, note);
   }
@@ -206,7 +256,8 @@ const entryRow = z.strictObject({
   recordId: z.string().nullable(),
   reference: z.string().nullable(),
   note: z.string(),
-  createdAt: z.date(),
+  /** In microseconds; of a payment, that of its record. */
+  createdAt: z.string(),
 });
 
 export type BalanceEntry = Readonly<z.output<typeof entryRow>>;
@@ -231,7 +282,7 @@ const entryColumns = sql.fragment`
   ) AS "recordId",
   reference,
   coalesce((SELECT note FROM balance_note WHERE entry_id = balance_entry.id), '') AS note,
-  created_at AS "createdAt"
+  ${inMicroseconds(sql.identifier(["balance_entry", "created_at"]))} AS "createdAt"
 `;
 
 /** Returns the newest entries, or the newest ones before the entry `before`. */

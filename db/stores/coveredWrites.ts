@@ -1,9 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { monthOf } from "../../domain/registrations/registrations.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreRegistrationWrite } from "../../domain/stores/storeWrites.ts";
-import { sql, timestamp } from "../sql.ts";
+import { sql } from "../sql.ts";
+import { nextRecordTime } from "./balances.ts";
 import { hashKey } from "./idempotentResponses.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
@@ -21,7 +21,7 @@ const recordedRow = z.strictObject({ accountId: z.uuid() });
 export const recordCoveredWrites = (
   db: CommonQueryMethods,
   writes: readonly (StoreRegistrationWrite & CustomerDetails)[],
-  createdAt: Date,
+  now: Date,
 ): Promise<readonly string[]> => {
   const input = JSON.stringify(
     writes.map((write) => [
@@ -65,7 +65,7 @@ export const recordCoveredWrites = (
     free AS MATERIALIZED (
       SELECT
         store_balance.account_id, store_balance.balance_cents, store_balance.low_balance_cents,
-        store.tree_price_cents, store.bottle_price_cents
+        ${nextRecordTime(now)} AS next_record_at, store.tree_price_cents, store.bottle_price_cents
       FROM store_balance
       JOIN store ON store.account_id = store_balance.account_id
       WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
@@ -78,6 +78,7 @@ export const recordCoveredWrites = (
         entry.*,
         free.balance_cents,
         free.low_balance_cents,
+        free.next_record_at,
         CASE
           WHEN entry.mode = 'test' THEN 0
           WHEN entry.kind = 'tree' THEN free.tree_price_cents
@@ -99,6 +100,8 @@ export const recordCoveredWrites = (
     summed AS (
       SELECT
         *,
+        next_record_at + (row_number() OVER (PARTITION BY account_id ORDER BY place) - 1) * interval '1 microsecond'
+          AS created_at,
         -- A product can exceed a bigint.
         count::numeric * unit_price_cents AS cost_cents,
         sum(count::numeric * unit_price_cents) OVER (PARTITION BY account_id ORDER BY place) AS spent_cents,
@@ -120,15 +123,17 @@ export const recordCoveredWrites = (
         unit_price_cents
       )
       SELECT
-        id, account_id, mode, kind, count, ${timestamp(createdAt)}, customer_name, customer_email,
-        customer_id, order_id, notes, unit_price_cents
+        id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
+        unit_price_cents
       FROM covered
     ),
     new_total AS (
       INSERT INTO impact_total (account_id, mode, kind, period, total)
       SELECT account_id, mode, kind, period, sum(count)
       FROM covered
-      CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
+      CROSS JOIN LATERAL (
+        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+      ) AS span (period)
       GROUP BY account_id, mode, kind, period
       ORDER BY account_id, mode, kind, period
       ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
@@ -138,28 +143,29 @@ export const recordCoveredWrites = (
         account_id, kind, amount_cents, balance_cents, quantity, registration_id, created_at
       )
       SELECT
-        account_id, kind, -cost_cents, balance_cents - spent_cents, count, id, ${timestamp(createdAt)}
+        account_id, kind, -cost_cents, balance_cents - spent_cents, count, id, created_at
       FROM covered
       WHERE cost_cents > 0
       ORDER BY place
     ),
     new_balance AS (
       UPDATE store_balance
-      SET balance_cents = store_balance.balance_cents - spending.cents
+      SET
+        balance_cents = store_balance.balance_cents - written.cents,
+        last_record_at = written.last_record_at
       FROM (
-        SELECT account_id, sum(cost_cents) AS cents
+        SELECT account_id, sum(cost_cents) AS cents, max(created_at) AS last_record_at
         FROM covered
         GROUP BY account_id
-        HAVING sum(cost_cents) > 0
-      ) AS spending
-      WHERE store_balance.account_id = spending.account_id
+      ) AS written
+      WHERE store_balance.account_id = written.account_id
     ),
     stored AS (
       INSERT INTO idempotent_response (
         account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
       )
       SELECT
-        account_id, mode, operation, key_hash, request_hash, response_body, id, ${timestamp(createdAt)}
+        account_id, mode, operation, key_hash, request_hash, response_body, id, created_at
       FROM covered
       WHERE key_hash IS NOT NULL
     )

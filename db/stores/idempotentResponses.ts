@@ -31,6 +31,9 @@ const responseRow = z.strictObject({
 
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 
+/** A response to store. That to a registration has the registration's time, by which an erasure finds it. */
+type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
+
 /** Returns what is stored of a key. */
 export const hashKey = (key: string): string => hash("sha256", key, "hex");
 
@@ -77,8 +80,7 @@ export const isKeyTaken = (error: unknown): boolean =>
 
 export const insertIdempotentResponses = async (
   transaction: DatabaseTransactionConnection,
-  responses: readonly IdempotentResponse[],
-  createdAt: Date,
+  responses: readonly NewResponse[],
 ): Promise<void> => {
   if (responses.length === 0) {
     return;
@@ -89,20 +91,21 @@ export const insertIdempotentResponses = async (
     )
     SELECT
       account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
-      record_id, ${timestamp(createdAt)}
+      record_id, created_at
     FROM json_to_recordset(${JSON.stringify(
-      responses.map(({ accountId, mode, operation, key, requestHash, responseBody, recordId }) => ({
-        account_id: accountId,
-        mode,
-        operation,
+      responses.map(({ key, ...response }) => ({
+        account_id: response.accountId,
+        mode: response.mode,
+        operation: response.operation,
         key_hash: hashKey(key),
-        request_hash: requestHash,
-        response_body: responseBody,
-        record_id: recordId,
+        request_hash: response.requestHash,
+        response_body: response.responseBody,
+        record_id: response.recordId,
+        created_at: response.createdAt,
       })),
     )}) AS given (
       account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text,
-      record_id uuid
+      record_id uuid, created_at timestamptz
     )
   `);
 };

@@ -27,7 +27,7 @@ const listedRow = z.strictObject({
   ...customerRow,
 });
 
-/** A donation of a store, as its list shows it. `position` is its time in microseconds, for the list's cursor. */
+/** A donation of a store, as its list shows it. `position` is when it was created, in microseconds, as no other was. */
 export type StoreDonation = Readonly<z.output<typeof listedRow>>;
 
 /** Returns a page of the owner's donations, newest first, including refunded ones. */

@@ -19,13 +19,14 @@ export type StoreRegistration = Owner &
     readonly id: string;
     readonly count: number;
     readonly unitPriceCents: number;
+    /** In microseconds. */
+    readonly createdAt: string;
   };
 
 /** Inserts registrations of stores. They are prepaid, so they have no usage facts. */
 export const insertStoreRegistrations = async (
   transaction: DatabaseTransactionConnection,
   registrations: readonly StoreRegistration[],
-  createdAt: Date,
 ): Promise<void> => {
   await transaction.query(sql.prepared("insert_store_registrations", nothing)`
     INSERT INTO registration (
@@ -34,7 +35,7 @@ export const insertStoreRegistrations = async (
     )
     SELECT
       (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, (value ->> 4)::bigint,
-      ${timestamp(createdAt)}, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
+      (value ->> 11)::timestamptz, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
       (value ->> 10)::bigint
     FROM json_array_elements(${JSON.stringify(
       registrations.map((registration) => [
@@ -49,6 +50,7 @@ export const insertStoreRegistrations = async (
         registration.orderId,
         registration.notes,
         registration.unitPriceCents,
+        registration.createdAt,
       ]),
     )}) AS value
   `);
@@ -220,13 +222,13 @@ const RECENT_TREES = 200;
 export const findMatchingTreeId = async (
   db: CommonQueryMethods,
   owner: AccountMode,
-  { id, upTo, projectPublicId, region }: EvidenceSelection,
+  { id, until, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const trees: Owner = { ...owner, kind: "tree" };
   const isInTime =
-    upTo === null
+    until === null
       ? sql.fragment`TRUE`
-      : sql.fragment`registration.created_at ${upTo.isInclusive ? sql.fragment`<=` : sql.fragment`<`} ${timestamp(upTo.time)}`;
+      : sql.fragment`registration.created_at < ${timestamp(until)}`;
   const isStanding = sql.fragment`
     registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count
   `;

@@ -21,8 +21,14 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
-/** A donation to be recorded, with the charity's own name: a client may have given another one. */
-export type ConfirmedDonation = Donation & { readonly confirmedName: string };
+/**
+ * A donation to be recorded, with the charity's own name: a client may have given another one. The time of a store's
+ * donation is a text in microseconds.
+ */
+export type ConfirmedDonation<Time extends Date | string = Date> = Omit<Donation, "createdAt"> & {
+  readonly createdAt: Time;
+  readonly confirmedName: string;
+};
 
 /** The customer and the order of a store's donation; null where nothing was given. */
 export type DonationCustomer = {

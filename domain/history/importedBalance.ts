@@ -13,7 +13,8 @@ export type ImportedBalanceEntry = {
   readonly quantity: number | null;
   readonly reference: string | null;
   readonly note: string;
-  readonly createdAt: Date;
+  /** In microseconds. */
+  readonly createdAt: string;
 };
 
 const ALWAYS_POSITIVE: ReadonlySet<BalanceEntryKind> = new Set(["topup", "refund"]);
@@ -63,5 +64,5 @@ export const differencesOf = (
   ...(recorded.amountCents === entry.amountCents ? [] : ["amount_cents"]),
   ...(recorded.quantity === entry.quantity ? [] : ["quantity"]),
   ...(recorded.reference === entry.reference ? [] : ["reference"]),
-  ...(recorded.createdAt.getTime() === entry.createdAt.getTime() ? [] : ["created_at"]),
+  ...(recorded.createdAt === entry.createdAt ? [] : ["created_at"]),
 ];

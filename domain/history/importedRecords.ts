@@ -11,14 +11,17 @@ export type ImportKind = (typeof IMPORT_KINDS)[number];
 export const LINE_KINDS = [...IMPORT_KINDS, "evidence", "balance_entry"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
+/** In microseconds, which other systems may show. */
+type CreatedAt = { readonly createdAt: string };
+
 /** A registration that another system recorded and billed. */
-export type ImportedRegistration = CustomerDetails & { readonly kind: Kind } & Pick<
+export type ImportedRegistration = CustomerDetails &
+  CreatedAt & { readonly kind: Kind } & Pick<
     Registration,
     | "importedId"
     | "count"
     | "refundedCount"
     | "fractionalCount"
-    | "createdAt"
     | "idempotencyKey"
     | "attribution"
     | "metadata"
@@ -28,7 +31,10 @@ export type ImportedRegistration = CustomerDetails & { readonly kind: Kind } & P
   };
 
 /** A donation that another system recorded. */
-export type ImportedDonation = { readonly kind: "donation" } & Omit<CustomerDetails, "notes"> &
+export type ImportedDonation = CreatedAt & { readonly kind: "donation" } & Omit<
+    CustomerDetails,
+    "notes"
+  > &
   Pick<
     Donation,
     | "importedId"
@@ -36,7 +42,6 @@ export type ImportedDonation = { readonly kind: "donation" } & Omit<CustomerDeta
     | "ein"
     | "nonprofitId"
     | "charityName"
-    | "createdAt"
     | "idempotencyKey"
     | "attribution"
     | "metadata"

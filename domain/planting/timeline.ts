@@ -40,6 +40,8 @@ export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
 type RegisteredTrees = {
   readonly id: string;
   readonly createdAt: Date;
+  /** `createdAt` in microseconds, as a store's list shows it. */
+  readonly position: string;
   readonly count: number;
   readonly fractionalCount: number;
   readonly attribution: string;

@@ -49,5 +49,9 @@ export type RegistrationFilter = {
   readonly metadata?: Metadata;
 };
 
-/** Returns the calendar month of a time in UTC, `YYYY-MM`. */
-export const monthOf = (time: Date): string => time.toISOString().slice(0, 7);
+/**
+ * Returns the calendar month of a time in UTC, `YYYY-MM`.
+ * @param time a text is in UTC
+ */
+export const monthOf = (time: Date | string): string =>
+  (typeof time === "string" ? time : time.toISOString()).slice(0, 7);

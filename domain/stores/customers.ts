@@ -68,7 +68,6 @@ export type ImpactRecord = CustomerDetails & {
   readonly importedId: string | null;
   readonly count: number;
   readonly refundedCount: number;
-  readonly createdAt: Date;
-  /** `createdAt` in microseconds, the precision of the database, for the list's cursor. */
+  /** When it was created, in microseconds. No other record of the list has this time. */
   readonly position: string;
 };

@@ -1,8 +1,8 @@
 /** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
 export type EvidenceSelection = {
   readonly id: string | null;
-  /** The newest registration up to this time, an ISO 8601 timestamp in microseconds or `infinity`. */
-  readonly upTo: { readonly time: string; readonly isInclusive: boolean } | null;
+  /** The newest registration before this time. */
+  readonly until: Date | null;
   /** The public id of the planting order. */
   readonly projectPublicId: string | null;
   /** The normalized region of the planting site, in any case. */

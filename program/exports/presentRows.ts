@@ -108,7 +108,7 @@ export const presentStoreRecord = (record: ImpactRecord) => ({
   customer_id: record.customerId ?? "",
   order_id: record.orderId ?? "",
   notes: record.notes ?? "",
-  created_at: record.createdAt.toISOString(),
+  created_at: record.position,
 });
 
 export const STORE_DONATION_COLUMNS = [
@@ -140,7 +140,7 @@ export const presentStoreDonation = (donation: StoreDonation) => ({
   customer_id: donation.customerId ?? "",
   order_id: donation.orderId ?? "",
   refunded: donation.refunded,
-  created_at: donation.createdAt.toISOString(),
+  created_at: donation.position,
 });
 
 export const BALANCE_COLUMNS = [
@@ -164,5 +164,5 @@ export const presentBalanceEntry = (entry: BalanceEntry) => ({
   record_id: entry.recordId,
   reference: entry.reference,
   note: entry.note,
-  created_at: entry.createdAt.toISOString(),
+  created_at: entry.createdAt,
 });

@@ -18,7 +18,7 @@ export const uuidOf = (text: string): string =>
  */
 const idOf = ({ createdAt }: ImportedRecord, identity: string): string => {
   const digest = hash("sha256", identity, "hex");
-  const timestamp = createdAt.getTime().toString(16).padStart(12, "0");
+  const timestamp = new Date(createdAt).getTime().toString(16).padStart(12, "0");
   const variant = ((Number.parseInt(digest.slice(3, 4), 16) % 4) + 8).toString(16);
   // Version 8 of RFC 9562: a custom format.
   return formatUuid(`${timestamp}8${digest.slice(0, 3)}${variant}${digest.slice(4, 19)}`);

@@ -213,7 +213,10 @@ export const createRecordImport = (
     const middle = Math.ceil(entries.length / 2);
     const [first, second] = [entries.slice(0, middle), entries.slice(middle)];
     const names = new Set(first.flatMap(namesOf));
-    if (second.some((entry) => namesOf(entry).some((name) => names.has(name)))) {
+    if (
+      writer.isOrdered ||
+      second.some((entry) => namesOf(entry).some((name) => names.has(name)))
+    ) {
       await write(writer, first);
       await write(writer, second);
       return;

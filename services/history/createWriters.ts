@@ -1,17 +1,20 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { insertImportedDonations, listKnownDonations } from "../../db/history/importedDonations.ts";
+import { listTakenTimes } from "../../db/history/importedEntries.ts";
 import type { ImportedEntry, KnownRecord } from "../../db/history/importedEntries.ts";
 import {
   insertImportedRegistrations,
   listKnownRegistrations,
 } from "../../db/history/importedRegistrations.ts";
 import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
+import { lockBalances, raiseLastRecordTime } from "../../db/stores/balances.ts";
 import { listIdempotentResponses } from "../../db/stores/idempotentResponses.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { responseKey } from "../../domain/stores/storeWrites.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import { fromMicroseconds, spreadTimes, toMicroseconds } from "../../domain/timestamps.ts";
 import type {
   ImportedDonation,
   ImportedRecord,
@@ -24,6 +27,8 @@ type Batch = readonly ImportedEntry<ImportedRecord>[];
 /** How the records of some kinds are stored and compared. */
 export type Writer = {
   readonly kinds: readonly ImportKind[];
+  /** Whether batches must be inserted one after the other, because the times of the records depend on their order. */
+  readonly isOrdered: boolean;
   /** Inserts the records whose ids and keys are new, and returns their ids. */
   readonly insert: (connection: CommonQueryMethods, batch: Batch) => Promise<readonly string[]>;
   readonly listKnown: (
@@ -55,6 +60,7 @@ const createRecordWriters = (
 ): readonly Writer[] => [
   {
     kinds: ["tree", "bottle"],
+    isOrdered: false,
     insert: (connection, batch) =>
       insertImportedRegistrations(connection, owner, batch.filter(isRegistration), !ordersPlanting),
     listKnown: (connection, batch) =>
@@ -62,6 +68,7 @@ const createRecordWriters = (
   },
   {
     kinds: ["donation"],
+    isOrdered: false,
     insert: (connection, batch) =>
       insertImportedDonations(connection, owner, batch.filter(isDonation), charityProvider),
     listKnown: (connection, batch) =>
@@ -84,6 +91,34 @@ const withKeyDifference = (match: KnownRecord): KnownRecord => ({
   hasFurtherRefund: false,
 });
 
+/** Returns new records with times that no other record of the store has, and locks the store's balance for them. */
+const withUniqueTimes = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  batch: Batch,
+): Promise<Batch> => {
+  if (batch.length === 0) {
+    return batch;
+  }
+  await lockBalances(transaction, [owner.accountId]);
+  const given = batch.map(({ record }) => toMicroseconds(record.createdAt));
+  const taken = new Set<number>();
+  let times: readonly string[];
+  let found: readonly string[];
+  do {
+    times = spreadTimes(given, taken).map(fromMicroseconds);
+    found = await listTakenTimes(transaction, owner, times);
+    for (const time of found) {
+      taken.add(toMicroseconds(time));
+    }
+  } while (found.length > 0);
+  await raiseLastRecordTime(transaction, owner.accountId, times);
+  return batch.map((entry, place) => ({
+    ...entry,
+    record: { ...entry.record, createdAt: times[place] ?? entry.record.createdAt },
+  }));
+};
+
 /** Stores the records without their keys, and the keys of the new ones as those of the store's own writes are stored. */
 const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => {
   const keyOf = ({ kind, idempotencyKey: key }: ImportedRecord) =>
@@ -101,13 +136,23 @@ const forStore = (writer: Writer, owner: AccountMode, clock: Clock): Writer => {
 
   return {
     ...writer,
+    isOrdered: true,
     insert: (connection, batch) =>
       connection.transaction(async (transaction) => {
         const isTaken = await findTaken(transaction, batch);
-        const free = batch.filter(({ record }) => !isTaken(record));
-        const inserted = await writer.insert(transaction, withoutKeys(free));
+        const free = withoutKeys(batch.filter(({ record }) => !isTaken(record)));
+        const known = new Set(
+          (await writer.listKnown(transaction, free)).map(({ place }) => place),
+        );
+        const unknown = free.filter((_, place) => !known.has(place));
+        const inserted = await writer.insert(
+          transaction,
+          await withUniqueTimes(transaction, owner, unknown),
+        );
         const isNew = new Set(inserted);
-        const keys = free.flatMap(({ id, record }) => (isNew.has(id) ? (keyOf(record) ?? []) : []));
+        const keys = batch.flatMap(({ id, record }) =>
+          isNew.has(id) ? (keyOf(record) ?? []) : [],
+        );
         await insertImportedStoreKeys(transaction, owner, keys, clock.now());
         return inserted;
       }),

@@ -142,7 +142,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
   const firstId = await filler.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
     SELECT id FROM registration WHERE account_id = ${unknown.id} ORDER BY id LIMIT 1
   `);
-  const anyTree = { id: null, upTo: null, projectPublicId: null, region: null };
+  const anyTree = { id: null, until: null, projectPublicId: null, region: null };
   const lookups: Readonly<Record<string, (db: DatabasePool) => Promise<unknown>>> = {
     "a registration by key": (single) =>
       findByIdempotencyKey(single, trees, "key-10000", new Date()),

@@ -192,7 +192,7 @@ test("a store's imported records are in its lists, statistics, evidence and reve
       id: "rec/1",
       count: 4,
       refunded_count: 1,
-      created_at: "2024-05-01T10:00:00.000Z",
+      created_at: "2024-05-01T10:00:00.000000Z",
       order_id: "#1001",
       notes: "loyalty",
       ...ANN,
@@ -205,7 +205,7 @@ test("a store's imported records are in its lists, statistics, evidence and reve
     `/app/api/evidence?tree_id=${encodeURIComponent("rec/1")}`,
     store.live,
   );
-  t.like(evidence.body, { tree_id: "rec/1", created_at: "2024-05-01T10:00:00.000Z" });
+  t.like(evidence.body, { tree_id: "rec/1", created_at: "2024-05-01T10:00:00.000000Z" });
   t.like((await get("/app/api/evidence", store.live)).body, { tree_id: "rec/1" });
 
   const balance = async () => (await get("/app/api/balance", store.live)).body;

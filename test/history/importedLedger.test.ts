@@ -65,7 +65,7 @@ test("a store's ledger is imported entry by entry, once, and its balance with it
       balance_cents: 10_000,
       reference: "invoice-7",
       note: "wire transfer",
-      created_at: "2024-05-01T10:00:00.000Z",
+      created_at: "2024-05-01T10:00:00.000000Z",
     },
   ]);
   const verified = await verify(LEDGER);

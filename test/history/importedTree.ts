@@ -7,7 +7,7 @@ export const importedTree: ImportedRegistration = {
   count: 1,
   refundedCount: 0,
   fractionalCount: 0,
-  createdAt: new Date("2024-05-01T09:30:00Z"),
+  createdAt: "2024-05-01T09:30:00.000000Z",
   idempotencyKey: null,
   attribution: "",
   metadata: {},

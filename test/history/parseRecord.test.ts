@@ -32,7 +32,7 @@ const plain: ImportedRegistration = {
   count: 1,
   refundedCount: 0,
   fractionalCount: 0,
-  createdAt: new Date("2025-06-01T12:00:00Z"),
+  createdAt: "2025-06-01T12:00:00.000000Z",
   idempotencyKey: null,
   attribution: "",
   metadata: {},
@@ -70,18 +70,29 @@ const COUNT = "count: must be an integer of at least 1";
 test("with only the required fields", accepts, {});
 test("that registers bottles", accepts, { kind: "bottle" }, { kind: "bottle" });
 test("with the largest count", accepts, { count: MOST }, { count: MOST });
-test("that was created now", accepts, { created_at: now.toISOString() }, { createdAt: now });
+test(
+  "that was created now",
+  accepts,
+  { created_at: now.toISOString() },
+  { createdAt: now.toISOString().replace("Z", "000Z") },
+);
+test(
+  "that was created in a microsecond",
+  accepts,
+  { created_at: "2025-06-01T12:00:00.123456Z" },
+  { createdAt: "2025-06-01T12:00:00.123456Z" },
+);
 test(
   "that was created in the first millisecond of 1970",
   accepts,
   { created_at: "1970-01-01T01:00:00.000+01:00" },
-  { createdAt: new Date(0) },
+  { createdAt: "1970-01-01T00:00:00.000000Z" },
 );
 test(
   "that was created on a leap day in another time zone",
   accepts,
   { created_at: "2024-02-29T23:30:00-02:00" },
-  { createdAt: new Date("2024-03-01T01:30:00Z") },
+  { createdAt: "2024-03-01T01:30:00.000000Z" },
 );
 test("with an empty key, which means none", accepts, { idempotency_key: "" });
 test("with a key of one space", accepts, { idempotency_key: " " }, { idempotencyKey: " " });
@@ -229,7 +240,7 @@ const donation: ImportedDonation = {
   ein: "530196605",
   nonprofitId: "n-1",
   charityName: "American Red Cross",
-  createdAt: new Date("2025-06-01T12:00:00Z"),
+  createdAt: "2025-06-01T12:00:00.000000Z",
   refunded: false,
   idempotencyKey: null,
   attribution: "",
@@ -318,7 +329,7 @@ test("every field is part of the content", (t) => {
     {},
     { kind: "bottle" },
     { count: 2 },
-    { createdAt: new Date("2025-06-01T12:00:00.001Z") },
+    { createdAt: "2025-06-01T12:00:00.000001Z" },
     { fractionalCount: 0.5 },
     { attribution: "a" },
     { metadata: { a: null } },

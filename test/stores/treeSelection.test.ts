@@ -74,7 +74,7 @@ const listTrees = (db: DatabasePool, accountId: string) =>
     ORDER BY registration.created_at DESC, registration.id DESC
   `);
 
-const NO_CONDITION = { id: null, upTo: null, projectPublicId: null, region: null };
+const NO_CONDITION = { id: null, until: null, projectPublicId: null, region: null };
 
 test.serial("the newest tree of the matching planting orders is selected", async (t) => {
   const { db, owner: filler } = t.context;
@@ -93,20 +93,22 @@ test.serial("the newest tree of the matching planting orders is selected", async
   const projects = [null, `${accountId}-0`, `${accountId}-7`, `${otherId}-9`];
   const selections = times.flatMap((time) =>
     projects.flatMap((projectPublicId) =>
-      [null, "COAST", "hills", "everywhere", "Nowhere"].flatMap((region) =>
-        [true, false].map((isInclusive) => ({ time, isInclusive, projectPublicId, region })),
-      ),
+      [null, "COAST", "hills", "everywhere", "Nowhere"].map((region) => ({
+        time,
+        projectPublicId,
+        region,
+      })),
     ),
   );
-  for (const { time, isInclusive, projectPublicId, region } of selections) {
+  for (const { time, projectPublicId, region } of selections) {
     const expected = trees.find(
       ({ position, publicId, regions }) =>
-        (time === null || position < time || (isInclusive && position === time)) &&
+        (time === null || position < time) &&
         (projectPublicId === null || publicId === projectPublicId) &&
         (region === null || regions.includes(region.toLowerCase())),
     );
-    const upTo = time === null ? null : { time, isInclusive };
-    const selection = { upTo, projectPublicId, region };
+    const until = time === null ? null : new Date(time);
+    const selection = { until, projectPublicId, region };
     const found = await findMatchingTreeId(db, owner, { ...NO_CONDITION, ...selection });
     t.is(found, expected?.id ?? null, JSON.stringify(selection));
     if (expected) {
@@ -134,7 +136,7 @@ test.serial("a tree is selected without reading those in other orders, or in non
     { region: "Nowhere" },
     { projectPublicId: `${accountId}-3` },
     { projectPublicId: "other" },
-    { region: "Hills", upTo: { time: "2026-05-05T00:00:00Z", isInclusive: true } },
+    { region: "Hills", until: new Date("2026-05-05T00:00:00Z") },
   ]) {
     const pages = await countPages((single) =>
       findMatchingTreeId(single, owner, { ...NO_CONDITION, ...selection }),
@@ -170,7 +172,7 @@ test.serial(
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
     const [newest] = await listTrees(filler, accountId);
     const countPages = await createPageCounter(filler, db, TABLES);
-    const beforeAll = { upTo: { time: "2026-04-01T00:00:00Z", isInclusive: true } };
+    const beforeAll = { until: new Date("2026-04-01T00:00:00Z") };
     for (const [selection, expected] of [
       [{ region: "coast" }, newest?.id ?? ""],
       [beforeAll, null],

@@ -73,7 +73,7 @@ export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpo
               customer_id: "7701",
               order_id: "#1001",
               refunded: false,
-              created_at: "2025-06-01T12:00:00.000Z",
+              created_at: "2025-06-01T12:00:00.000000Z",
             },
           ],
           count: 1,

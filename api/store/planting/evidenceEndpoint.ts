@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { TIMESTAMP_PATTERN, toMicroseconds } from "../cursor.ts";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
-import { date, text } from "../../../domain/fields.ts";
+import { text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
 import { normalizePlace } from "../../../domain/planting/fact.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
+import { readTimestamp, TIMESTAMP_PATTERN } from "../../../domain/timestamps.ts";
 import {
   readStoreEvidence,
   simulateStoreEvidence,
@@ -29,8 +29,6 @@ import { KEY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
-const DAY_OR_TIME = { anyOf: [{ format: "date" }, { pattern: TIMESTAMP_PATTERN }] };
-
 const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
@@ -46,14 +44,14 @@ const query = queryObject({
   created_at: parameter()
     .optional()
     .meta({
-      ...DAY_OR_TIME,
+      pattern: TIMESTAMP_PATTERN,
       description:
-        "A day (UTC) or an ISO 8601 timestamp (UTC without an offset); selects the newest record up to then.",
+        "A day, or any ISO 8601 timestamp of it (UTC without an offset); selects the newest record of this UTC day, or else the newest before it.",
       examples: ["2025-06-01"],
     }),
   tree_date: parameter()
     .optional()
-    .meta({ ...DAY_OR_TIME, description: "Alias of created_at." }),
+    .meta({ pattern: TIMESTAMP_PATTERN, description: "Alias of created_at." }),
   project_public_id: parameter()
     .optional()
     .meta({ description: "Only trees of this planting order." }),
@@ -85,22 +83,15 @@ const valueOf = (given: Readonly<Record<string, string | undefined>>): string | 
   return value;
 };
 
-const DATE = date();
-
-const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => {
-  if (DATE.safeParse(given).success) {
-    const nextDay = startOfNextDay(given);
-    return nextDay === undefined
-      ? { time: "infinity", isInclusive: true }
-      : { time: nextDay.toISOString(), isInclusive: false };
-  }
-  const time = toMicroseconds(given);
+/** Returns when the day of a date or timestamp ends; null if no later day can be written. */
+const endOfDay = (given: string): Date | null => {
+  const time = readTimestamp(given, "down");
   if (time === null) {
     throw invalidRequest(
       "created_at: must be a date in the form YYYY-MM-DD or a timestamp such as 2025-06-01T12:00:00Z",
     );
   }
-  return { time, isInclusive: true };
+  return startOfNextDay(time.slice(0, 10)) ?? null;
 };
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
@@ -108,7 +99,7 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
   return {
     id: treeId,
-    upTo: createdAt === null ? null : upperBoundOf(createdAt),
+    until: createdAt === null ? null : endOfDay(createdAt),
     projectPublicId: given.project_public_id || null,
     region: given.region === undefined ? null : normalizePlace(given.region) || null,
   };
@@ -132,12 +123,12 @@ const EXAMPLE: z.output<typeof response> = {
       title: "Registered",
       status: "completed",
       date: "2025-06-01",
-      timestamp: "2025-06-01T12:00:00.000Z",
+      timestamp: "2025-06-01T12:00:00.000000Z",
       description: "The trees are registered.",
       evidence: {
         tree_id: ID,
         record_id: ID,
-        registered_at: "2025-06-01T12:00:00.000Z",
+        registered_at: "2025-06-01T12:00:00.000000Z",
         count: 3,
         fractional_count: 0,
         attribution: "",
@@ -151,7 +142,7 @@ const EXAMPLE: z.output<typeof response> = {
       description: "The planting partner does not have the order yet.",
     },
   ],
-  created_at: "2025-06-01T12:00:00.000Z",
+  created_at: "2025-06-01T12:00:00.000000Z",
   region: "",
   evidence_count: 1,
 };
@@ -160,8 +151,8 @@ const presentStoreEvidence = (
   evidence: TreeEvidence,
   baseUrl: string,
 ): z.output<typeof response> => ({
-  ...presentTreeEvidence(evidence, baseUrl),
-  created_at: evidence.registration.createdAt.toISOString(),
+  ...presentTreeEvidence(evidence, baseUrl, evidence.registration.position),
+  created_at: evidence.registration.position,
   region: evidence.region ?? "",
   evidence_count: evidence.timeline.filter(({ reached }) => reached !== null).length,
 });

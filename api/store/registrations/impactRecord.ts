@@ -16,6 +16,6 @@ export const impactRecord = z
     customer_id: z.string(),
     order_id: z.string(),
     notes: z.string(),
-    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000000Z"] }),
   })
   .meta({ id: "ImpactRecord" });

@@ -47,7 +47,7 @@ export const listEndpoint = (kind: Kind, { db, streaming }: ListDependencies): E
               customer_id: "7701",
               order_id: "#1001",
               notes: "",
-              created_at: "2025-06-01T12:00:00.000Z",
+              created_at: "2025-06-01T12:00:00.000000Z",
             },
           ],
           count: 1,

@@ -2,30 +2,30 @@ import { z } from "zod";
 import { date } from "../../../domain/fields.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
+import { readTimestamp, TIMESTAMP_PATTERN } from "../../../domain/timestamps.ts";
 import { isRange, startOfDay } from "../../http/lists/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { CURSOR_PATTERN, readCursor } from "../cursor.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 import { limitParameter } from "../pagination.ts";
 
 const cursorParameter = z
   .string()
   .transform((given, context) => {
-    const position = readCursor(given);
-    if (position === null) {
+    const createdAt = readTimestamp(given, "up");
+    if (createdAt === null) {
       context.addIssue({
         code: "custom",
-        message: "must be a next_cursor or a timestamp such as 2025-06-01T12:00:00.000Z",
+        message: "must be a timestamp such as 2025-06-01T12:00:00.123456Z",
       });
       return z.NEVER;
     }
-    return position;
+    return { createdAt, id: null };
   })
   .optional()
   .meta({
-    pattern: CURSOR_PATTERN,
+    pattern: TIMESTAMP_PATTERN,
     description:
-      "The next_cursor of the previous page, or a timestamp: the page starts with the first older record.",
+      "The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record.",
   });
 
 export const listQuery = queryObject({

@@ -99,7 +99,7 @@ export const balanceEndpoint = ({
               record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
               reference: null,
               note: "",
-              created_at: "2025-06-01T12:00:00.000Z",
+              created_at: "2025-06-01T12:00:00.000000Z",
             },
           ],
           has_more: false,

@@ -52,7 +52,7 @@ export const parseBalanceEntry = (
   if (problem !== null) {
     return { problem };
   }
-  if (line.created_at > now) {
+  if (new Date(line.created_at) > now) {
     return { problem: "created_at: must not be in the future" };
   }
   const isByOperator = BY_OPERATORS.has(line.entry_kind);

@@ -242,7 +242,7 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }
-  if (parsed.data.created_at > options.now) {
+  if (new Date(parsed.data.created_at) > options.now) {
     return { problem: "created_at: must not be in the future" };
   }
   const foreign = findForeignField(parsed.data, options);

@@ -11,11 +11,11 @@ import type { StoredEventContent } from "../../../domain/events/events.ts";
 import { createEvent } from "../../events/recordEvent.ts";
 
 /** Returns the record of a donation whose charity is confirmed. */
-export const createDonation = (
+export const createDonation = <Time extends Date | string>(
   { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
   { charity, provider }: ConfirmedCharity,
-  now: Date,
-): ConfirmedDonation => ({
+  createdAt: Time,
+): ConfirmedDonation<Time> => ({
   id,
   importedId: null,
   amountCents,
@@ -24,7 +24,7 @@ export const createDonation = (
   charityProvider: provider,
   charityName: charityName ?? charity.name,
   confirmedName: charity.name,
-  createdAt: now,
+  createdAt,
   idempotencyKey,
   attribution,
   metadata,
@@ -41,7 +41,7 @@ export const createDonation = (
 export const recordDonation = (
   db: CommonQueryMethods,
   owner: AccountMode,
-  donation: ConfirmedDonation,
+  donation: ConfirmedDonation<Date | string>,
   customer: DonationCustomer | null,
   events: readonly StoredEventContent[],
 ): Promise<number | null> => insertDonation(db, owner, donation, customer, events.map(createEvent));

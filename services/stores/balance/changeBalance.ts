@@ -55,7 +55,7 @@ export const changeBalance = (
     }
     const balanceCents = changedBalance(balance.balanceCents, amountCents);
     const entry = { accountId: storeId, kind, amountCents, balanceCents, reference, note };
-    await insertBalanceEntry(transaction, now, entry);
+    await insertBalanceEntry(transaction, { ...entry, createdAt: now });
     await reportLowBalance(transaction, balance, balanceCents, now);
     await recordAction(transaction, actor, now, {
       action: ACTIONS[kind],

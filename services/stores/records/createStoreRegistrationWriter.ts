@@ -7,6 +7,7 @@ import {
   limitLockWait,
   lockBalances,
   lockFreeBalances,
+  takeRecordTimes,
 } from "../../../db/stores/balances.ts";
 import { recordCoveredWrites } from "../../../db/stores/coveredWrites.ts";
 import {
@@ -55,32 +56,35 @@ const keysOf = (batch: readonly Entry[]) =>
     idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
   );
 
-const toBalanceEntry = ({ write, costCents, balanceCents }: Accepted) => ({
-  accountId: write.accountId,
-  kind: write.kind,
-  amountCents: -costCents,
-  balanceCents,
-  quantity: write.count,
-  registrationId: write.id,
-});
-
 const recordAccepted = async (
   transaction: DatabaseTransactionConnection,
   accepted: readonly Accepted[],
-  createdAt: Date,
+  now: Date,
 ): Promise<void> => {
   if (accepted.length === 0) {
     return;
   }
-  const registrations = accepted.map(({ write, unitPriceCents }) => ({ ...write, unitPriceCents }));
-  await insertStoreRegistrations(transaction, registrations, createdAt);
-  await addToTotals(transaction, registrations, createdAt);
-  const paid = accepted.filter(({ costCents }) => costCents > 0);
-  await insertBalanceEntries(transaction, paid.map(toBalanceEntry), createdAt);
+  const accountIds = accepted.map(({ write }) => write.accountId);
+  const times = await takeRecordTimes(transaction, accountIds, now);
+  const registrations = accepted.map(({ write, ...decision }, place) => {
+    const createdAt = times[place];
+    if (createdAt === undefined) {
+      throw new Error(`Account ${write.accountId} has no balance.`);
+    }
+    return { ...decision, ...write, createdAt };
+  });
+  await insertStoreRegistrations(transaction, registrations);
+  await addToTotals(transaction, registrations);
+  const entries = registrations.flatMap(({ costCents, count, id, ...rest }) =>
+    costCents > 0
+      ? [{ ...rest, amountCents: -costCents, quantity: count, registrationId: id }]
+      : [],
+  );
+  await insertBalanceEntries(transaction, entries);
   const responses = registrations.flatMap(({ idempotency, ...write }) =>
     idempotency === null ? [] : [{ ...write, ...idempotency, recordId: write.id }],
   );
-  await insertIdempotentResponses(transaction, responses, createdAt);
+  await insertIdempotentResponses(transaction, responses);
 };
 
 /** Decides and records the writes of stores whose balances are locked. */

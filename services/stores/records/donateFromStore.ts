@@ -1,4 +1,4 @@
-import { insertBalanceEntry } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry, takeRecordTimes } from "../../../db/stores/balances.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
 import type { DonationCustomer } from "../../../domain/charities/donations.ts";
@@ -58,6 +58,7 @@ export const donateFromStore = async (
     write,
     { recordId: id, costCents },
     async (transaction, before, now) => {
+      const [createdAt = now] = await takeRecordTimes(transaction, [write.accountId], now);
       const donation = createDonation(
         {
           id,
@@ -68,14 +69,15 @@ export const donateFromStore = async (
           metadata: {},
         },
         confirmed,
-        now,
+        createdAt,
       );
       if ((await recordDonation(transaction, write, donation, customer, [])) === null) {
         throw new Error(`Donation ${id} is new, yet it exists.`);
       }
       if (costCents > 0) {
         const balanceCents = before.balanceCents - costCents;
-        await insertBalanceEntry(transaction, now, {
+        await insertBalanceEntry(transaction, {
+          createdAt,
           accountId: write.accountId,
           kind: "donation",
           amountCents: -costCents,

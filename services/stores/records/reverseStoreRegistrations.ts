@@ -120,7 +120,8 @@ export const reverseStoreRegistrations = (
         0,
       );
       if (amountCents > 0) {
-        await insertBalanceEntry(transaction, now, {
+        await insertBalanceEntry(transaction, {
+          createdAt: now,
           accountId,
           kind: "refund",
           amountCents,

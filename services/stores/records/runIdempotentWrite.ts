@@ -75,11 +75,9 @@ export const runIdempotentWrite = async (
       }
       await effect(transaction, balance, now);
       if (write.idempotency !== null) {
-        await insertIdempotentResponses(
-          transaction,
-          [{ ...write, ...write.idempotency, recordId }],
-          now,
-        );
+        await insertIdempotentResponses(transaction, [
+          { ...write, ...write.idempotency, recordId, createdAt: now },
+        ]);
       }
       return { responseBody: write.responseBody, recordId, replayed: false };
     });

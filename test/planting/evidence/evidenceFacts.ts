@@ -105,6 +105,7 @@ export const factsOf = ({
   registration: {
     id: ID,
     createdAt: new Date("2026-04-30T22:15:00.123Z"),
+    position: "2026-04-30T22:15:00.123456Z",
     count: 5,
     fractionalCount: 5.5,
     attribution: "spring",

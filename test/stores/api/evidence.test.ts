@@ -35,7 +35,7 @@ test("evidence is of the newest tree, or of the one that tree_id or an alias sel
     tree_id: newest,
     record_id: newest,
     impact_type: "trees",
-    created_at: "2026-05-02T10:00:00.000Z",
+    created_at: "2026-05-02T10:00:00.000000Z",
     region: "",
     evidence_count: 1,
     status: "registered",
@@ -53,19 +53,20 @@ test("evidence is of the newest tree, or of the one that tree_id or an alias sel
   t.is(cached.status, 304);
 });
 
-test("a date or a timestamp selects the newest record up to then", async (t) => {
+test("a date, or any timestamp of it, selects the newest record of the UTC day, or else the newest before it", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const api = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
   for (const time of [
     "2026-05-01T10:00:00.000Z",
+    "2026-05-03T09:00:00.000Z",
     "2026-05-03T23:59:59.999Z",
     "2026-05-05T00:00:00.000Z",
   ]) {
     clock.set(time);
     await api.post("/app/api/plant", store.test, { trees: 1 });
   }
-  const [third, second, first] = await treeIds(api, store);
+  const [third, second, , first] = await treeIds(api, store);
 
   for (const [given, expected] of [
     ["2026-05-01", first],
@@ -74,13 +75,19 @@ test("a date or a timestamp selects the newest record up to then", async (t) => 
     ["2026-05-04", second],
     ["2026-05-05", third],
     ["9999-12-31", third],
-    ["2026-05-03T23:59:59.998Z", first],
-    ["2026-05-03T23:59:59.999Z", second],
+    ["20260503", second],
+    ["2026-05-03T00:00:00Z", second],
+    ["2026-05-03T09:00:00.000Z", second],
+    ["2026-05-03T23:59:59.998Z", second],
+    ["2026-05-03T23:59:59.9999999Z", second],
+    ["2026-05-02T23:59:59.9999999Z", first],
+    ["2026-05-04T01:30:00%2B02:00", second],
+    ["2026-05-02T22:30:00-02:00", second],
     ["2026-05-05T02:00:00%2B02:00", third],
     ["2026-05-05T02:00%2B02:00", third],
     ["2026-05-05T00:00Z", third],
     ["2026-05-04T23:59", second],
-    ["2026-05-03T23:59:59.998999", first],
+    ["2026-05-03T23:59:59.998999", second],
     ["2026-05-03T23:59:59.999", second],
   ]) {
     for (const name of ["created_at", "tree_date"]) {
@@ -229,7 +236,7 @@ test("malformed parameters are rejected, and records of other stores and of the 
     "created_at=yesterday",
     "created_at=2026-02-30",
     "created_at=2026-02-30T10:00:00Z",
-    "created_at=2026-02-28T10",
+    "created_at=2026-02-28T1",
     "created_at=2026-02-28T10:00.5",
     "created_at=2026-01-01&tree_date=2026-01-02",
     `id=${id}&tree=${crypto.randomUUID()}`,

@@ -129,7 +129,7 @@ test("a record shows what was given, and empty texts for the rest", async (t) =>
     customer_id: "9007199254740991",
     order_id: "#1001",
     notes: "points",
-    created_at: "2026-03-10T09:08:07.006Z",
+    created_at: "2026-03-10T09:08:07.006000Z",
   });
   t.deepEqual(bare, {
     count: 1,
@@ -139,7 +139,7 @@ test("a record shows what was given, and empty texts for the rest", async (t) =>
     customer_id: "",
     order_id: "",
     notes: "",
-    created_at: "2026-03-10T09:08:07.006Z",
+    created_at: "2026-03-10T09:08:07.006001Z",
   });
   t.is((await get("/app/api/plant", store.live)).body["count"], 0);
 });

@@ -204,7 +204,8 @@ test.serial(
       isLocked.resolve();
       await awaitBlocked(transaction);
       if (balance) {
-        await insertBalanceEntry(transaction, new Date(), {
+        await insertBalanceEntry(transaction, {
+          createdAt: new Date(),
           kind: "topup",
           accountId: store.id,
           amountCents: 200,
