@@ -1,4 +1,4 @@
-/** The maximum of one payment: $999,999,999.99. */
+/** The maximum of one payment or donation: $999,999,999.99. */
 export const MAXIMUM_CENTS = 99_999_999_999;
 
 /** Noise of floating-point sums, as in 0.1 + 0.2, is far below this fraction of a cent. */
@@ -30,7 +30,8 @@ export const centsToDollars = (cents: number): number => cents / 100;
 
 /** Formats an amount with its currency: `$1,234.50`, `-$5.00`. */
 export const formatCents = (cents: number): string => {
-  const digits = String(Math.abs(cents)).padStart(3, "0");
+  // Without an exponent, also for what an unlimited number of units would cost.
+  const digits = Math.abs(cents).toLocaleString("en-US", { useGrouping: false }).padStart(3, "0");
   const dollars = Number(digits.slice(0, -2)).toLocaleString("en-US");
   return `${cents < 0 ? "-" : ""}$${dollars}.${digits.slice(-2)}`;
 };

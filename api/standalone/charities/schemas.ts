@@ -2,13 +2,14 @@ import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
 import {
   blankAsNull,
-  count,
   date,
   emptyAsNull,
   metadata,
+  mustBe,
   recordId,
   text,
 } from "../../../domain/fields.ts";
+import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
 import { isRange } from "../../http/lists/days.ts";
@@ -21,8 +22,14 @@ import {
   reasonField,
 } from "../clientFields.ts";
 
+const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
+
 export const donateBody = bodyObject({
-  amount_cents: count().meta({ description: "US cents.", examples: [500] }),
+  amount_cents: z
+    .int({ error: mustBe(AMOUNT_MUST_BE), abort: true })
+    .min(1, `must be ${AMOUNT_MUST_BE}`)
+    .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
+    .meta({ description: "US cents.", examples: [500] }),
   ein: ein()
     .optional()
     .meta({

@@ -2,6 +2,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
+import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import type { CharitySettings } from "../../../providers/charities/createCharities.ts";
 import type { Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
@@ -45,6 +46,16 @@ export const readDonationLedger = (
         WHERE account_id = ${accountId} AND period = 'all'
       ) AS cents
   `);
+
+/** Raises the total of an account's test donations so far that the largest donation exceeds it. Returns the total. */
+export const fillDonationTotal = async (db: DatabasePool, accountId: string): Promise<number> => {
+  const cents = Number.MAX_SAFE_INTEGER - MAXIMUM_CENTS + 1;
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+    VALUES (${accountId}, 'test', 'all', 0, ${cents})
+  `);
+  return cents;
+};
 
 export const NOTHING_RECORDED = { donations: 0, count: 0, cents: 0 };
 
