@@ -1,5 +1,5 @@
 /** The value of a CSV field. */
-export type CsvValue = string | number | boolean | Date | null;
+export type CsvValue = string | number | bigint | boolean | Date | null;
 
 /**
  * Where a semicolon or a tab separates cells, as in many countries, these begin a cell also within a field with quotes: a
@@ -18,7 +18,7 @@ const formatField = (value: CsvValue, escape: (text: string) => string): string 
   if (value === null) {
     return "";
   }
-  if (typeof value === "number" || typeof value === "boolean") {
+  if (typeof value === "number" || typeof value === "bigint" || typeof value === "boolean") {
     return String(value);
   }
   const text = value instanceof Date ? value.toISOString() : escape(neutralize(value));

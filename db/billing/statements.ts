@@ -14,7 +14,8 @@ import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/fol
 import { factsOfRegistration } from "./registrationFacts.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
-const sum = z.bigint().transform(Number);
+/** What was registered and refunded again can add up to more than a safe integer. */
+const sum = z.bigint();
 
 const usageDayRow = z.strictObject({
   day: z.string(),

@@ -30,7 +30,7 @@ const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter)
     sql.fragment` AND `,
   );
 
-const sizeRow = z.strictObject({ registrations: safeInteger, units: safeInteger });
+const sizeRow = z.strictObject({ registrations: safeInteger, units: z.bigint() });
 
 /** Returns how many registrations match and have units left, and those units. */
 export const sumRefundable = (

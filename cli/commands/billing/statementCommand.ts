@@ -54,7 +54,7 @@ const USAGE_SUMS = [
 ] as const;
 const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
 
-type Day = { readonly day: string; readonly sums: readonly number[] };
+type Day = { readonly day: string; readonly sums: readonly bigint[] };
 
 /** The days of a statement with their sums in the order of its columns. */
 const daysOf = (statement: MeterStatement): readonly Day[] =>
@@ -65,19 +65,19 @@ const daysOf = (statement: MeterStatement): readonly Day[] =>
 const columnsOf = ({ paidFrom }: MeterStatement): readonly string[] =>
   (paidFrom === "usage" ? USAGE_SUMS : PREPAID_SUMS).map((name) => name.replace("Cents", "_cents"));
 
-const totalsOf = (statement: MeterStatement): readonly number[] =>
+const totalsOf = (statement: MeterStatement): readonly bigint[] =>
   columnsOf(statement).map((_name, column) =>
-    daysOf(statement).reduce((total, { sums }) => total + (sums[column] ?? 0), 0),
+    daysOf(statement).reduce((total, { sums }) => total + (sums[column] ?? 0n), 0n),
   );
 
-const named = (statement: MeterStatement, sums: readonly number[]) =>
-  Object.fromEntries(columnsOf(statement).map((name, column) => [name, sums[column] ?? 0]));
+const named = (statement: MeterStatement, sums: readonly bigint[]) =>
+  Object.fromEntries(columnsOf(statement).map((name, column) => [name, Number(sums[column])]));
 
 const rowOf = (
   { meter }: MeterStatement,
   day: string,
-  sums: readonly number[],
-): readonly (string | number)[] => [meter, day, ...sums];
+  sums: readonly bigint[],
+): readonly (string | bigint)[] => [meter, day, ...sums];
 
 /**
  * Returns whether the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer to which

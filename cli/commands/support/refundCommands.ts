@@ -143,7 +143,7 @@ type Failure = { readonly id: string; readonly reason: string };
 
 const printMatching = (
   io: Io,
-  { registrations, units }: { readonly registrations: number; readonly units: number },
+  { registrations, units }: { readonly registrations: number; readonly units: bigint },
   failures: readonly Failure[],
   { json, dryRun }: FilterOptions,
 ): void => {
@@ -151,7 +151,7 @@ const printMatching = (
     printJson(io, {
       dry_run: dryRun === true,
       refunded_registrations: registrations,
-      refunded_units: units,
+      refunded_units: Number(units),
       failures,
     });
   } else if (failures.length > 0) {
@@ -190,7 +190,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   }
   const bar = createProgressBar(io);
   const failures: Failure[] = [];
-  const done = { registrations: 0, units: 0 };
+  const done = { registrations: 0, units: 0n };
   try {
     for await (const { id, refundedCount, error } of refundMatching(deps, filter, {
       reason: options.reason,
@@ -198,7 +198,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     })) {
       if (error === null) {
         done.registrations += 1;
-        done.units += refundedCount;
+        done.units += BigInt(refundedCount);
       } else {
         failures.push({ id, reason: error });
       }

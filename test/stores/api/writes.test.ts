@@ -1,6 +1,7 @@
 import { systemClock } from "../../../domain/clock.ts";
 import { createStoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { createTestStore, startStoreApiOf } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 
@@ -71,6 +72,39 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
     t.true(String(response["error"]).startsWith(field), String(response["error"]));
   }
   t.like(await readStoreState(db, store.id), { registrations: 0, totals: 0 });
+});
+
+test("the balance decides about any number of units", async (t) => {
+  const { db } = t.context;
+  const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 500 } });
+  const dear = await createTestStore(db, { balanceCents: 500, treePriceCents: MAXIMUM_CENTS });
+
+  for (const [headers, trees] of [
+    [store.live, 11],
+    [store.live, 999_999_999],
+    [store.live, Number.MAX_SAFE_INTEGER],
+    [dear.live, Number.MAX_SAFE_INTEGER],
+  ] as const) {
+    const { status, body } = await post("/app/api/plant", headers, { trees });
+    t.is(status, 402, String(trees));
+    t.is(body["code"], "INSUFFICIENT_BUDGET");
+    t.regex(
+      String(body["error"]),
+      /^top-up balance exhausted: \$[1-9][\d,]*\.\d\d needed, \$5\.00 left$/u,
+    );
+  }
+  for (const trees of [0, -1, 1.5, "3", 2 ** 53, null]) {
+    t.is((await post("/app/api/plant", store.live, { trees })).status, 400, String(trees));
+  }
+  t.is((await post("/app/api/plant", store.live, '{"trees": 1e400}')).status, 400);
+  t.is((await post("/app/api/plant", store.live, { trees: 10 })).status, 200);
+
+  const many = await post("/app/api/plant", store.test, { trees: 3_000_000_000 });
+  t.is(many.status, 200, many.text);
+  t.is(many.body["trees_planted"], 3_000_000_000);
+  t.is((await get("/app/api/impact/stats", store.test)).body["trees"], 3_000_000_000);
+  t.is((await get("/app/api/plant", store.test)).status, 200);
+  t.is((await get("/app/api/evidence", store.test)).status, 200);
 });
 
 test("a planting that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
