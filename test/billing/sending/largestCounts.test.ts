@@ -2,6 +2,10 @@ import { reconcileUsage } from "../../../services/billing/reconciliation/reconci
 import { foldUsage } from "../../../services/billing/foldUsage.ts";
 import { readStatement } from "../../../services/billing/readStatement.ts";
 import { MAXIMUM_QUANTITY } from "../../../domain/billing/usage.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { registrationsIn } from "../../api/contract.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -81,4 +85,45 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
       processorQuantity: MOST,
     },
   );
+});
+
+test("large counts of two organizations are registered, listed, refunded in part and billed exactly over HTTP", async (t) => {
+  const { db } = t.context;
+  const { deps, double, pass } = await setUpBilling(t);
+  const { call } = await startStandaloneApi(t, { db, clock: deps.clock, billing: deps.billing });
+  for (const [count, refunded] of [
+    [MOST, 1_000_000_000_000_000],
+    [3_000_000_000, 2_999_999_999],
+  ] as const) {
+    const { customerId, subscriptionId } = double.control.addSubscriber({});
+    const { id: accountId, apiKeyProd: key } = await createTestOrganization(db, {
+      clock: deps.clock,
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: subscriptionId,
+    });
+
+    const created = await call("POST", "/plant/trees", { key, body: { count } });
+    t.like(created.body, { total_planted_trees: count, total_planted_trees_month: count });
+    const [registration] = registrationsIn(created.body, "tree");
+    t.is(registration?.["count"], count);
+    const listed = await call("GET", "/plant/trees", { key });
+    t.is(listed.body["total_planted_trees"], count);
+    t.is(registrationsIn(listed.body, "tree")[0]?.["count"], count);
+    const body = { id: registration?.["id"], count: refunded };
+    const refund = await call("POST", "/refund/trees", { key, body });
+    t.like(refund.body, { refunded_trees: refunded, total_planted_trees: count - refunded });
+    pass(5);
+    const { kind } = await drainUsage(
+      deps,
+      { accountId, mode: "live", meter: "tree" },
+      { signal: never, onResult: () => undefined },
+    );
+
+    t.is(kind, "done");
+    const values = double.control.usage({ customerId }).map(({ value }) => value);
+    t.deepEqual(values, [count - refunded]);
+    t.is((await readAccountSums(db, accountId)).usage, BigInt(count - refunded));
+    const report = await call("GET", `/usage/${String(registration?.["id"])}`, { key });
+    t.like(report.body, { count, refunded_count: refunded });
+  }
 });
