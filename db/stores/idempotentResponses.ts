@@ -1,5 +1,4 @@
 import { hash } from "node:crypto";
-import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -72,11 +71,6 @@ export const listIdempotentResponses = async (
           OFFSET 0
         ) AS found
       `);
-
-/** Returns whether a write failed because its key was stored after it looked for the key. */
-export const isKeyTaken = (error: unknown): boolean =>
-  error instanceof UniqueIntegrityConstraintViolationError &&
-  error.constraint === "idempotent_response_pkey";
 
 export const insertIdempotentResponses = async (
   transaction: DatabaseTransactionConnection,

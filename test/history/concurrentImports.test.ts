@@ -2,6 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
+import { lockBalances } from "../../db/stores/balances.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -107,13 +108,15 @@ for (const { operation, body } of [
 
     const [response] = await runBehindLocks<[{ status: number; headers: Headers }]>(
       db,
-      (transaction) =>
-        insertImportedStoreKeys(
+      async (transaction) => {
+        await lockBalances(transaction, [store.id]);
+        await insertImportedStoreKeys(
           transaction,
           { accountId: store.id, mode: "live" },
           [{ operation, key: "k" }],
           systemClock.now(),
-        ),
+        );
+      },
       () => post(path, { ...store.live, "Idempotency-Key": "k" }, body),
     );
 

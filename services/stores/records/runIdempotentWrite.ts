@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import {
   insertIdempotentResponses,
-  isKeyTaken,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
@@ -81,15 +80,7 @@ export const runIdempotentWrite = async (
       }
       return { responseBody: write.responseBody, recordId, replayed: false };
     });
-  const response = await writeQueue(write.accountId, () =>
-    run().catch((error: unknown) => {
-      // Imports store keys without the lock. The second attempt finds the key.
-      if (isKeyTaken(error)) {
-        return run();
-      }
-      throw error;
-    }),
-  );
+  const response = await writeQueue(write.accountId, run);
   if (response instanceof DomainError) {
     throw response;
   }
