@@ -888,6 +888,7 @@ CREATE TABLE store_balance (
   balance_cents bigint NOT NULL DEFAULT 0,
   low_balance_cents bigint NOT NULL,
   depleted_at timestamp with time zone,
+  last_record_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
   CONSTRAINT store_balance_pkey PRIMARY KEY (account_id),
   CONSTRAINT store_balance_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT store_balance_low CHECK (low_balance_cents >= 0),
