@@ -129,7 +129,7 @@ export interface components {
             readonly count: number;
             /**
              * Format: date-time
-             * @example 2025-06-01T12:00:00.000Z
+             * @example 2025-06-01T12:00:00.000000Z
              */
             readonly created_at: string;
             readonly customer_email: string;
@@ -706,7 +706,7 @@ export interface operations {
     readonly listDonations: {
         readonly parameters: {
             readonly query?: {
-                /** @description The next_cursor of the previous page, or a timestamp: the page starts with the first older record. */
+                /** @description The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record. */
                 readonly after_created_at?: string;
                 /** @description A part of the name, the whole email address or the whole id. */
                 readonly customer?: string;
@@ -776,7 +776,7 @@ export interface operations {
     readonly evidence: {
         readonly parameters: {
             readonly query?: {
-                /** @description A day (UTC) or an ISO 8601 timestamp (UTC without an offset); selects the newest record up to then. */
+                /** @description A day, or any ISO 8601 timestamp of it (UTC without an offset); selects the newest record of this UTC day, or else the newest before it. */
                 readonly created_at?: string;
                 /** @description Simulates that the trees have reached this stage. Permitted only with a test key. */
                 readonly evidence_stage?: "registered" | "funds_distributed" | "planted" | "planted_and_verified";
@@ -869,7 +869,7 @@ export interface operations {
     readonly listTrees: {
         readonly parameters: {
             readonly query?: {
-                /** @description The next_cursor of the previous page, or a timestamp: the page starts with the first older record. */
+                /** @description The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record. */
                 readonly after_created_at?: string;
                 /** @description A part of the name, the whole email address or the whole id. */
                 readonly customer?: string;
@@ -934,7 +934,7 @@ export interface operations {
     readonly listPlastics: {
         readonly parameters: {
             readonly query?: {
-                /** @description The next_cursor of the previous page, or a timestamp: the page starts with the first older record. */
+                /** @description The next_cursor of the previous page, or any ISO 8601 timestamp (UTC without an offset): the page starts with the newest older record. */
                 readonly after_created_at?: string;
                 /** @description A part of the name, the whole email address or the whole id. */
                 readonly customer?: string;
