@@ -145,96 +145,30 @@ CREATE TABLE charity (
   extracted_on date,
   -- A 501(c)(3) to which contributions are deductible.
   eligible boolean NOT NULL GENERATED ALWAYS AS (subsection = '03' AND deductibility = '1') STORED,
-  -- Lower-case words with a space around each; a search normalizes its words in the same way.
+  -- The sort name, the well-known name and the name, with a bar between them and at the end. Each word is in lower-case
+  -- and has a space on both sides; a search normalizes its words in the same way.
   search_text text NOT NULL GENERATED ALWAYS AS (
-    ' ' || regexp_replace(
+    regexp_replace(
       lower(regexp_replace(
-        replace(known_as || ' ' || name || ' ' || sort_name, '&', ' and '), '[''.]', '', 'g'
+        replace(' ' || sort_name || ' | ' || known_as || ' | ' || name || ' | ', '&', ' and '), '[''.]', '', 'g'
       )),
-      '[^a-z0-9]+', ' ', 'g'
-    ) || ' '
-  ) STORED,
-  -- From 0 to 30: well-known charities, then larger before smaller ones, and of those three ranges of the name's length.
-  -- The order of a search that finds many, which reads one tier after another until it has a page.
-  tier smallint NOT NULL GENERATED ALWAYS AS (
-    (known_as = '')::integer
-      * (28 - 3 * income_code + (length(name) >= 25)::integer + (length(name) >= 35)::integer)
+      '[^a-z0-9|]+', ' ', 'g'
+    )
   ) STORED
 ) WITH (fillfactor = 90);
 
--- Searches compare names that an index has found. Comparing each part of a search with a sample of the names, to estimate
--- how many match, took most of the time of planning, and changed no plan.
+-- Statistics of such texts would only slow the planning of a search.
 ALTER TABLE charity ALTER search_text SET STATISTICS 0;
 
--- Words of a normalized text, each with a tier: 'food bank' and 7 are {food/7,bank/7}.
-CREATE FUNCTION charity_words(search_text text, tier integer) RETURNS text[]
-  LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
-  $$;
-
--- For words that many charities have, tier by tier.
-CREATE INDEX charity_tiers ON charity USING gin (charity_words(search_text, tier)) WHERE eligible;
--- For words that few charities have.
-CREATE INDEX charity_names ON charity USING gin (string_to_array(btrim(search_text), ' ')) WHERE eligible;
+-- A search also reads the list of an index's pending changes. A short list keeps searches fast while and after a file is
+-- imported; without any, the import would take several times as long.
+CREATE INDEX charity_words ON charity USING gin (array_to_tsvector(string_to_array(btrim(search_text), ' ')))
+  WITH (gin_pending_list_limit = 1024) WHERE eligible;
+-- For misspelled names.
+CREATE INDEX charity_similarity ON charity USING gin (search_text gin_trgm_ops)
+  WITH (gin_pending_list_limit = 1024) WHERE eligible;
 -- The order of a search without a name or EIN.
 CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
-
--- Every word of the catalogue's names, so that a part or a misspelling of a word becomes a search for whole words. Words
--- that no name has any more stay, and find nothing.
-CREATE TABLE charity_word (
-  word text COLLATE "C" PRIMARY KEY,
-  -- The number of eligible charities that have the word. A search chooses its query by it, and does not rely on it.
-  charities integer NOT NULL,
-  -- Not a condition of the index on the number itself, with which every change of the number would write to the indexes.
-  is_common boolean NOT NULL GENERATED ALWAYS AS (charities >= 10) STORED
-) WITH (fillfactor = 70);
-
-CREATE INDEX charity_word_parts ON charity_word USING gin (word gin_trgm_ops);
-CREATE INDEX charity_word_common ON charity_word USING gin (word gin_trgm_ops) WHERE is_common;
-
--- Both functions write in the order of the words, so that concurrent imports cannot block each other.
-CREATE FUNCTION count_inserted_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO charity_word AS known (word, charities)
-  SELECT word COLLATE "C", count(DISTINCT written.ein)
-  FROM written
-  CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
-  WHERE written.eligible
-  GROUP BY 1
-  ORDER BY 1
-  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
-  RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION count_updated_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO charity_word AS known (word, charities)
-  SELECT word COLLATE "C", sum(counted.charities)
-  FROM written
-  JOIN replaced ON replaced.ein = written.ein
-  CROSS JOIN LATERAL (
-    SELECT DISTINCT 1 AS charities, unnest(string_to_array(btrim(written.search_text), ' ')) AS word
-    WHERE written.eligible
-    UNION ALL
-    SELECT DISTINCT -1, unnest(string_to_array(btrim(replaced.search_text), ' '))
-    WHERE replaced.eligible
-  ) AS counted
-  WHERE (written.search_text, written.eligible) IS DISTINCT FROM (replaced.search_text, replaced.eligible)
-  GROUP BY 1
-  HAVING sum(counted.charities) <> 0
-  ORDER BY 1
-  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
-  RETURN NULL;
-END
-$$;
-
-CREATE TRIGGER charity_inserted
-  AFTER INSERT ON charity REFERENCING NEW TABLE AS written
-  FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_charity_words();
-CREATE TRIGGER charity_updated
-  AFTER UPDATE ON charity REFERENCING OLD TABLE AS replaced NEW TABLE AS written
-  FOR EACH STATEMENT EXECUTE FUNCTION count_updated_charity_words();
 
 -- The progress of each file's import, so that an interrupted import resumes there.
 CREATE TABLE charity_import (

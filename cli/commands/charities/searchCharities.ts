@@ -14,7 +14,7 @@ export const searchCharities = async (
   { page, json }: SearchOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const { items, totalItems, totalIsExact } = await searchCatalogue({ db }, name, {
+  const { items, totalItems } = await searchCatalogue({ db }, name, {
     page,
     pageSize: PAGE_SIZE,
   });
@@ -27,20 +27,14 @@ export const searchCharities = async (
     icon_url: charity.iconUrl,
   }));
   if (json) {
-    printJson(io, {
-      total_items: totalItems,
-      ...(totalIsExact ? {} : { total_is_exact: false }),
-      charities,
-    });
+    printJson(io, { total_items: totalItems, charities });
     return;
   }
   const total = totalItems.toLocaleString("en-US");
   if (charities.length === 0) {
     say(
       io,
-      totalItems === 0
-        ? "No charities found."
-        : `No charities on page ${page}; ${totalIsExact ? "" : "at least "}${total} found.`,
+      totalItems === 0 ? "No charities found." : `No charities on page ${page}; ${total} found.`,
     );
     return;
   }
@@ -50,11 +44,5 @@ export const searchCharities = async (
     description: (charity) => charity.description,
     website: (charity) => charity.website,
   });
-  const pages = Math.ceil(totalItems / PAGE_SIZE);
-  say(
-    io,
-    totalIsExact
-      ? `${total} found; page ${page} of ${pages}.`
-      : `At least ${total} found; page ${page}. Add words to narrow the search.`,
-  );
+  say(io, `${total} found; page ${page} of ${Math.ceil(totalItems / PAGE_SIZE)}.`);
 };

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool, DatabasePoolConnection } from "slonik";
 import { StatementTimeoutError } from "slonik";
 import type { CatalogueCharity } from "../../../db/charities/charities.ts";
 import { listEligibleCharities } from "../../../db/charities/charities.ts";
@@ -39,11 +39,11 @@ const einOf = ({ ein, nonprofitId }: CharityIds): Ein | null => {
 };
 
 const search = async (
-  db: CommonQueryMethods,
+  connection: DatabasePoolConnection,
   query: CharityQuery,
   signal: AbortSignal,
 ): Promise<CharityPage> => {
-  const { items, ...total } = await searchTable(db, query, () => {
+  const { items, ...total } = await searchTable(connection, query, () => {
     if (signal.aborted) {
       throw new CharityProviderError("The search took too long.");
     }
