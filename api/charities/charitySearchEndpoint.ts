@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Charity } from "../../domain/charities/charities.ts";
-import { formatEin } from "../../domain/charities/charities.ts";
+import { ein, formatEin } from "../../domain/charities/charities.ts";
 import { text } from "../../domain/fields.ts";
 import type { SearchDependencies } from "../../services/charities/searchCharities.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
@@ -17,13 +17,13 @@ const charityQuery = queryObject({
     .optional()
     .meta({
       description:
-        "Words of the name; typos are tolerated. One or two letters match whole words only.",
+        "Words of the name, or their beginnings; typos are tolerated. An EIN is searched as one.",
       examples: ["red cross"],
     }),
-  ein: text(50)
+  ein: ein()
     .optional()
     .meta({
-      description: "EIN, with or without the dash. A malformed EIN matches nothing.",
+      description: "EIN, with or without the dash.",
       examples: ["53-0196605"],
     }),
   page_size: pageSize(20),

@@ -50,25 +50,30 @@ export type CharityValidation =
   /** The provider did not respond usefully; the reason is for the log. */
   | { readonly kind: "unavailable"; readonly reason: string };
 
-const WRITTEN_EIN = /^(\d{2})[- ]?(\d{7})$/u;
+/** What an EIN must be; the sentence's subject is the field. */
+export const EIN_MUST_BE = "must be nine digits such as 53-0196605";
 
-/** Parses an EIN with or without its dash; returns null if it is malformed. */
+/**
+ * An EIN as people and programs write it: with or without `EIN` before it, and with or without spaces or any hyphen, dash or
+ * minus sign after its first two digits. Spreadsheets lose the first one if it is a zero.
+ */
+const WRITTEN_EIN = /^\s*(?:ein[\s:#]*)?(\d{1,2})[\s\u2010-\u2015\u2212-]*(\d{7})\s*$/iu;
+
+/** Parses an EIN; returns null if it is malformed. */
 export const parseEin = (written: string): Ein | null => {
-  const match = WRITTEN_EIN.exec(written.trim());
-  return match ? `${match[1]}${match[2]}` : null;
+  const [, prefix = "", rest] = WRITTEN_EIN.exec(written) ?? [];
+  return rest === undefined ? null : `${prefix.padStart(2, "0")}${rest}`;
 };
 
-/** An EIN as a client writes it, with or without its dash; null for an empty text. */
+/** An EIN as a client writes it; null for a blank text. */
 export const ein = () =>
   text(50)
+    // The usual forms, because a pattern of all that are accepted would be unreadable.
     .meta({ pattern: String.raw`^\s*(?:\d{2}-?\d{7})?\s*$` })
     .transform((written, context): Ein | null => {
       const parsed = parseEin(written);
       if (parsed === null && written.trim() !== "") {
-        context.addIssue({
-          code: "custom",
-          message: "must be nine digits, with or without the dash",
-        });
+        context.addIssue({ code: "custom", message: EIN_MUST_BE });
       }
       return parsed;
     });

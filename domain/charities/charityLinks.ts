@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { text } from "../fields.ts";
 import { describeIssues, messageOfIssue } from "../describeIssues.ts";
-import { parseEin } from "./charities.ts";
+import { EIN_MUST_BE, parseEin } from "./charities.ts";
 import type { Ein } from "./charities.ts";
 
 /** The website and the icon of a charity; null leaves what is stored, an empty one removes it. */
@@ -23,7 +23,7 @@ const line = z.strictObject({
   ein: text(50).transform((given, context) => {
     const ein = parseEin(given);
     if (ein === null) {
-      context.addIssue({ code: "custom", message: "must be an EIN, such as 53-0196605" });
+      context.addIssue({ code: "custom", message: EIN_MUST_BE });
       return z.NEVER;
     }
     return ein;

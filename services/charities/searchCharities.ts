@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { parseEin } from "../../domain/charities/charities.ts";
+import type { Ein } from "../../domain/charities/charities.ts";
 import { nameWords, readSearchName } from "../../domain/charities/charitySearch.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
@@ -19,8 +19,8 @@ const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true }
 export type SearchDependencies = { readonly db: DatabasePool; readonly charities: Charities };
 
 /**
- * Searches with the account's provider. A malformed EIN and a name without letters and digits match nothing; a name
- * that is an EIN is searched as one.
+ * Searches with the account's provider. A name without letters and digits matches nothing; a name that is an EIN is
+ * searched as one.
  * @throws DomainError rate_limited if the account calls the provider too often
  * @throws OutageError if the provider fails
  */
@@ -29,7 +29,7 @@ export const searchCharities = async (
   accountId: string,
   query: {
     readonly name: string | null;
-    readonly ein: string | null;
+    readonly ein: Ein | null;
     readonly page: number;
     readonly pageSize: number;
   },
@@ -39,9 +39,8 @@ export const searchCharities = async (
   if (name !== null && nameWords(name).phrase === "") {
     return NO_MATCHES;
   }
-  const writtenEin = query.ein?.trim() || null;
-  const ein = writtenEin === null ? read.ein : parseEin(writtenEin);
-  if ((writtenEin !== null && ein === null) || (read.ein !== null && read.ein !== ein)) {
+  const ein = query.ein ?? read.ein;
+  if (read.ein !== null && read.ein !== ein) {
     return NO_MATCHES;
   }
   const provider = await providerOf(deps, accountId);

@@ -1,6 +1,6 @@
 import { insertBalanceEntry, takeRecordTimes } from "../../../db/stores/balances.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { parseEin } from "../../../domain/charities/charities.ts";
+import { EIN_MUST_BE, parseEin } from "../../../domain/charities/charities.ts";
 import type { DonationCustomer } from "../../../domain/charities/donations.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import type { ConfirmCharityDependencies } from "../../charities/confirmCharity.ts";
@@ -47,9 +47,11 @@ export const donateFromStore = async (
     ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
   ).catch((error: unknown) => {
     throw error instanceof DomainError && error.code === "charity_not_found"
-      ? new DomainError(error.code, `no charity found for the charity_id ${charityId}`, {
-          cause: error,
-        })
+      ? new DomainError(
+          error.code,
+          `no charity found for the charity_id ${charityId}${ein === null ? `; an EIN ${EIN_MUST_BE}` : ""}`,
+          { cause: error },
+        )
       : error;
   });
   const costCents = write.mode === "live" ? amountCents : 0;
