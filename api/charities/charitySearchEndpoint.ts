@@ -9,6 +9,7 @@ import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { queryError } from "../http/queryError.ts";
+import { monogramUrl } from "./monograms.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "./limits.ts";
 import { page, pageSize, total } from "./pages.ts";
 
@@ -41,17 +42,22 @@ const charityResponse = z
       .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
     description: z.string().meta({ description: "Empty if the provider has none." }),
     website: z.string().meta({ description: "Empty if the provider has none." }),
-    icon_url: z.string().meta({ description: "Empty if the provider has none." }),
+    icon_url: z
+      .string()
+      .meta({ description: "A monogram of the name, as SVG, if the provider has none." }),
   })
   .meta({ id: "Charity" });
 
-const presentCharity = (charity: Charity): z.output<typeof charityResponse> => ({
+const presentCharity = (
+  charity: Charity,
+  publicBaseUrl: string,
+): z.output<typeof charityResponse> => ({
   nonprofit_id: charity.nonprofitId,
   name: charity.name,
   ein: charity.ein === null ? "" : formatEin(charity.ein),
   description: charity.description,
   website: charity.website,
-  icon_url: charity.iconUrl,
+  icon_url: charity.iconUrl || monogramUrl(publicBaseUrl, charity.name),
 });
 
 const charityPage = z
@@ -62,9 +68,14 @@ const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
+export type CharitySearchDependencies = SearchDependencies & {
+  /** Where the API serves monograms. */
+  readonly publicBaseUrl: () => string;
+};
+
 /** Searches with the account's provider, and sets the header that says whether the total is exact. */
 const findCharityPage = async (
-  deps: SearchDependencies,
+  deps: CharitySearchDependencies,
   ctx: ApiContext,
   accountId: string,
   query: z.output<typeof charityQuery>,
@@ -81,7 +92,7 @@ const findCharityPage = async (
   return {
     total_items: found.totalItems,
     total_pages: Math.ceil(found.totalItems / query.page_size),
-    charities: found.items.map(presentCharity),
+    charities: found.items.map((charity) => presentCharity(charity, deps.publicBaseUrl())),
   };
 };
 
@@ -95,14 +106,14 @@ const EXAMPLE: z.output<typeof charityPage> = {
       ein: "53-0196605",
       description: "Public safety and disaster relief, Washington, DC",
       website: "https://www.redcross.org",
-      icon_url: "",
+      icon_url: "https://impact.example.com/media/monograms/AR-84.svg",
     },
   ],
 };
 
 /** The charity search of an interface. */
 export const charitySearchEndpoint = (
-  { db, charities }: SearchDependencies,
+  deps: CharitySearchDependencies,
   {
     path,
     tag,
@@ -144,6 +155,5 @@ export const charitySearchEndpoint = (
     },
     schemas: { query: charityQuery, response: charityPage },
     examples: { response: EXAMPLE },
-    handle: ({ ctx, caller, query }) =>
-      findCharityPage({ db, charities }, ctx, caller.accountId, query),
+    handle: ({ ctx, caller, query }) => findCharityPage(deps, ctx, caller.accountId, query),
   });

@@ -3,12 +3,20 @@ import type { ExecutionContext } from "ava";
 import { upsertCharities } from "../../db/charities/charityImports.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
+import { monogramUrl } from "../../api/charities/monograms.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
+import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CHARITY_RECORD } from "./charityRecord.ts";
-import { startDonationApi } from "./donations/donationSetup.ts";
+import { settingsOf, startDonationApi } from "./donations/donationSetup.ts";
+import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
+
+const HOSTILE_NAME = '"><SCRIPT>ALERT(1)</SCRIPT>';
 
 /** Invented charities, in addition to the real ones that the catalogue starts with. */
 const CHARITIES: readonly Partial<MasterFileRecord>[] = [
@@ -19,6 +27,8 @@ const CHARITIES: readonly Partial<MasterFileRecord>[] = [
   { ein: "690000005", name: "ZEBRA SOCIAL CLUB", subsection: "07", deductibility: "2" },
   { ein: "690000006", name: "ZEBRA FOREIGN TRUST", deductibility: "4" },
   { ein: "690000007", name: "A B C ZEBRA CLINIC" },
+  { ein: "060000001", name: "LEADING WOMBAT" },
+  { ein: "690000008", name: HOSTILE_NAME },
   ...Array.from({ length: 45 }, (_, index) => ({
     ein: String(970_000_000 + index),
     name: "PAGED QUAGGA TROOP",
@@ -32,12 +42,25 @@ test.before(async (t) => {
   );
 });
 
+const PUBLIC_BASE_URL = "https://impact.example";
+
 const charities = z.array(
-  z.looseObject({ nonprofit_id: z.string(), name: z.string(), ein: z.string() }),
+  z.looseObject({
+    nonprofit_id: z.string(),
+    name: z.string(),
+    ein: z.string(),
+    icon_url: z.url(),
+  }),
 );
 
 const stage = async (t: ExecutionContext<DatabaseContext>) => {
-  const { call, test: key, accountId } = await startDonationApi(t);
+  const {
+    call,
+    test: key,
+    accountId,
+  } = await startDonationApi(t, {
+    publicBaseUrl: PUBLIC_BASE_URL,
+  });
   const get = (query: Record<string, string>) =>
     call("GET", `/charities/search?${new URLSearchParams(query).toString()}`, { key });
   return {
@@ -65,10 +88,71 @@ test("a search returns all fields of a charity", async (t) => {
         ein: "69-0000002",
         description: "Food, agriculture and nutrition, SPRINGFIELD, VT",
         website: "",
-        icon_url: "",
+        icon_url: "https://impact.example/media/monograms/ZF-291.svg",
       },
     ],
   });
+});
+
+test("a charity without an icon gets a monogram, a picture without scripts that may be kept for ever", async (t) => {
+  const { call, url, apiKeyTest: key } = await startApiOf(t, { openTemporal: unreachableTemporal });
+  const { body } = await call("GET", "/charities/search?name=script", { key });
+  t.like(charities.parse(body["charities"]), [{ name: HOSTILE_NAME }]);
+  const [hostile] = charities.parse(body["charities"]);
+  t.regex(hostile?.icon_url ?? "", new RegExp(`^${url}/media/monograms/SA-\\d+\\.svg$`, "u"));
+  const again = await call("GET", "/charities/search?name=script", { key });
+  t.deepEqual(again.body, body);
+
+  const picture = await fetch(hostile?.icon_url ?? "");
+  t.is(picture.status, 200);
+  t.is(picture.headers.get("Content-Type"), "image/svg+xml");
+  t.is(picture.headers.get("Cache-Control"), "public, max-age=31536000, immutable");
+  t.regex(picture.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'.*; sandbox$/u);
+  t.regex(await picture.text(), /^<svg [^>]+><rect [^>]+><text [^>]+>SA<\/text><\/svg>$/u);
+  for (const made of ["%3Cscript%3E-1", "ABCDE-1", "A", "A-1000", "A%22-1"]) {
+    t.is((await fetch(`${url}/media/monograms/${made}.svg`)).status, 404, made);
+  }
+});
+
+test("the monogram of a name in another script has its first letter", async (t) => {
+  const { url } = await startApiOf(t, { openTemporal: unreachableTemporal });
+  const picture = await fetch(monogramUrl(url, "日本赤十字"));
+  t.is(picture.status, 200);
+  t.regex(await picture.text(), />日<\/text>/u);
+  t.is((await fetch(monogramUrl(url, "!!!"))).status, 200);
+});
+
+test("the icon of a remote provider is passed on, and a charity without one gets a monogram", async (t) => {
+  const double = await startProviderDouble();
+  t.teardown(double.close);
+  const { db } = t.context;
+  const hit = { description: "", ein: null, websiteUrl: "", matchedTerms: [] };
+  double.responses.set("/everyorg/search/tree", {
+    nonprofits: [
+      {
+        ...hit,
+        name: "Tree",
+        profileUrl: "https://x/tree",
+        logoUrl: "https://icons.example/1.png",
+      },
+      { ...hit, name: "Treetop Trust", profileUrl: "https://x/treetop", logoUrl: null },
+    ],
+  });
+  const {
+    call,
+    id,
+    apiKeyTest: key,
+  } = await startApiOf(t, {
+    openTemporal: unreachableTemporal,
+    charities: createCharities({ db, clock: systemClock, settings: settingsOf(double) }),
+    publicBaseUrl: PUBLIC_BASE_URL,
+  });
+  await updateAccount(db, id, { charityProvider: "everyorg" });
+  const { body } = await call("GET", "/charities/search?name=tree", { key });
+  t.deepEqual(
+    charities.parse(body["charities"]).map(({ icon_url }) => icon_url),
+    ["https://icons.example/1.png", monogramUrl(PUBLIC_BASE_URL, "Treetop Trust")],
+  );
 });
 
 test("the well-known charities are in the catalogue from the start", async (t) => {
@@ -105,6 +189,13 @@ test("a subordinate by the name of its group", finds, { name: "lions zebra" }, [
 test("an EIN with its dash", finds, { ein: "53-0196605" }, ["American Red Cross"]);
 test("an EIN without its dash", finds, { ein: "530196605" }, ["American Red Cross"]);
 test("an EIN of any prefix", finds, { ein: "97-0000003" }, ["PAGED QUAGGA TROOP"]);
+test("an EIN with a typographic hyphen", finds, { ein: "53\u20110196605" }, ["American Red Cross"]);
+test("an EIN with a minus sign", finds, { ein: "53\u22120196605" }, ["American Red Cross"]);
+test("an EIN with spaces", finds, { ein: " 53 0196605 " }, ["American Red Cross"]);
+test("an EIN that is named one", finds, { ein: "EIN: 53-0196605" }, ["American Red Cross"]);
+test("an EIN whose leading zero is lost", finds, { ein: "60000001" }, ["LEADING WOMBAT"]);
+test("such an EIN with its dash", finds, { ein: "6-0000001" }, ["LEADING WOMBAT"]);
+test("such an EIN in the parameter name", finds, { name: "60000001" }, ["LEADING WOMBAT"]);
 test("an EIN in the parameter name", finds, { name: "53-0196605" }, ["American Red Cross"]);
 test("a charity by an EIN and a name that match", finds, { ein: "530196605", name: "red cross" }, [
   "American Red Cross",
@@ -117,12 +208,24 @@ test(
 );
 test("nothing for letters that the catalogue does not contain", finds, { name: "日本赤十字" }, []);
 test("nothing for such letters with a short word", finds, { name: "日本赤十字 a" }, []);
-test("whole words of two letters in all", finds, { name: "b a" }, ["A B C ZEBRA CLINIC"]);
-test("nothing for two letters that are not a word", finds, { name: "ze" }, []);
+test("nothing for two letters that begin no word", finds, { name: "zq" }, []);
+test("two letters that begin a word, the names that begin with them first", finds, { name: "ze" }, [
+  "Zero to Three",
+  ...FOOD_BANKS,
+  "A B C ZEBRA CLINIC",
+  "LIONS OF ZEBRA LODGE (CHAPTER 12)",
+  "FRIENDS OF ST MARYS ZEBRA SCHOOL",
+]);
+test("a letter that begins a word, with another word", finds, { name: "z pan" }, [
+  "ZEBRA FOOD BANK",
+]);
+test("a word and the beginning of another", finds, { name: "red cr" }, ["American Red Cross"]);
+test("the beginning of a word and another word", finds, { name: "r cross" }, [
+  "American Red Cross",
+]);
 test("nothing for two letters of another script", finds, { name: "日本" }, []);
 test("nothing for a letter of another script with a word", finds, { name: "日 b" }, []);
 test("nothing for punctuation", finds, { name: "!!!!" }, []);
-test("nothing for a malformed EIN", finds, { ein: "53-01966" }, []);
 test("nothing for an unknown EIN", finds, { ein: "000000000" }, []);
 test("nothing for gibberish", finds, { name: "xqzwv kkjjq" }, []);
 test("no club, because gifts to it are not deductible", finds, { name: "zebra social club" }, []);
@@ -157,6 +260,10 @@ const rejects = test.macro({
 test("a page size of 21", rejects, { page_size: "21" }, /^page_size: .*20/u);
 test("a page size of 0", rejects, { page_size: "0" }, /^page_size: /u);
 test("page 0", rejects, { page: "0" }, /^page: /u);
+const EIN_MESSAGE = /^ein: must be nine digits such as 53-0196605$/u;
+test("an EIN of seven digits", rejects, { ein: "53-01966" }, EIN_MESSAGE);
+test("an EIN of ten digits", rejects, { ein: "53-01966055" }, EIN_MESSAGE);
+test("an EIN with letters", rejects, { ein: "53-O196605" }, EIN_MESSAGE);
 test("half a page", rejects, { page: "1.5" }, /^page: /u);
 test("an unknown parameter", rejects, { q: "red" }, /q: unknown parameter/u);
 

@@ -9,6 +9,7 @@ import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createDashboardCache } from "../../../services/dashboard/createDashboardCache.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
+import { drawMonogram, MONOGRAM_PATH } from "../../charities/monograms.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
@@ -280,6 +281,16 @@ export const dashboardPages = ({
           throw new HttpError("path_not_found", "failed to find picture");
         }
         send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
+      },
+    },
+    {
+      path: MONOGRAM_PATH,
+      run: (ctx) => {
+        const picture = drawMonogram(pathParameter(ctx, "monogram"));
+        if (picture === null) {
+          throw new HttpError("path_not_found", "failed to find picture");
+        }
+        send(ctx, pictureOf(SVG, picture), IMMUTABLE);
       },
     },
     logoPage(db),

@@ -1,9 +1,9 @@
-import type { SearchDependencies } from "../../../services/charities/searchCharities.ts";
+import type { CharitySearchDependencies } from "../../charities/charitySearchEndpoint.ts";
 import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_ERROR } from "../errors.ts";
 
-export const searchEndpoint = (dependencies: SearchDependencies): Endpoint =>
+export const searchEndpoint = (dependencies: CharitySearchDependencies): Endpoint =>
   charitySearchEndpoint(dependencies, {
     path: "/app/api/charity/search",
     tag: "donations",

@@ -60,7 +60,7 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
   const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
-  for (const id of [EIN, "53-0196605", `irs_${EIN}`]) {
+  for (const id of [EIN, "53-0196605", "53\u20110196605", "EIN 53-0196605", `irs_${EIN}`]) {
     const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
     t.is(status, 200);
     t.is(body["charity_id"], id);
@@ -71,7 +71,12 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
     t.is(body["code"], "INVALID_PARAMETER");
     t.regex(String(body["error"]), /charity_id/u);
   }
-  t.is((await readStoreState(db, store.id)).balance, 9700);
+  const misspelt = await post(DONATE, store.live, { charity_id: "53-01966", amount: 1 });
+  t.is(
+    misspelt.body["error"],
+    "no charity found for the charity_id 53-01966; an EIN must be nine digits such as 53-0196605",
+  );
+  t.is((await readStoreState(db, store.id)).balance, 9500);
 });
 
 test("customer filters find donations", async (t) => {
@@ -179,6 +184,7 @@ test("a store searches charities with its own key and donates to one that it fou
   t.is(status, 200);
   t.deepEqual([body["total_items"], body["total_pages"]], [1, 1]);
   const [charity] = rowsIn(body, "charities");
+  t.is(charity?.["icon_url"], "https://impact.example/media/monograms/AR-84.svg");
   const donation = { charity_id: charity?.["nonprofit_id"], amount: 1 };
   t.is((await post(DONATE, store.live, donation)).status, 200);
 
