@@ -207,8 +207,7 @@ CREATE TABLE charity (
   income_code smallint NOT NULL DEFAULT 0,
   extracted_on date,
   eligible boolean NOT NULL GENERATED ALWAYS AS (((subsection = '03'::text) AND (deductibility = '1'::text))) STORED,
-  search_text text NOT NULL GENERATED ALWAYS AS (((' '::text || regexp_replace(lower(regexp_replace(replace(((((known_as || ' '::text) || name) || ' '::text) || sort_name), '&'::text, ' and '::text), '[''.]'::text, ''::text, 'g'::text)), '[^a-z0-9]+'::text, ' '::text, 'g'::text)) || ' '::text)) STORED,
-  tier smallint NOT NULL GENERATED ALWAYS AS ((((known_as = ''::text))::integer * (((28 - (3 * income_code)) + ((length(name) >= 25))::integer) + ((length(name) >= 35))::integer))) STORED,
+  search_text text NOT NULL GENERATED ALWAYS AS (regexp_replace(lower(regexp_replace(replace(((((((' '::text || sort_name) || ' | '::text) || known_as) || ' | '::text) || name) || ' | '::text), '&'::text, ' and '::text), '[''.]'::text, ''::text, 'g'::text)), '[^a-z0-9|]+'::text, ' '::text, 'g'::text)) STORED,
   CONSTRAINT charity_pkey PRIMARY KEY (ein),
   CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'::text),
   CONSTRAINT charity_income_code CHECK (income_code >= 0 AND income_code <= 9)
@@ -230,13 +229,6 @@ CREATE TABLE charity_import (
   CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
   CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
 ) WITH ();
-
-CREATE TABLE charity_word (
-  word text NOT NULL,
-  charities integer NOT NULL,
-  is_common boolean NOT NULL GENERATED ALWAYS AS ((charities >= 10)) STORED,
-  CONSTRAINT charity_word_pkey PRIMARY KEY (word)
-) WITH (fillfactor=70);
 
 CREATE TABLE daily_count (
   account_id uuid NOT NULL,
@@ -1081,13 +1073,9 @@ CREATE INDEX certificate_item_record_id ON public.certificate_item USING btree (
 
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 
-CREATE INDEX charity_names ON public.charity USING gin (string_to_array(btrim(search_text), ' '::text)) WHERE eligible;
+CREATE INDEX charity_similarity ON public.charity USING gin (search_text gin_trgm_ops) WITH (gin_pending_list_limit='1024') WHERE eligible;
 
-CREATE INDEX charity_tiers ON public.charity USING gin (charity_words(search_text, (tier)::integer)) WHERE eligible;
-
-CREATE INDEX charity_word_common ON public.charity_word USING gin (word gin_trgm_ops) WHERE is_common;
-
-CREATE INDEX charity_word_parts ON public.charity_word USING gin (word gin_trgm_ops);
+CREATE INDEX charity_words ON public.charity USING gin (array_to_tsvector(string_to_array(btrim(search_text), ' '::text))) WITH (gin_pending_list_limit='1024') WHERE eligible;
 
 CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, attribution, created_at, id) WHERE (attribution <> ''::text);
 
@@ -1245,56 +1233,6 @@ CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btre
 
 CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
 
-CREATE OR REPLACE FUNCTION public.charity_words(search_text text, tier integer)
- RETURNS text[]
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-AS $function$
-    SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
-  $function$;
-
-CREATE OR REPLACE FUNCTION public.count_inserted_charity_words()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  INSERT INTO charity_word AS known (word, charities)
-  SELECT word COLLATE "C", count(DISTINCT written.ein)
-  FROM written
-  CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
-  WHERE written.eligible
-  GROUP BY 1
-  ORDER BY 1
-  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
-  RETURN NULL;
-END
-$function$;
-
-CREATE OR REPLACE FUNCTION public.count_updated_charity_words()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-  INSERT INTO charity_word AS known (word, charities)
-  SELECT word COLLATE "C", sum(counted.charities)
-  FROM written
-  JOIN replaced ON replaced.ein = written.ein
-  CROSS JOIN LATERAL (
-    SELECT DISTINCT 1 AS charities, unnest(string_to_array(btrim(written.search_text), ' ')) AS word
-    WHERE written.eligible
-    UNION ALL
-    SELECT DISTINCT -1, unnest(string_to_array(btrim(replaced.search_text), ' '))
-    WHERE replaced.eligible
-  ) AS counted
-  WHERE (written.search_text, written.eligible) IS DISTINCT FROM (replaced.search_text, replaced.eligible)
-  GROUP BY 1
-  HAVING sum(counted.charities) <> 0
-  ORDER BY 1
-  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
-  RETURN NULL;
-END
-$function$;
-
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1343,9 +1281,5 @@ $function$;
 CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
 
 CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
-
-CREATE TRIGGER charity_inserted AFTER INSERT ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_charity_words();
-
-CREATE TRIGGER charity_updated AFTER UPDATE ON public.charity REFERENCING OLD TABLE AS replaced NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION count_updated_charity_words();
 
 CREATE TRIGGER registration_without_usage AFTER DELETE ON public.registration REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
