@@ -56,7 +56,7 @@ export interface components {
              * @example 53-0196605
              */
             readonly ein: string;
-            /** @description Empty if the provider has none. */
+            /** @description A monogram of the name, as SVG, if the provider has none. */
             readonly icon_url: string;
             /** @example American Red Cross */
             readonly name: string;
@@ -747,9 +747,9 @@ export interface operations {
     readonly searchCharities: {
         readonly parameters: {
             readonly query?: {
-                /** @description EIN, with or without the dash. A malformed EIN matches nothing. */
+                /** @description EIN, with or without the dash. */
                 readonly ein?: string;
-                /** @description Words of the name; typos are tolerated. One or two letters match whole words only. */
+                /** @description Words of the name, or their beginnings; typos are tolerated. An EIN is searched as one. */
                 readonly name?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
