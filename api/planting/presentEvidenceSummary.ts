@@ -12,7 +12,8 @@ export const evidenceSummary = z
         description: "Registered trees that a partner reports as planted.",
       }),
       trees_planted_simulated: wholeNumber.meta({
-        description: "How many of trees_planted are simulated: they are not planted anywhere.",
+        description:
+          "How many of trees_planted are simulated, which are planted nowhere: all or none.",
       }),
       carbon_offset_tons: z.number().min(0).meta({
         description: "Metric tons of CO2 that the planted trees are projected to store for life.",
@@ -28,7 +29,7 @@ export const evidenceSummary = z
         name: z.string(),
         country: z.string(),
         simulated: z.boolean().meta({
-          description: "Whether all sites of the region are the simulated partner's.",
+          description: "Whether the region's trees are simulated.",
         }),
         evidence: z.array(
           z.strictObject({
@@ -52,18 +53,18 @@ const regionId = (country: string, region: string): string =>
     .replaceAll(/[^\p{L}\p{M}\p{N}]+/gu, "-");
 
 const presentEvidenceSummary = (
-  { registeredTrees, plantedTrees, simulatedTrees, projected, regions }: EvidenceSummary,
+  { registeredTrees, plantedTrees, isSimulated, projected, regions }: EvidenceSummary,
   baseUrl: string,
 ): PresentedEvidenceSummary => ({
   summary: {
     total_trees: registeredTrees,
     trees_planted: plantedTrees,
-    trees_planted_simulated: simulatedTrees,
+    trees_planted_simulated: isSimulated ? plantedTrees : 0,
     carbon_offset_tons: projected.carbonTons,
     area_restored_hectares: projected.areaHectares,
     countries: [...new Set(regions.map(({ country }) => country))],
   },
-  regions: regions.map(({ region, country, isSimulated, media }) => ({
+  regions: regions.map(({ region, country, media }) => ({
     id: regionId(country, region),
     name: region,
     country,

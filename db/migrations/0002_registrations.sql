@@ -112,8 +112,8 @@ CREATE TABLE impact_total (
 ) WITH (fillfactor = 50);
 
 -- For the sum of all accounts. Updates change none of its columns, so they stay in the table (HOT).
-CREATE INDEX impact_total_live_trees ON impact_total (account_id)
-WHERE mode = 'live' AND kind = 'tree' AND period = 'all';
+CREATE INDEX impact_total_trees ON impact_total (mode, account_id)
+WHERE kind = 'tree' AND period = 'all';
 
 -- Units that an account registered on a day in UTC, for its daily limit and to notice unusual days. Refunds do not lower it.
 -- API processes add to it every few seconds, so it lags.

@@ -129,7 +129,7 @@ CREATE TABLE planting_media (
 
 CREATE INDEX planting_media_order ON planting_media (order_id);
 CREATE INDEX planting_media_account ON planting_media (account_id, mode, id);
-CREATE INDEX planting_media_site ON planting_media (site_id, id) WHERE mode = 'live';
+CREATE INDEX planting_media_site ON planting_media (site_id, mode, id);
 
 -- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.
 CREATE TABLE planting_tally (

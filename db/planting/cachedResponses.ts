@@ -2,6 +2,10 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
 import type { Deleted } from "../deletedRow.ts";
+import { MODES } from "../../domain/accounts/accounts.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import { isSimulated } from "../../domain/planting/order.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
@@ -9,19 +13,22 @@ const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 /** The text of a response that every process returns until it expires. */
 export type CachedResponse = Readonly<z.output<typeof cachedRow>>;
 
-const validRow = cachedRow.extend({ expiresAt: z.date() });
+/** The trees of one summary: simulated and real ones are never in the same, nor those of both modes. */
+export type SummarizedTrees = { readonly mode: Mode; readonly isSimulated: boolean };
 
-/** The summary with and without simulated trees, so that a deployment that changes its partner has the other one. */
-export const summaryKey = (countsSimulated: boolean): string =>
-  countsSimulated ? "summary/simulated" : "summary";
-export const SUMMARY_KEYS = [summaryKey(true), summaryKey(false)];
+export const summaryKey = (trees: SummarizedTrees): string =>
+  `summary/${trees.mode}/${trees.isSimulated ? "simulated" : "real"}`;
+
+const SUMMARY_KEYS = MODES.flatMap((mode) =>
+  [true, false].map((simulated) => summaryKey({ mode, isSimulated: simulated })),
+);
 
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
 
 /** Returns the key of the registration of a query, as `treeKey` does. */
 export const treeKeyColumn = sql.fragment`'tree/' || registration.id`;
 
-/** Locks the summary until the transaction ends, so that a summary of earlier facts is not cached afterwards. */
+/** Locks the summaries until the transaction ends, so that one of earlier facts is not cached afterwards. */
 export const lockSummary = async (transaction: DatabaseTransactionConnection): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     SELECT
@@ -38,9 +45,9 @@ export const findCachedResponse = (
   key: string,
   baseUrl: string,
   now: Date,
-): Promise<Readonly<z.output<typeof validRow>> | null> =>
-  db.maybeOne(sql.type(validRow)`
-    SELECT body, stored_at AS "storedAt", expires_at AS "expiresAt"
+): Promise<CachedResponse | null> =>
+  db.maybeOne(sql.type(cachedRow)`
+    SELECT body, stored_at AS "storedAt"
     FROM cached_response
     WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${timestamp(now)}
   `);
@@ -100,6 +107,23 @@ export const deleteCachedResponses = async (
       `,
   );
   return rowCount;
+};
+
+/**
+ * Deletes cached summaries, so that the next request calculates them. To avoid deadlocks, lock planting orders before.
+ * @param order the order that changes a summary; null for all summaries
+ * @returns the number of deleted summaries
+ */
+export const deleteSummaries = async (
+  transaction: DatabaseTransactionConnection,
+  order: Pick<PlantingOrder, "mode" | "partner"> | null,
+): Promise<number> => {
+  await lockSummary(transaction);
+  const keys =
+    order === null
+      ? SUMMARY_KEYS
+      : [summaryKey({ mode: order.mode, isSimulated: isSimulated(order.partner) })];
+  return deleteCachedResponses(transaction, keys);
 };
 
 /**

@@ -11,6 +11,7 @@ import {
 import type { ImportedTree } from "../../db/history/importedEvidence.ts";
 import { listIdentities } from "../../db/history/importRuns.ts";
 import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
+import { deleteSummaries } from "../../db/planting/cachedResponses.ts";
 import { deletePlantingOrders, lockPlantingOrder } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -140,6 +141,7 @@ const getOrCreateOrder = async (
   const before = await getLockedOrder(transaction, id);
   if (created === null) {
     await resizeOrder(transaction, before, trees, 1);
+    await deleteSummaries(transaction, before);
     return id;
   }
   const { order } = await recordFacts(transaction, before, facts, { source: "import", now });

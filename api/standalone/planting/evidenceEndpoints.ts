@@ -39,19 +39,18 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint => {
       tag: "evidence",
       summary: "Read the evidence summary of all organizations",
       details:
-        "Carbon and area are projected from planted trees only. Trees of the simulated partner count only while it is the " +
-        "deployment's partner, and are marked. Once trees are planted, the response stays the same for 30 days.",
+        "The response stays the same for 30 days, or until more trees are planted. Carbon and area are projected from " +
+        "planted trees only. If the planting partner is simulated, which it always is with a test key, the planted trees " +
+        "are those of the simulation and are marked; otherwise none of them counts.",
       responseHeaders: EVIDENCE_HEADERS,
       errors: [KEY_ERROR, READ_ERROR],
     },
     schemas: { response: evidenceSummary },
     examples: { response: EVIDENCE_EXAMPLES.summary },
-    handle: async ({ ctx }) => {
-      const response = await readSummary();
-      setCacheHeaders(ctx, response, {
-        isLasting: response.isLasting,
-        now: deps.clock.now(),
-      });
+    handle: async ({ ctx, caller }) => {
+      const response = await readSummary(caller.mode);
+      // It is renewed when trees are planted, which may be at any time.
+      setCacheHeaders(ctx, response, { isLasting: false, now: deps.clock.now() });
       return response.body;
     },
   });

@@ -27,12 +27,11 @@ export const cacheEvidence = (
     readonly revision: bigint;
     readonly body: string;
   },
-  seconds = EVIDENCE_CACHE_SECONDS,
 ): Promise<CachedResponse> => {
   const storedAt = clock.now();
   return storeCachedResponse(db, {
     ...response,
     storedAt,
-    expiresAt: new Date(storedAt.getTime() + seconds * 1000),
+    expiresAt: new Date(storedAt.getTime() + EVIDENCE_CACHE_SECONDS * 1000),
   });
 };

@@ -1,9 +1,8 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
-  lockSummary,
-  SUMMARY_KEYS,
+  deleteSummaries,
   treeKey,
 } from "../../../db/planting/cachedResponses.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -16,15 +15,17 @@ export type CachedResponses =
   | { readonly kind: "tree"; readonly registrationId: string }
   | { readonly kind: "summary" | "all" };
 
-const keysOf = (responses: CachedResponses): readonly string[] | null => {
-  switch (responses.kind) {
-    case "tree":
-      return [treeKey(responses.registrationId)];
-    case "summary":
-      return SUMMARY_KEYS;
-    case "all":
-      return null;
+const deleteSelected = async (
+  transaction: DatabaseTransactionConnection,
+  responses: CachedResponses,
+): Promise<number> => {
+  if (responses.kind === "tree") {
+    return deleteCachedResponses(transaction, [treeKey(responses.registrationId)]);
   }
+  const summaries = await deleteSummaries(transaction, null);
+  return responses.kind === "summary"
+    ? summaries
+    : summaries + (await deleteCachedResponses(transaction, null));
 };
 
 /**
@@ -36,11 +37,7 @@ export const clearCachedResponses = (
   responses: CachedResponses,
 ): Promise<number> =>
   db.transaction(async (transaction) => {
-    if (responses.kind !== "tree") {
-      // A summary that is being calculated would be cached afterwards.
-      await lockSummary(transaction);
-    }
-    const deleted = await deleteCachedResponses(transaction, keysOf(responses));
+    const deleted = await deleteSelected(transaction, responses);
     await recordAction(transaction, actor, clock.now(), {
       action: "evidence.clear_cache",
       details: { ...responses, deleted },

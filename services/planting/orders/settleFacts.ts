@@ -9,6 +9,7 @@ import {
   insertFact,
   listFacts,
 } from "../../../db/planting/facts.ts";
+import { deleteSummaries } from "../../../db/planting/cachedResponses.ts";
 import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
 import { addToTally } from "../../../db/planting/tallies.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
@@ -96,7 +97,10 @@ export const changeTimeline = async (
   return settleFacts(transaction, { ...order, timeline });
 };
 
-/** Stores what facts have changed of an order, the factors of its planted trees, and the tallies that it changes. */
+/**
+ * Stores what facts have changed of an order, the factors of its planted trees, and the tallies that it changes. The next
+ * request renews the summary if trees were planted or verified.
+ */
 export const storeProgress = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
@@ -105,6 +109,9 @@ export const storeProgress = async (
   const after = withImpactFactors(changed);
   await updatePlantingOrderProgress(transaction, after);
   await addToTally(transaction, after, tallyChange(before, after));
+  if (after.plantedAt !== before.plantedAt || after.verifiedAt !== before.verifiedAt) {
+    await deleteSummaries(transaction, after);
+  }
 };
 
 const outcomeOf = ({ stage, state, reason }: StoredFact): RecordedFact => ({

@@ -1,9 +1,5 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import {
-  deleteCachedResponses,
-  lockSummary,
-  SUMMARY_KEYS,
-} from "../../../db/planting/cachedResponses.ts";
+import { deleteSummaries } from "../../../db/planting/cachedResponses.ts";
 import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
   findFactOrder,
@@ -138,12 +134,10 @@ const correctOrder = async (
     });
     if (order !== before) {
       await storeProgress(transaction, before, order);
+      // An order without planted trees, too, may have changed the site of others.
+      await deleteSummaries(transaction, null);
       await recordMilestones(transaction, factsBefore, order, now);
       await reopenPlantingOrder(transaction, orderId);
-      // The summary must not show withdrawn planting, or leave out reinstated, for the rest of its 30 days. An order without
-      // planted trees, too, may have changed the site of others.
-      await lockSummary(transaction);
-      await deleteCachedResponses(transaction, SUMMARY_KEYS);
     }
     // A replacement that only waits changes neither other facts nor the order, yet it is stored.
     if (changes.length > 0 || order !== before || replacement.length > 0) {

@@ -244,9 +244,9 @@ const idOf = (region: string): string | undefined =>
         {
           registeredTrees: 1,
           plantedTrees: 1,
-          simulatedTrees: 0,
+          isSimulated: false,
           projected: { carbonTons: 0, areaHectares: 0 },
-          regions: [{ region, country: "A", isSimulated: false, media: [] }],
+          regions: [{ region, country: "A", media: [] }],
         },
         "https://impact.example",
       ),

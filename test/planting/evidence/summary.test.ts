@@ -6,6 +6,11 @@ import { sql } from "../../../db/sql.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+} from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting, STAGE_MS } from "../../support/planting.ts";
@@ -19,57 +24,122 @@ const DAY_MS = 86_400_000;
 /** A registration of this count exhausts the sums of a database. */
 const MOST = Number.MAX_SAFE_INTEGER;
 
+const countPhotos = (text: string): number =>
+  evidenceSummary.parse(JSON.parse(text)).regions.flatMap(({ evidence }) => evidence).length;
+
+const plantedOf = (text: string) => {
+  const { summary, regions } = evidenceSummary.parse(JSON.parse(text));
+  const simulated = [...new Set(regions.map((region) => region.simulated))];
+  return [summary.trees_planted, summary.trees_planted_simulated, ...simulated];
+};
+
+const placesOf = (text: string) => {
+  const { summary, regions } = evidenceSummary.parse(JSON.parse(text));
+  return [summary.trees_planted, summary.countries.length, regions.length];
+};
+
 const totalOf = (text: string): number =>
   evidenceSummary.parse(JSON.parse(text)).summary.total_trees;
 
 test.serial(
-  "the summary counts all organizations' live trees and, once trees are planted, stays the same for 30 days",
+  "the summary stays the same for 30 days, whatever is registered, with every process",
   async (t) => {
-    const { setup, read, serve } = await startEvidenceApi(t);
-    const other = await serve();
-    await deleteCachedResponses(t.context.db, null);
+    const db = await openOwnDatabase(t);
+    const { setup, read, serve } = await startEvidenceApi(t, { db });
+    const other = await setUpPlanting(db);
     await setup.register(3, { mode: "test" });
     await setup.register(7);
-    const nothing = await read("/evidence");
-    t.is(nothing.headers.get("Cache-Control"), "private, no-cache");
-    await createAndPlace(setup);
-    await setup.pass(3 * STAGE_MS);
-    const before = await read("/evidence");
+    await other.register(1);
+    const first = await read("/evidence");
+    t.is(totalOf(first.text), 8);
     const endMs = setup.clock.now().getTime() + 30 * DAY_MS;
-    await setup.register(100);
-    t.is((await read("/evidence")).text, before.text);
+
+    const id = await setup.register(100);
+    await setup.refund(id, 50);
+    await createAndPlace(setup);
     setup.clock.set(new Date(endMs - 1000).toISOString());
-    const cached = await other.read("/evidence");
-    t.is(cached.text, before.text);
-    t.is(cached.headers.get("Cache-Control"), "private, max-age=2592000");
+    const restarted = await serve();
+    for (const { text, headers } of [await read("/evidence"), await restarted.read("/evidence")]) {
+      t.is(text, first.text);
+      t.is(headers.get("ETag"), first.headers.get("ETag"));
+    }
     setup.clock.set(new Date(endMs).toISOString());
-    const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
-    const earlier = evidenceSummary.parse(JSON.parse(nothing.text));
-    t.is(after.summary.total_trees, earlier.summary.total_trees + 100);
-    t.is(after.summary.trees_planted, earlier.summary.trees_planted + 7);
-    t.true(after.summary.carbon_offset_tons > earlier.summary.carbon_offset_tons);
-    t.true(after.summary.area_restored_hectares > earlier.summary.area_restored_hectares);
-    t.true(after.regions.some(({ evidence }) => evidence.length > 0));
-    t.deepEqual(after.summary.countries, [...new Set(after.regions.map(({ country }) => country))]);
+    t.is(totalOf((await restarted.read("/evidence")).text), 58);
   },
 );
 
-test.serial("a summary without planted trees stays the same for ten seconds", async (t) => {
+test.serial("trees that are planted, and later verified, renew the summary", async (t) => {
   const { setup, read, serve } = await startEvidenceApi(t, { db: await openOwnDatabase(t) });
   const other = await serve();
   await setup.register(7);
-  const first = await read("/evidence");
+  const empty = await read("/evidence");
+  await createAndPlace(setup);
+  await setup.pass(STAGE_MS);
+  t.is((await read("/evidence")).text, empty.text);
+
+  await setup.pass(STAGE_MS);
+  const planted = await other.read("/evidence");
   await setup.register(100);
+  t.is((await read("/evidence")).text, planted.text);
+  const { summary, regions } = evidenceSummary.parse(JSON.parse(planted.text));
+  t.like(summary, { total_trees: 7, trees_planted: 7 });
+  t.true(summary.carbon_offset_tons > 0);
+  t.true(summary.area_restored_hectares > 0);
+  t.deepEqual(summary.countries, [...new Set(regions.map(({ country }) => country))]);
+  t.true(countPhotos(planted.text) > 0);
 
-  const cached = await other.read("/evidence");
-  t.is(cached.text, first.text);
-  t.is(cached.headers.get("Cache-Control"), "private, no-cache");
+  await setup.pass(STAGE_MS);
+  const verified = await read("/evidence");
+  t.is(totalOf(verified.text), 107);
+  t.true(countPhotos(verified.text) > countPhotos(planted.text));
+});
 
-  setup.clock.set(new Date(setup.clock.now().getTime() + 10_000).toISOString());
-  t.deepEqual(
-    [first, await other.read("/evidence")].map(({ text }) => totalOf(text)),
-    [7, 107],
-  );
+test.serial("a test key reads the summary of test mode, which is simulated", async (t) => {
+  const { setup, read } = await startEvidenceApi(t, {
+    db: await openOwnDatabase(t),
+    partner: "manual",
+  });
+  await setup.register(5);
+  await setup.register(7, { mode: "test" });
+  await createAndPlace(setup);
+  const live = await read("/evidence");
+  await setup.pass(3 * STAGE_MS);
+
+  const { headers, text } = await read("/evidence", { mode: "test" });
+  t.is(headers.get("Evidence-Simulated"), "true");
+  const { summary, regions } = evidenceSummary.parse(JSON.parse(text));
+  t.like(summary, { total_trees: 7, trees_planted: 7, trees_planted_simulated: 7 });
+  t.true(regions.every(({ simulated, evidence }) => simulated && evidence.length > 0));
+
+  t.is(live.headers.get("Evidence-Simulated"), null);
+  t.like(evidenceSummary.parse(JSON.parse(live.text)).summary, {
+    total_trees: 5,
+    trees_planted: 0,
+    countries: [],
+  });
+  t.is((await read("/evidence")).text, live.text);
+});
+
+test.serial("simulated trees are in another summary than real ones", async (t) => {
+  const db = await openOwnDatabase(t);
+  const real = await setUpPlanting(db, { partner: "manual" });
+  await real.register(5);
+  await createAndPlace(real);
+  const [order] = await real.orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  const at = real.clock.now();
+  const facts = [simulateAllocated(order, at), simulatePlanted(order, at)];
+  await recordPlantingFacts(real.deps, order.id, facts, "operator");
+  const { setup, read, serve } = await startEvidenceApi(t, { db });
+  await setup.register(7);
+  await createAndPlace(setup);
+  await setup.pass(3 * STAGE_MS);
+
+  t.deepEqual(plantedOf((await read("/evidence")).text), [7, 7, true]);
+  const manual = await serve({ planting: real.deps.planting });
+  t.deepEqual(plantedOf((await manual.read("/evidence")).text), [5, 0, false]);
 });
 
 test.serial(
@@ -213,7 +283,7 @@ test.serial(
   },
 );
 
-test.serial("the parts of the summary are of the same moment", async (t) => {
+test.serial("a summary that is calculated while trees are planted is renewed", async (t) => {
   const db = await openOwnDatabase(t);
   const { setup, read } = await startEvidenceApi(t, { db });
   await setup.register(7);
@@ -222,13 +292,13 @@ test.serial("the parts of the summary are of the same moment", async (t) => {
   await deleteCachedResponses(db, null);
 
   // The summary waits for the registered trees, and meanwhile they are planted.
-  const [response] = await runBehindLocks(
+  const [during] = await runBehindLocks(
     db,
     (transaction) => transaction.query(sql.typeAlias("void")`LOCK TABLE impact_total`),
     () => read("/evidence"),
     () => setup.pass(3 * STAGE_MS),
   );
 
-  const { summary, regions } = evidenceSummary.parse(JSON.parse(response.text));
-  t.deepEqual([summary.trees_planted, summary.countries.length, regions.length], [7, 1, 1]);
+  t.deepEqual(placesOf(during.text), [0, 0, 0]);
+  t.deepEqual(placesOf((await read("/evidence")).text), [7, 1, 1]);
 });

@@ -342,14 +342,14 @@ test.serial(
       const owner = { accountId: organization.id, mode: "live" } as const;
       await readTreeEvidence(deps, { ...owner, id: first }, renderTreeEvidence);
       await readTreeEvidence(deps, { ...owner, id: second }, renderTreeEvidence);
-      await createSummaryReader(deps, renderEvidenceSummary)();
+      await createSummaryReader(deps, renderEvidenceSummary)("live");
     };
-    const all = ["summary/simulated", ...[`tree/${first}`, `tree/${second}`].toSorted()];
+    const all = ["summary/live/simulated", ...[`tree/${first}`, `tree/${second}`].toSorted()];
     await readAll();
     t.deepEqual(await cachedKeys(), all);
 
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 1 });
-    t.deepEqual(await cachedKeys(), ["summary/simulated", `tree/${second}`]);
+    t.deepEqual(await cachedKeys(), ["summary/live/simulated", `tree/${second}`]);
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 0 });
     t.deepEqual(readJson(await clear("--summary")), { dropped: 1 });
     t.deepEqual(await cachedKeys(), [`tree/${second}`]);

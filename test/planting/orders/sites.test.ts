@@ -205,7 +205,7 @@ test.serial(
       throw new Error("There are orders.");
     }
     const readRegions = async () => {
-      const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)();
+      const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)("live");
       return evidenceSummary.parse(JSON.parse(body)).regions.map(({ name }) => name);
     };
     await report.allocated(planted, "Right Bay");
@@ -247,7 +247,7 @@ test.serial(
 
     await report(order, { ...fact, allocations }, simulatePlanted(order, AT));
 
-    const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)();
+    const { body } = await createSummaryReader(setup.deps, renderEvidenceSummary)("live");
     const { summary, regions } = evidenceSummary.parse(JSON.parse(body));
     t.deepEqual(summary.countries, ["São Tomé"]);
     t.deepEqual(
