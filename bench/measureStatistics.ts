@@ -58,7 +58,6 @@ export const measureStatistics = async (
         kind: "tree",
         range,
         interval,
-        timeZone: "Europe/Berlin",
         grouping,
       });
       times.push(performance.now() - startedAtMs);

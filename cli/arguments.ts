@@ -9,7 +9,6 @@ import { EVENT_TYPES } from "../domain/events/events.ts";
 import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
 import { text } from "../domain/fields.ts";
 import { mayReceiveKeys } from "../domain/loopback.ts";
-import { isTimeZone } from "../domain/timeZones.ts";
 import { importedId } from "../domain/recordIds.ts";
 
 /*
@@ -90,11 +89,6 @@ export const parseSource = parserOf(
 export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 
 export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
-
-export const parseTimeZone = parserOf(
-  z.string().refine(isTimeZone),
-  "the name of a time zone, such as Europe/Berlin",
-);
 
 export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 100000");
 

@@ -17,8 +17,6 @@ const accountRow = z.strictObject({
   stripeSubscriptionId: z.string().nullable(),
   charityProvider: z.enum(CHARITY_PROVIDERS),
   subscriptionPolicy: z.enum(SUBSCRIPTION_POLICIES),
-  /** Null for UTC. */
-  timeZone: z.string().nullable(),
   createdAt: z.date(),
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
@@ -33,7 +31,6 @@ const columns = sql.fragment`
   account.stripe_subscription_id AS "stripeSubscriptionId",
   account.charity_provider AS "charityProvider",
   account.subscription_policy AS "subscriptionPolicy",
-  account.time_zone AS "timeZone",
   account.created_at AS "createdAt"
 `;
 
@@ -98,11 +95,8 @@ const rethrowDuplicateCustomer = (error: unknown): never => {
   throw error;
 };
 
-/**
- * An account to insert. Its charity provider is the built-in catalogue, its policy is to alert, and its time zone is UTC, until
- * they are changed.
- */
-export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy" | "timeZone">;
+/** An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed. */
+export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
 
 /** @throws DomainError request_invalid if another account has the same Stripe customer */
 export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
@@ -128,7 +122,6 @@ export type AccountChanges = Partial<
     | "stripeSubscriptionId"
     | "charityProvider"
     | "subscriptionPolicy"
-    | "timeZone"
   >
 >;
 
@@ -146,7 +139,6 @@ export const updateAccount = async (
     stripe_subscription_id: changes.stripeSubscriptionId,
     charity_provider: changes.charityProvider,
     subscription_policy: changes.subscriptionPolicy,
-    time_zone: changes.timeZone,
   });
   if (assignments === null) {
     return;

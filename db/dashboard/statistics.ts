@@ -6,7 +6,6 @@ import type {
   StatisticsRow,
 } from "../../domain/dashboard/statistics.ts";
 import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "../../domain/dashboard/statistics.ts";
-import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -19,16 +18,6 @@ const statisticsRow = z.strictObject({
   registeredCents: safeInteger.nullable(),
   refundedCents: safeInteger.nullable(),
 });
-
-/** PostgreSQL and Node may have different editions of the time zone database. */
-const UNKNOWN_TIME_ZONE = "22023";
-
-const asTimeZoneError = (error: unknown): unknown =>
-  error instanceof Error && "code" in error && error.code === UNKNOWN_TIME_ZONE
-    ? invalidRequest("time_zone: the database does not support this time zone", {
-        cause: error,
-      })
-    : error;
 
 /** Returns the group of a record as text; null if it has none. */
 const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
@@ -69,63 +58,52 @@ const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken
       WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
     `;
 
-/**
- * Counts an account's records by the interval in which they were created. Days begin at midnight in the time zone, and may
- * have 23 or 25 hours.
- * @throws DomainError request_invalid if the database does not support the time zone
- */
-export const listStatistics = async (
+/** Counts an account's records by the interval in which they were created. */
+export const listStatistics = (
   db: CommonQueryMethods,
   query: StatisticsQuery,
 ): Promise<readonly StatisticsRow[]> => {
-  const { range, interval, timeZone, grouping } = query;
-  try {
-    return await db.any(sql.type(statisticsRow)`
-      WITH counted AS MATERIALIZED (
-        SELECT
-          date_trunc(${interval}, local.time)::date AS start,
-          CASE WHEN length(named.name) <= ${MAXIMUM_GROUP_LENGTH} THEN named.name END AS name,
-          coalesce(length(named.name) > ${MAXIMUM_GROUP_LENGTH}, false) AS is_long,
-          sum(record.registered) AS registered,
-          sum(record.refunded) AS refunded,
-          sum(record.registered_cents) AS registered_cents,
-          sum(record.refunded_cents) AS refunded_cents
-        FROM (${recordsOf(query)}) AS record
-        CROSS JOIN LATERAL (SELECT record.created_at AT TIME ZONE ${timeZone} AS time) AS local
-        CROSS JOIN LATERAL (SELECT ${groupOf(grouping)} AS name) AS named
-        -- The index needs times. They reach further than the days, because the clock may show midnight twice.
-        WHERE record.created_at >= (${range.from}::date::timestamp AT TIME ZONE ${timeZone}) - INTERVAL '3 hours'
-          AND record.created_at < ((${range.to}::date + 1)::timestamp AT TIME ZONE ${timeZone}) + INTERVAL '3 hours'
-          AND local.time::date BETWEEN ${range.from}::date AND ${range.to}::date
-        GROUP BY 1, 2, 3
-      ),
-      -- Only those that are listed: the join compares every row with each of them.
-      ranked AS (
-        SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
-        FROM counted
-        WHERE NOT is_long
-        GROUP BY name
-        ORDER BY place
-        LIMIT ${MAXIMUM_GROUPS}
-      ),
-      placed AS (
-        SELECT counted.*, ranked.place IS NULL AS is_rest, ranked.place
-        FROM counted
-        LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
-      )
+  const { range, interval, grouping } = query;
+  return db.any(sql.type(statisticsRow)`
+    WITH counted AS MATERIALIZED (
       SELECT
-        to_char(start, 'YYYY-MM-DD') AS start,
-        CASE WHEN is_rest THEN NULL ELSE min(name) END AS "group",
-        is_rest AS "isRest",
-        ${sumOf(sql.fragment`registered`)} AS registered,
-        ${sumOf(sql.fragment`refunded`)} AS refunded,
-        ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
-        ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
-      FROM placed
-      GROUP BY start, is_rest, place
-      ORDER BY start, is_rest, place
-    `);
-  } catch (error) {
-    throw asTimeZoneError(error);
-  }
+        date_trunc(${interval}, record.created_at AT TIME ZONE 'UTC')::date AS start,
+        CASE WHEN length(named.name) <= ${MAXIMUM_GROUP_LENGTH} THEN named.name END AS name,
+        coalesce(length(named.name) > ${MAXIMUM_GROUP_LENGTH}, false) AS is_long,
+        sum(record.registered) AS registered,
+        sum(record.refunded) AS refunded,
+        sum(record.registered_cents) AS registered_cents,
+        sum(record.refunded_cents) AS refunded_cents
+      FROM (${recordsOf(query)}) AS record
+      CROSS JOIN LATERAL (SELECT ${groupOf(grouping)} AS name) AS named
+      WHERE record.created_at >= ${range.from}::date::timestamp AT TIME ZONE 'UTC'
+        AND record.created_at < (${range.to}::date + 1)::timestamp AT TIME ZONE 'UTC'
+      GROUP BY 1, 2, 3
+    ),
+    -- Only those that are listed: the join compares every row with each of them.
+    ranked AS (
+      SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
+      FROM counted
+      WHERE NOT is_long
+      GROUP BY name
+      ORDER BY place
+      LIMIT ${MAXIMUM_GROUPS}
+    ),
+    placed AS (
+      SELECT counted.*, ranked.place IS NULL AS is_rest, ranked.place
+      FROM counted
+      LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
+    )
+    SELECT
+      to_char(start, 'YYYY-MM-DD') AS start,
+      CASE WHEN is_rest THEN NULL ELSE min(name) END AS "group",
+      is_rest AS "isRest",
+      ${sumOf(sql.fragment`registered`)} AS registered,
+      ${sumOf(sql.fragment`refunded`)} AS refunded,
+      ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
+      ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
+    FROM placed
+    GROUP BY start, is_rest, place
+    ORDER BY start, is_rest, place
+  `);
 };

@@ -14,8 +14,6 @@ CREATE TABLE account (
   -- What follows if the Stripe subscription is not active.
   subscription_policy text NOT NULL DEFAULT 'alert'
     CONSTRAINT account_subscription_policy CHECK (subscription_policy IN ('alert', 'suspend', 'keep')),
-  -- The IANA time zone of the account's statistics; null for UTC.
-  time_zone text CONSTRAINT account_time_zone CHECK (length(time_zone) BETWEEN 1 AND 100),
   created_at timestamptz NOT NULL
 );
 

@@ -20,14 +20,13 @@ export type Grouping =
   | { readonly by: "attribution" }
   | { readonly by: "metadata"; readonly key: string };
 
-/** Calendar days in a time zone, `YYYY-MM-DD`, both inclusive. */
+/** Days in UTC, `YYYY-MM-DD`, both inclusive. */
 export type DayRange = { readonly from: string; readonly to: string };
 
 export type StatisticsQuery = AccountMode & {
   readonly kind: StatisticsKind;
   readonly range: DayRange;
   readonly interval: Interval;
-  readonly timeZone: string;
   readonly grouping: Grouping | null;
 };
 
@@ -70,7 +69,7 @@ const defaultStart = (to: string, interval: Interval): string => {
 
 /**
  * Returns the days to count.
- * @param today the current day in the time zone
+ * @param today the current day
  * @throws DomainError request_invalid if they are in the wrong order or too many
  */
 export const rangeOf = (

@@ -53,12 +53,7 @@ export const fillDemo = async ({
     stripeCustomerId: null,
     stripeSubscriptionId: null,
   });
-  await updateOrganization(
-    deps,
-    organization.id,
-    { timeZone: "Europe/Copenhagen" },
-    { profile: await drawDemoProfile() },
-  );
+  await updateOrganization(deps, organization.id, {}, { profile: await drawDemoProfile() });
   await subscribeToDonations(deps, { accountId: organization.id, mode: "live" });
   const store = await createStore(deps, {
     ...DEMO_STORE,

@@ -236,21 +236,6 @@ test("org update warns about a charity provider without its API key", async (t) 
   t.notRegex(withKey.stderr, /Warning/u);
 });
 
-test("org update sets the time zone of the statistics, and none restores UTC", async (t) => {
-  const { id } = await createTestOrganization(t.context.db);
-  const impact = impactOf(t);
-  const update = (name: string) => impact("org", "update", id, "--time-zone", name);
-
-  const set = await update("Europe/Berlin");
-  const wrong = await update("Berlin");
-  const restored = await update("none");
-
-  t.regex(set.stdout, /time zone\s+Europe\/Berlin/u);
-  t.is(wrong.exitCode, 2);
-  t.regex(wrong.stderr, /Must be the name of a time zone, such as Europe\/Berlin/u);
-  t.regex(restored.stdout, /time zone\s+UTC/u);
-});
-
 test("a key is issued to exactly one organization or store", async (t) => {
   const impact = impactOf(t);
   const { id } = await createTestOrganization(t.context.db);

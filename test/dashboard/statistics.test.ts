@@ -1,10 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { listStatistics } from "../../db/dashboard/statistics.ts";
-import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { SERVICE } from "../../domain/accounts/audit.ts";
-import { systemClock } from "../../domain/clock.ts";
 import { idIn } from "../api/contract.ts";
 import type { ApiResponse, Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -15,7 +11,6 @@ import { createMovableClock } from "../support/movableClock.ts";
 const test = testWithDatabase();
 
 const statistics = z.object({
-  time_zone: z.string(),
   from: z.string(),
   to: z.string(),
   stats: z.array(
@@ -79,7 +74,6 @@ test("units are counted by the day of their registration, with what was refunded
   t.deepEqual(body, {
     kind: "tree",
     interval: "day",
-    time_zone: "UTC",
     from: "2026-03-01",
     to: "2026-03-03",
     stats: [
@@ -106,69 +100,6 @@ test("without days the last 30 days or 12 months are counted", async (t) => {
       (month) => `${month < 4 ? 2026 : 2025}-${String(month).padStart(2, "0")}`,
     ),
   );
-});
-
-test("days of the organization's time zone begin at its midnight, also when the clock changes", async (t) => {
-  const { db } = t.context;
-  const { call, key, organization, plantAt } = await startAt(t, db, "2026-03-01T00:00:00Z");
-  await updateOrganization({ db, clock: systemClock, actor: SERVICE }, organization.id, {
-    timeZone: "Europe/Berlin",
-  });
-  // The clock goes forward on 29 March at 02:00 and back on 25 October at 03:00.
-  await plantAt("2026-03-28T22:59:59.999Z", 1);
-  await plantAt("2026-03-28T23:00:00.000Z", 2);
-  await plantAt("2026-03-29T21:59:59.999Z", 4);
-  await plantAt("2026-03-29T22:00:00.000Z", 8);
-  await plantAt("2026-10-24T21:59:59.999Z", 16);
-  await plantAt("2026-10-24T22:00:00.000Z", 32);
-  await plantAt("2026-10-25T22:59:59.999Z", 64);
-  await plantAt("2026-10-25T23:00:00.000Z", 128);
-
-  const spring = await call("GET", "/stats?kind=tree&from=2026-03-28&to=2026-03-30", { key });
-  const autumn = await call("GET", "/stats?kind=tree&from=2026-10-25&to=2026-10-25", { key });
-  const inUtc = await call("GET", "/stats?kind=tree&from=2026-03-28&to=2026-03-30&time_zone=UTC", {
-    key,
-  });
-  const months = await call(
-    "GET",
-    "/stats?kind=tree&interval=month&from=2026-03-29&to=2026-10-25",
-    {
-      key,
-    },
-  );
-
-  t.is(statsIn(spring).time_zone, "Europe/Berlin");
-  t.deepEqual(netsIn(spring), [
-    ["2026-03-28", 1],
-    ["2026-03-29", 6],
-    ["2026-03-30", 8],
-  ]);
-  t.deepEqual(netsIn(autumn), [["2026-10-25", 96]]);
-  t.deepEqual(netsIn(inUtc), [
-    ["2026-03-28", 3],
-    ["2026-03-29", 12],
-  ]);
-  t.deepEqual(netsIn(months), [
-    ["2026-03-01", 14],
-    ["2026-10-01", 112],
-  ]);
-});
-
-test("a midnight that occurs twice, or not at all, begins one day", async (t) => {
-  const { db } = t.context;
-  const { call, key, plantAt } = await startAt(t, db, "2026-01-01T00:00:00Z");
-  // In Havana the clock goes from 01:00 back to 00:00 on 1 November 2026, and from 00:00 to 01:00 on 8 March.
-  await plantAt("2026-03-08T04:59:59.999Z", 1);
-  await plantAt("2026-03-08T05:00:00.000Z", 2);
-  await plantAt("2026-11-01T03:59:59.999Z", 4);
-  await plantAt("2026-11-01T04:30:00.000Z", 8);
-  await plantAt("2026-11-01T05:30:00.000Z", 16);
-  const read = (days: string) =>
-    call("GET", `/stats?kind=tree&time_zone=America/Havana&${days}`, { key });
-
-  t.deepEqual(netsIn(await read("from=2026-03-08&to=2026-03-08")), [["2026-03-08", 2]]);
-  t.deepEqual(netsIn(await read("from=2026-10-31&to=2026-10-31")), [["2026-10-31", 4]]);
-  t.deepEqual(netsIn(await read("from=2026-11-01&to=2026-11-01")), [["2026-11-01", 24]]);
 });
 
 test("groups are attributions or values of metadata, and those that have least are summed up", async (t) => {
@@ -276,8 +207,6 @@ const refuses = test.macro(async (t, query: string, message: string) => {
   t.is(status, 400);
   t.is(body["error"], message);
 });
-const ZONE_MESSAGE = "time_zone: must be the name of a time zone, such as Europe/Berlin";
-
 test("statistics without a kind are refused", refuses, "", "kind: required");
 test(
   "an unknown kind is refused",
@@ -290,20 +219,6 @@ test(
   refuses,
   "kind=tree&interval=week",
   "interval: must be one of day, month",
-);
-test(
-  "an unknown time zone is refused",
-  refuses,
-  "kind=tree&time_zone=Europe/Nowhere",
-  ZONE_MESSAGE,
-);
-test("an offset is no time zone", refuses, "kind=tree&time_zone=%2B01:00", ZONE_MESSAGE);
-test("an abbreviation is no time zone", refuses, "kind=tree&time_zone=ACT", ZONE_MESSAGE);
-test(
-  "a time zone that only Node knows is refused",
-  refuses,
-  "kind=tree&time_zone=SystemV/PST8",
-  ZONE_MESSAGE,
 );
 test(
   "other groups are refused",
@@ -327,7 +242,7 @@ test(
   "an unknown parameter is refused",
   refuses,
   "kind=tree&by=x",
-  "by: unknown parameter; accepted parameters: kind, from, to, interval, group_by, time_zone",
+  "by: unknown parameter; accepted parameters: kind, from, to, interval, group_by",
 );
 
 test("the edges of the calendar are counted", async (t) => {
@@ -339,44 +254,10 @@ test("the edges of the calendar are counted", async (t) => {
     "to=0001-01-02",
   ]) {
     for (const interval of ["day", "month"]) {
-      for (const timeZone of ["UTC", "Asia/Tokyo", "America/Los_Angeles"]) {
-        const { status } = await call(
-          "GET",
-          `/stats?kind=tree&${days}&interval=${interval}&time_zone=${timeZone}`,
-          { key },
-        );
-        t.is(status, 200, `${days} ${interval} ${timeZone}`);
-      }
+      const { status } = await call("GET", `/stats?kind=tree&${days}&interval=${interval}`, {
+        key,
+      });
+      t.is(status, 200, `${days} ${interval}`);
     }
   }
-});
-
-test("a time zone that only the API knows is a client's error", async (t) => {
-  const { db } = t.context;
-  const { id: accountId } = await createTestOrganization(db);
-
-  await t.throwsAsync(
-    listStatistics(db, {
-      accountId,
-      mode: "live",
-      kind: "tree",
-      interval: "day",
-      range: { from: "2026-03-01", to: "2026-03-01" },
-      timeZone: "Mars/Olympus",
-      grouping: null,
-    }),
-    { code: "request_invalid", message: "time_zone: the database does not support this time zone" },
-  );
-});
-
-test("a time zone that the database does not know cannot be set", async (t) => {
-  const { db } = t.context;
-  const { id } = await createTestOrganization(db);
-  const update = (timeZone: string) =>
-    updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, { timeZone });
-
-  await t.throwsAsync(update("Mars/Olympus"), {
-    message: "the database does not support the time zone Mars/Olympus",
-  });
-  t.is((await update("asia/tokyo")).timeZone, "asia/tokyo");
 });

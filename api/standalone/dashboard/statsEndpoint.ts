@@ -8,7 +8,6 @@ import {
   STATISTICS_KINDS,
 } from "../../../domain/dashboard/statistics.ts";
 import { date, mustBeOneOf, oneOf, text } from "../../../domain/fields.ts";
-import { isTimeZone } from "../../../domain/timeZones.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
@@ -51,13 +50,6 @@ const statsQuery = queryObject({
       description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} largest groups are listed.`,
       examples: ["attribution", "metadata.campaign"],
     }),
-  time_zone: text(100)
-    .refine(isTimeZone, "must be the name of a time zone, such as Europe/Berlin")
-    .optional()
-    .meta({
-      description: "IANA time zone of the days. Defaults to the organization's, or UTC.",
-      examples: ["Europe/Berlin"],
-    }),
 });
 
 const count = (description: string) => z.int().min(0).meta({ description });
@@ -85,7 +77,6 @@ const statsResponse = z
   .strictObject({
     kind: z.enum(STATISTICS_KINDS),
     interval: z.enum(INTERVALS),
-    time_zone: z.string(),
     from: z.iso.date(),
     to: z.iso.date(),
     stats: z.array(statsRow).meta({
@@ -148,7 +139,7 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
         tag: "statistics",
         summary: "Count trees, bottles or donations by day or month",
         details:
-          "Counts the records of the key's mode by the interval in which they were recorded. A refund counts in the " +
+          "Counts the records of the key's mode by the interval in which they were recorded, in UTC. A refund counts in the " +
           "interval of its record, as in the totals.",
         errors: [
           {
@@ -165,7 +156,6 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
         response: {
           kind: "tree",
           interval: "month",
-          time_zone: "Europe/Berlin",
           from: "2025-06-01",
           to: "2025-06-30",
           stats: [
@@ -193,14 +183,13 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
               interval,
               from,
               to,
-              timeZone: query.time_zone ?? null,
               grouping: query.group_by ?? null,
             },
           );
         return {
           readBody: async () => {
-            const { range, timeZone, rows } = await read();
-            return { kind, interval, time_zone: timeZone, ...range, stats: rows.map(presentRow) };
+            const { range, rows } = await read();
+            return { kind, interval, ...range, stats: rows.map(presentRow) };
           },
           readPages: () =>
             presentPages<StatisticsRow>(

@@ -11,7 +11,6 @@ import {
   parseStripeSubscription,
   parseSubscriptionPolicy,
   parseSwitch,
-  parseTimeZone,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { withAudit } from "../../operator.ts";
@@ -78,12 +77,7 @@ export const addOrgCommands = (org: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     )
-    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy)
-    .option(
-      "--time-zone <name>",
-      "IANA time zone of the statistics, such as Europe/Berlin; none for UTC",
-      orNone(parseTimeZone),
-    );
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
   withAudit(addLimitOptions(addProfileOptions(update))).action(
     (id: string, options: UpdateOptions) => updateOrg(context, id, options),
   );

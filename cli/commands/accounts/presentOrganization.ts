@@ -12,7 +12,6 @@ export const presentOrganization = (account: Account) => ({
   stripe_subscription_id: account.stripeSubscriptionId,
   charity_provider: account.charityProvider,
   subscription_policy: account.subscriptionPolicy,
-  time_zone: account.timeZone,
   created_at: account.createdAt,
 });
 
@@ -26,7 +25,6 @@ export const printOrganization = ({ io }: Context, account: Account): void => {
     "stripe subscription": account.stripeSubscriptionId,
     "charity provider": account.charityProvider,
     "subscription policy": account.subscriptionPolicy,
-    "time zone": account.timeZone ?? "UTC",
     created: account.createdAt,
   });
 };

@@ -33,7 +33,6 @@ export type UpdateOptions = LimitOptions &
     readonly stripeSubscription?: string;
     readonly charityProvider?: CharityProviderName;
     readonly subscriptionPolicy?: SubscriptionPolicy;
-    readonly timeZone?: string;
   };
 
 export const updateOrg = async (
@@ -49,7 +48,6 @@ export const updateOrg = async (
     stripeSubscription,
     charityProvider,
     subscriptionPolicy,
-    timeZone,
     json,
   } = options;
   const changes: AccountChanges = {
@@ -62,7 +60,6 @@ export const updateOrg = async (
       : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
     ...(charityProvider === undefined ? {} : { charityProvider }),
     ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
-    ...(timeZone === undefined ? {} : { timeZone: nullIfNone(timeZone) }),
   };
   const limits = newLimitsOf(options);
   const profile = await readProfileChanges(options);
