@@ -76,9 +76,8 @@ export const findBillingCycle = async (
  * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
  * period of the account's Stripe subscription, or, without one, the month from the account's billing day. It is null after
  * the subscription has ended: Stripe has invoiced its usage. A billing cycle is never guessed.
- * @throws UnavailableError if the period is Stripe's, and Stripe cannot be reached, is not configured, or is not what the
- * deployment bills through
- * @throws Error if Stripe returns a period that is not current
+ * @throws UnavailableError if the period is Stripe's, and Stripe cannot be reached, is not configured, is not what the
+ * deployment bills through, or returns a period that is not current
  */
 export const resolveBillingCycle = async (
   deps: Dependencies,
@@ -104,7 +103,10 @@ export const resolveBillingCycle = async (
   }
   // Just after a period's end Stripe may still return that period, also because clocks differ.
   if (!isWithin(period, clock.now())) {
-    throw new Error(`Stripe returned no current billing period for account ${accountId}.`);
+    throw new UnavailableError(
+      "the payment processor has not begun the current billing period yet, try again later",
+      { cause: new Error(`Stripe returned no current billing period for account ${accountId}.`) },
+    );
   }
   await db.transaction((transaction) =>
     saveBillingPeriod(transaction, subscription, period, readAt),

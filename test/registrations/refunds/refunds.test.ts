@@ -3,6 +3,7 @@ import { sql } from "../../../db/sql.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import { runImpact } from "../../cli/runImpact.ts";
 import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts";
 import type { Call } from "../../api/startStandaloneApi.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
@@ -333,4 +334,51 @@ test("a refund whose billing period Stripe cannot return is a 503 that changes n
   t.is(repeated.status, 200);
   t.is(repeated.headers.get(REPLAYED), null);
   t.deepEqual(await readRefunds(t.context, id), { refunds: [1], usage: [-1] });
+});
+
+test("a refund is a 503 while Stripe still returns the period that has ended", async (t) => {
+  const { deps, double, stream, subscriptionId } = await setUpBilling(t);
+  const { control } = double;
+  const { call, logged } = await startStandaloneApi(t, deps);
+  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  const id = await plant(call, key, 3);
+  const path = "/v1/subscription_items";
+  const former = await fetch(`${double.url}${path}?subscription=${subscriptionId}`, {
+    headers: { authorization: `Bearer ${double.secretKey}` },
+  });
+  const body = await former.json();
+  const returnFormer = () => {
+    control.addFault({ kind: "respond", method: "GET", path, status: 200, body });
+  };
+  control.holdClock({ second: Date.UTC(2026, 5, 15, 12) / 1000 });
+
+  for (const [target, sent] of [
+    ["/refund/trees", { id, count: 1 }],
+    ["/refund/trees/batch", { items: [{ id, count: 1, idempotency_key: "k" }] }],
+  ] as const) {
+    returnFormer();
+    const { status, headers, body: error } = await call("POST", target, { key, body: sent });
+    t.is(status, 503, target);
+    t.is(headers.get("Retry-After"), "1");
+    t.deepEqual(error, {
+      error: "the payment processor has not begun the current billing period yet, try again later",
+    });
+  }
+  t.true(JSON.stringify(logged()).includes("Stripe returned no current billing period"));
+  t.deepEqual(await readRefunds(t.context, id), { refunds: [], usage: [] });
+
+  returnFormer();
+  const statement = await runImpact(
+    ["statement", "--org", stream.accountId, "--period", "current"],
+    {
+      env: {
+        DATABASE_URL: t.context.databaseUrl,
+        STRIPE_SECRET_KEY: double.secretKey,
+        STRIPE_API_BASE: double.url,
+      },
+      clock: deps.clock,
+    },
+  );
+  t.is(statement.exitCode, 4);
+  t.regex(statement.stderr, /has not begun the current billing period yet, try again later/u);
 });
