@@ -157,8 +157,8 @@ const settings = z.object({
   PROCESSOR_EVENT_RETENTION_DAYS: retentionDays(90, 7),
   // A reconciliation covers 35 days.
   RECONCILIATION_RETENTION_DAYS: retentionDays(400, 35),
-  // 0 keeps test data.
-  TEST_DATA_RETENTION_DAYS: retentionDays(90, 0),
+  // 0 keeps test data for ever, as the contract says.
+  TEST_DATA_RETENTION_DAYS: retentionDays(0, 0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),

@@ -105,33 +105,6 @@ export const insertIdempotentResponses = async (
 };
 
 /**
- * Erases the oldest bodies that may contain personal data.
- * @param from where an earlier batch ended; null for the first
- */
-export const eraseOldResponseBodies = (
-  db: CommonQueryMethods,
-  { from, before }: { readonly from: Date | null; readonly before: Date },
-  limit: number,
-): Promise<Deleted> =>
-  db.one(sql.type(deletedRow)`
-    WITH deleted AS (
-      UPDATE idempotent_response
-      SET response_body = NULL
-      WHERE ctid = ANY(ARRAY(
-        SELECT ctid
-        FROM idempotent_response
-        WHERE response_body IS NOT NULL
-          AND operation IN ('plant', 'plastic')
-          AND created_at >= ${startingAt(from)} AND created_at < ${timestamp(before)}
-        ORDER BY created_at
-        LIMIT ${limit}
-      ))
-      RETURNING created_at AS time
-    )
-    ${countDeleted}
-  `);
-
-/**
  * Deletes the oldest responses to test writes.
  * @param from where an earlier batch ended; null for the first
  */

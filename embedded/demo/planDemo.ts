@@ -64,7 +64,7 @@ export type DemoPeriod = {
 };
 
 const DAYS = 365;
-/** Older test data would be deleted in the first night (TEST_DATA_RETENTION_DAYS). */
+/** So few that the first night deletes none if the operator has set TEST_DATA_RETENTION_DAYS to 90. */
 const TEST_DAYS = 80;
 const PLANTING_ORDER_DAYS = 14;
 const TOPUP_CENTS = 25_000;

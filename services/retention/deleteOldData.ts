@@ -3,10 +3,7 @@ import { deleteProcessedEvents } from "../../db/billing/processorEvents/processo
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { deleteDailyCounts } from "../../db/registrations/dailyCounts.ts";
-import {
-  deleteTestResponses,
-  eraseOldResponseBodies,
-} from "../../db/stores/idempotentResponses.ts";
+import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { daysBefore } from "../../domain/durations.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
@@ -29,9 +26,6 @@ export type RetentionDependencies = {
 
 /** Usage that is reported later has a separate trace. */
 const TRACE_CONTEXT_DAYS = 1;
-
-/** Longer than any client retries. What remains of a response, the hash of the request, is enough for a replay. */
-const RESPONSE_DAYS = 30;
 
 /** What is usual for an account is read from four weeks. */
 const DAILY_COUNT_DAYS = 60;
@@ -70,8 +64,6 @@ const stepsOf = (deps: RetentionDependencies): Steps => {
       deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
     events: (signal) => deleteOldEvents(deps, signal),
     webhookDeliveries: (signal) => deleteOldDeliveries(deps, signal),
-    erasedResponses: (signal) =>
-      deleteBefore(eraseOldResponseBodies, olderThan(RESPONSE_DAYS), signal),
     dailyCounts: () => deleteDailyCounts(db, olderThan(DAILY_COUNT_DAYS).before),
     cachedResponses: (signal) => clearExpiredResponses(deps, signal),
     ...testDataSteps(deps),
@@ -82,7 +74,8 @@ const stepsOf = (deps: RetentionDependencies): Steps => {
 };
 
 /**
- * Deletes what is old enough in all capabilities, erases old personal data and records expired keys. A step that fails or
+ * Deletes what is old enough in all capabilities, and records expired keys. Of what clients recorded, it deletes only test
+ * data, and those only if an operator has set their age. A step that fails or
  * takes too long does not keep the later ones from running. It may be interrupted and repeated.
  * @returns what each step did, by its name
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons

@@ -24,6 +24,10 @@ test("by default the service listens on the loopback interface and uses embedded
   });
 });
 
+test("by default no test data are deleted", (t) => {
+  t.is(parseConfig({}).TEST_DATA_RETENTION_DAYS, 0);
+});
+
 test("an empty variable counts as not set", (t) => {
   t.is(parseConfig({ PORT: "", DATABASE_URL: "" }).PORT, 8080);
 });

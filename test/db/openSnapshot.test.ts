@@ -8,10 +8,7 @@ import { deleteDonations, lockOldTestDonations } from "../../db/charities/oldTes
 import { deleteExpiredResponses } from "../../db/planting/cachedResponses.ts";
 import { insertPlantingOrder } from "../../db/planting/orders.ts";
 import { sql } from "../../db/sql.ts";
-import {
-  deleteTestResponses,
-  eraseOldResponseBodies,
-} from "../../db/stores/idempotentResponses.ts";
+import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteInOrder } from "../../services/batching/deleteInBatches.ts";
@@ -206,9 +203,6 @@ test.serial(
     );
     await countBatches<Date>("expired responses", (limit, from) =>
       deleteExpiredResponses(db, { from, now: OLD }, limit),
-    );
-    await countBatches<Date>("bodies of responses", (limit, from) =>
-      eraseOldResponseBodies(db, { from, before }, limit),
     );
     await countBatches<Date>("responses to test writes", (limit, from) =>
       deleteTestResponses(db, { from, before }, limit),
