@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { z } from "zod";
 import { invalidRequest } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
@@ -27,6 +28,10 @@ export const readIdempotencyKey = (ctx: ApiContext): string | null => {
   const given = ctx.req.headers["idempotency-key"];
   if (typeof given !== "string" || given.trim() === "") {
     return null;
+  }
+  // Two different keys must not become one.
+  if (!isUtf8(Buffer.from(given, "latin1"))) {
+    throw invalidRequest("Idempotency-Key: must be well-formed UTF-8");
   }
   const headers = { "Idempotency-Key": decodeHeader(given) };
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];

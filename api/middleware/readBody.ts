@@ -1,10 +1,10 @@
-import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
+import { parse } from "@hapi/bourne";
 import type { Middleware } from "koa";
-import bodyParser from "koa-bodyparser";
 import type { ApiContext, ApiState } from "../http/apiContext.ts";
 import { isJsonInUtf8 } from "../http/contentType.ts";
+import { decodeUtf8 } from "../http/decodeUtf8.ts";
 import { HttpError } from "../http/httpError.ts";
 import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
 import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
@@ -13,14 +13,26 @@ import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 export const BODY_KIB = 64;
 export const BATCH_BODY_KIB = 1024;
 
-const asHttpError = (error: Error & { type?: string }): HttpError =>
-  error.type === "request.aborted" || error.type === "request.size.invalid"
-    ? new HttpError("request_malformed", "the body ended before its announced length", {
-        cause: error,
-      })
-    : new HttpError("request_malformed", `the body is not a valid JSON object: ${error.message}`, {
-        cause: error,
-      });
+/**
+ * Parses the text of a body; an empty one is an empty object.
+ * @throws HttpError request_malformed, also for a field named `__proto__`
+ */
+const parseJson = (text: string): unknown => {
+  const json = text.replace(/^\uFEFF/u, "");
+  if (json === "") {
+    return {};
+  }
+  try {
+    if (!/^[ \t\n\r]*[[{]/u.test(json)) {
+      throw new SyntaxError("it must begin with a brace");
+    }
+    return parse(json);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const message = `the body is not a valid JSON object: ${reason}`;
+    throw new HttpError("request_malformed", message, { cause });
+  }
+};
 
 const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
   if (hasBody && (contentType === undefined || !isJsonInUtf8(contentType))) {
@@ -80,30 +92,22 @@ const decompress = async (
   }
 };
 
-/** Returns the context of the same request with a body that has been received. */
-const withBody = (ctx: ApiContext, body: Buffer): ApiContext => {
-  const req = Object.assign(Readable.from([body]), { headers: {} });
-  return Object.create(ctx, { req: { value: req } });
-};
-
 /** Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop. */
 const nextTurn = (): Promise<void> =>
   new Promise((resolve) => {
     setImmediate(resolve);
   });
 
+const keepBody = ({ request }: ApiContext, body: Buffer): void => {
+  const text = decodeUtf8(body);
+  request.rawBody = text;
+  request.body = parseJson(text);
+};
+
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
-export const readBody = (limitKib: number): Middleware<ApiState> => {
-  const parse = bodyParser({
-    enableTypes: ["json"],
-    // The type was checked by requireJson, which accepts more spellings.
-    detectJSON: () => true,
-    jsonLimit: `${limitKib}kb`,
-    onerror: (error) => {
-      throw asHttpError(error);
-    },
-  });
-  return async (ctx, next) => {
+export const readBody =
+  (limitKib: number): Middleware<ApiState> =>
+  async (ctx, next) => {
     const { headers } = ctx.req;
     const isChunked = headers["transfer-encoding"] !== undefined;
     const announced = Number(headers["content-length"] ?? 0);
@@ -115,7 +119,9 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
         await nextTurn();
       }
       if (ctx.req.complete) {
-        return parse(ctx, next);
+        const body: unknown = ctx.req.read();
+        keepBody(ctx, Buffer.isBuffer(body) ? body : Buffer.alloc(0));
+        return next();
       }
     }
     const decode = hasBody ? decoderOf(coding) : null;
@@ -134,14 +140,13 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       },
       decode !== null,
     );
+    let result: Promise<unknown>;
     try {
-      await parse(withBody(ctx, body), () => {
-        const result = next();
-        endTurn();
-        return result;
-      });
+      keepBody(ctx, body);
+      result = next();
     } finally {
+      // The request is checked by then.
       endTurn();
     }
+    await result;
   };
-};

@@ -1,4 +1,5 @@
 import type { ApiContext } from "../http/apiContext.ts";
+import { decodeUtf8 } from "../http/decodeUtf8.ts";
 import { receiveBody } from "./receiveBody.ts";
 
 /**
@@ -6,4 +7,4 @@ import { receiveBody } from "./receiveBody.ts";
  * @throws HttpError body_too_large, request_malformed
  */
 export const readRawBody = (ctx: ApiContext, limitKib: number): Promise<string> =>
-  receiveBody(ctx, limitKib, (body) => Promise.resolve(body.toString("utf8")));
+  receiveBody(ctx, limitKib, (body) => Promise.resolve(decodeUtf8(body)));

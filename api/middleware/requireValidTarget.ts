@@ -1,13 +1,20 @@
 import type { Middleware } from "koa";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiContext, ApiState } from "../http/apiContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
-/** Rejects a request whose target is an absolute URL that cannot be parsed. The path of a valid one is parsed only once. */
-export const requireValidTarget: Middleware<ApiState> = (ctx, next) => {
+/** Returns the path of the request target; null if it cannot be parsed, as Koa's type does not say. */
+const pathOf = ({ request }: ApiContext): string | null => {
   try {
-    void ctx.path;
-  } catch (cause) {
-    throw new HttpError("request_malformed", "the request target is not a valid URL", { cause });
+    return request.path;
+  } catch {
+    return null;
+  }
+};
+
+/** Rejects a request whose target is neither a path nor a URL with one. The path of a valid one is parsed only once. */
+export const requireValidTarget: Middleware<ApiState> = (ctx, next) => {
+  if (pathOf(ctx)?.startsWith("/") !== true) {
+    throw new HttpError("request_malformed", "the request target is not a valid URL");
   }
   return next();
 };

@@ -1,3 +1,4 @@
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import { startDonationApi } from "../charities/donations/donationSetup.ts";
 import { startStoreApiOf } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -256,15 +257,85 @@ for (const seed of [1, 2, 3]) {
   });
 }
 
-test("an absolute target that is not a URL is a 400", async (t) => {
-  const { url } = await startStandaloneApi(t, t.context);
-  const get = (target: string) =>
-    rawRequest(url, `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+const sendTarget = (url: string, line: string) =>
+  rawRequest(url, `${line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
 
-  for (const target of ["http://[", "http://[::1/plant/trees"]) {
-    const response = await get(target);
-    t.regex(response, /^HTTP\/1\.1 400 /u, target);
-    t.regex(response, /\{"error":"the request target is not a valid URL"\}$/u);
+test("a target that is neither a path nor a URL with one is a 400 on both interfaces", async (t) => {
+  const standalone = await startApiOf(t);
+  const store = await startStoreApiOf(t);
+
+  for (const { url } of [standalone, store]) {
+    for (const line of [
+      "GET http://[",
+      "GET http://[::1/plant/trees",
+      "GET http://",
+      "GET https://",
+      "GET http://?",
+      "POST http://",
+      "GET *",
+      "OPTIONS *",
+    ]) {
+      const response = await sendTarget(url, line);
+      t.regex(response, /^HTTP\/1\.1 400 /u, line);
+      t.regex(response, /\{"error":"the request target is not a valid URL"[^}]*\}$/u, line);
+    }
+    for (const line of ["GET ?", "GET x", "GET mailto:x"]) {
+      t.regex(await sendTarget(url, line), /^HTTP\/1\.1 400 /u, line);
+    }
+    for (const line of ["GET //", "GET http:///x", "GET /%", "GET /%ff", "GET http://a:99999/"]) {
+      t.regex(await sendTarget(url, line), /^HTTP\/1\.1 404 /u, line);
+    }
+    const long = `/${"a".repeat(20_000)}`;
+    t.regex(await sendTarget(url, `GET ${long}`), /^HTTP\/1\.1 431 /u);
+    t.regex(await sendTarget(url, `GET http://x${long}`), /^HTTP\/1\.1 431 /u);
+    t.regex(await sendTarget(url, "GET http://x/openapi.json"), /^HTTP\/1\.1 200 /u);
   }
-  t.regex(await get("http://x/healthz"), /^HTTP\/1\.1 200 /u);
+  t.false(standalone.logged().some((line) => line["msg"] === "request failed"));
+});
+
+/** Bytes that are not UTF-8: a byte that begins nothing, a surrogate, an overlong NUL, the beginning of a character. */
+const INVALID_UTF8 = [[0xff], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0xf0, 0x9f, 0x98]];
+
+test("a body that is not UTF-8 is a 400 on both interfaces, compressed or not", async (t) => {
+  const { call, key } = await startApiOf(t);
+  const { url, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const postToStore = (headers: Record<string, string>, body: Buffer) =>
+    fetch(`${url}/app/api/plant`, {
+      method: "POST",
+      headers: { ...store.live, "Content-Type": "application/json", ...headers },
+      body: Uint8Array.from(body),
+    });
+  const error = "the body is not valid UTF-8";
+
+  for (const bytes of INVALID_UTF8) {
+    for (const length of [0, 40_000]) {
+      const bodyWith = (name: string) =>
+        Buffer.concat([
+          Buffer.from(`{"${name}":1,${" ".repeat(length)}"attribution":"a`),
+          Buffer.from(bytes),
+          Buffer.from('"}'),
+        ]);
+      for (const [headers, encode] of [
+        [{}, (body: Buffer) => body],
+        [{ "Content-Encoding": "gzip" }, (body: Buffer) => gzipSync(body)],
+        [{ "Content-Encoding": "br" }, (body: Buffer) => brotliCompressSync(body)],
+      ] as const) {
+        const planted = await call("POST", "/plant/trees", {
+          key,
+          body: encode(bodyWith("count")),
+          headers,
+        });
+        t.like(planted, { status: 400, body: { error } });
+        const storePlanted = await postToStore(headers, encode(bodyWith("trees")));
+        t.is(storePlanted.status, 400);
+        t.deepEqual(await storePlanted.json(), { error, code: "INVALID_PARAMETER" });
+      }
+    }
+  }
+  t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 0 });
+  const replacement = await call("POST", "/plant/trees", {
+    key,
+    body: Buffer.from('\ufeff{"count":1,"attribution":"\ufffd"}'),
+  });
+  t.like(replacement.body, { tree_details: [{ attribution: "\ufffd" }] });
 });

@@ -49,7 +49,7 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
   [
     "an idempotency_key that is not UTF-8",
     Buffer.from([...Buffer.from('{"count":1,"idempotency_key":"'), 0xff, ...Buffer.from('"}')]),
-    "idempotency_key: must be well-formed UTF-8",
+    "the body is not valid UTF-8",
   ],
   ["a list as metadata", { count: 1, metadata: [] }, "metadata: must be a JSON object"],
   ["a string as metadata", { count: 1, metadata: "{}" }, "metadata: must be a JSON object"],

@@ -19,15 +19,11 @@ import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
-/**
- * Rejects a selector that would reverse other units than those that the client meant: an empty one would select the whole
- * store, and one with U+FFFD, to which bytes that are not UTF-8 were decoded, also customers whose names differ in them.
- */
+/** Rejects an empty selector, which would select the whole store. */
 const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
   field
     .refine((given) => given !== "", "must not be empty; omit it to select the whole store")
-    .refine((given) => given?.includes("\uFFFD") !== true, "must be well-formed UTF-8")
-    .meta({ not: { type: "string", pattern: String.raw`^\s*$|\uFFFD` } });
+    .meta({ not: { type: "string", pattern: String.raw`^\s*$` } });
 
 /** What selects records in lists and evidence, and is no field here. */
 const SELECTORS = [
