@@ -61,30 +61,24 @@ export const creditFrom = async (
 ): Promise<readonly RecordedTrees[]> => {
   const { treeCount, since, now } = order;
   const { left } = download;
-  let own = await claims.listOwn();
   for (let reserve = 2; ; reserve *= 2) {
-    const { chosen, hasMore } = chooseRecords(
-      download,
-      { treeCount, own },
-      { since, now, reserve },
-    );
-    const claimed = await claims.claimTrees(
-      chosen.map(({ planting, trees }) => ({ reference: planting.id, trees })),
-      inTurn,
-    );
-    for (const { reference, trees } of claimChanges(own, claimed).differences) {
-      const before = left.get(reference);
-      if (before !== undefined) {
-        left.set(reference, before - trees);
+    let choice: ReturnType<typeof chooseRecords> = { chosen: [], hasMore: false };
+    const { before, after } = await claims.claimTrees((own) => {
+      choice = chooseRecords(download, { treeCount, own }, { since, now, reserve });
+      return choice.chosen.map(({ planting, trees }) => ({ reference: planting.id, trees }));
+    }, inTurn);
+    for (const { reference, trees } of claimChanges(before, after).differences) {
+      const known = left.get(reference);
+      if (known !== undefined) {
+        left.set(reference, known - trees);
       }
     }
-    if (!hasMore || treesIn(claimed) >= treeCount) {
-      return claimed;
+    if (!choice.hasMore || treesIn(after) >= treeCount) {
+      return after;
     }
     // Other processes have taken trees of these records since the download.
-    for (const [id, trees] of await countLeft(chosen, claims)) {
+    for (const [id, trees] of await countLeft(choice.chosen, claims)) {
       left.set(id, trees);
     }
-    own = claimed;
   }
 };

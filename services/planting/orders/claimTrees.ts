@@ -7,7 +7,7 @@ import {
 } from "../../../db/planting/claims.ts";
 import { claimChanges, creditOrder } from "../../../domain/planting/creditOrder.ts";
 import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
-import type { InTurn } from "../../../providers/planting/partner.ts";
+import type { Credited, InTurn } from "../../../providers/planting/partner.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 
 type ClaimingOrder = Pick<PlantingOrder, "id" | "partner" | "treeCount">;
@@ -15,41 +15,43 @@ type ClaimingOrder = Pick<PlantingOrder, "id" | "partner" | "treeCount">;
 const decideClaims = async (
   db: CommonQueryMethods,
   order: ClaimingOrder,
-  records: readonly RecordedTrees[],
+  choose: (own: readonly RecordedTrees[]) => readonly RecordedTrees[],
 ) => {
-  const references = records.map(({ reference }) => reference);
   const own = await listClaims(db, order.id);
+  const records = choose(own);
+  const references = records.map(({ reference }) => reference);
   const credited = await listCreditedTrees(db, order.partner, references);
-  const claims = creditOrder(order, records, own, credited);
-  const changes = claimChanges(own, claims);
-  return { claims, changes, isChanged: changes.differences.length > 0 };
+  const after = creditOrder(order, records, own, credited);
+  const changes = claimChanges(own, after);
+  return { credited: { before: own, after }, changes, isChanged: changes.differences.length > 0 };
 };
 
 /**
  * Credits an order with trees of its partner's records that no other order has. Concurrent calls for one partner wait for
  * each other, except those that change nothing, which are most: claims that are stored already need no lock.
- * @param records are used up in this order
+ * @param choose returns the records, which are used up in their order. It is called with the order's claims of that moment,
+ *   because a claim on a record that is not chosen is given up
  * @param inTurn lets the changes of this process wait for each other without a connection
- * @returns all claims of the order
+ * @returns all claims of the order, before and after
  */
 export const claimTrees = async (
   { db }: { readonly db: DatabasePool },
   order: ClaimingOrder,
-  records: readonly RecordedTrees[],
+  choose: (own: readonly RecordedTrees[]) => readonly RecordedTrees[],
   inTurn: InTurn,
-): Promise<readonly RecordedTrees[]> => {
-  const unlocked = await decideClaims(db, order, records);
+): Promise<Credited> => {
+  const unlocked = await decideClaims(db, order, choose);
   if (!unlocked.isChanged) {
-    return unlocked.claims;
+    return unlocked.credited;
   }
   return inTurn(() =>
     db.transaction(async (transaction) => {
       await lockClaims(transaction, order.partner);
-      const { claims, changes, isChanged } = await decideClaims(transaction, order, records);
+      const { credited, changes, isChanged } = await decideClaims(transaction, order, choose);
       if (isChanged) {
         await changeClaims(transaction, order.partner, order.id, changes);
       }
-      return claims;
+      return credited;
     }),
   );
 };

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { listClaims, listCreditedTrees } from "../../../db/planting/claims.ts";
+import { listCreditedTrees } from "../../../db/planting/claims.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { markPlantingOrderPolled } from "../../../db/planting/orderWorkflows.ts";
 import { findPlantingOrder } from "../../../db/planting/orders.ts";
@@ -104,9 +104,8 @@ export const pollPlantingOrder = async (
     now: clock.now(),
     signal,
     claims: {
-      listOwn: () => listClaims(db, orderId),
       listCredited: (references) => listCreditedTrees(db, order.partner, references),
-      claimTrees: (records, inTurn) => claimTrees(deps, order, records, inTurn),
+      claimTrees: (choose, inTurn) => claimTrees(deps, order, choose, inTurn),
     },
   });
   await recordPlantingFacts(deps, orderId, facts, "partner");

@@ -39,8 +39,7 @@ test.serial("other work gets its turn after every 500 records that are read", as
         now: new Date("2026-07-10T10:00:00.000Z"),
         signal: NEVER,
         claims: {
-          listOwn: () => Promise.resolve([]),
-          claimTrees: () => Promise.resolve([]),
+          claimTrees: () => Promise.resolve({ before: [], after: [] }),
           listCredited: () => {
             turnsOfReading.push(turns);
             return Promise.resolve([]);
@@ -71,14 +70,17 @@ test.serial("a poll considers only the records that its order may need", async (
           now: setup.clock.now(),
           signal: NEVER,
           claims: {
-            listOwn: () => listClaims(db, placed.id),
             listCredited: (references) => {
               considered.push(references.length);
               return listCreditedTrees(db, "treemapper", references);
             },
-            claimTrees: (records, inTurn) => {
-              considered.push(records.length);
-              return claimTrees({ db }, placed, records, inTurn);
+            claimTrees: (choose, inTurn) => {
+              const chooseCounted: typeof choose = (own) => {
+                const records = choose(own);
+                considered.push(records.length);
+                return records;
+              };
+              return claimTrees({ db }, placed, chooseCounted, inTurn);
             },
           },
         },
@@ -86,7 +88,8 @@ test.serial("a poll considers only the records that its order may need", async (
     : { facts: [] };
 
   t.is(facts.length, 2);
-  t.deepEqual(considered, [6]);
+  // Before the lock, and under it.
+  t.deepEqual(considered, [6, 6]);
 });
 
 test.serial("an order gets its trees although other processes have taken older ones", async (t) => {

@@ -127,7 +127,7 @@ test.serial(
     await claimTrees(
       t.context,
       { id, partner: "treemapper", treeCount: 100 },
-      [
+      () => [
         { reference: "gone", trees: 60 },
         { reference: "stays", trees: 40 },
       ],

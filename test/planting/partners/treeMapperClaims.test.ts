@@ -2,8 +2,9 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionContext } from "ava";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
-import { lockClaims } from "../../../db/planting/claims.ts";
+import { listCreditedTrees, lockClaims } from "../../../db/planting/claims.ts";
 import { sql } from "../../../db/sql.ts";
+import type { Credited } from "../../../providers/planting/partner.ts";
 import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { countReads } from "../../support/countReads.ts";
 import { stopAutovacuum } from "../../support/countPages.ts";
@@ -135,18 +136,21 @@ test.serial("claims of several processes credit no tree to two orders", async (t
   const { order } = await startTreeMapperPlanting(t);
   const ids = [await order(70), await order(70)];
   const records = [{ reference: "contested", trees: 100 }];
-  const claims = await runBehindLocks<readonly (readonly { readonly trees: number }[])[]>(
+  const claims = await runBehindLocks<readonly Credited[]>(
     t.context.db,
     (transaction) => lockClaims(transaction, "treemapper"),
     ...ids.map(
       (id) => () =>
-        claimTrees(t.context, { id, partner: "treemapper", treeCount: 70 }, records, (change) =>
-          change(),
+        claimTrees(
+          t.context,
+          { id, partner: "treemapper", treeCount: 70 },
+          () => records,
+          (change) => change(),
         ),
     ),
   );
   t.deepEqual(
-    claims.map((credited) => credited.map(({ trees }) => trees)),
+    claims.map(({ after }) => after.map(({ trees }) => trees)),
     [[70], [30]],
   );
   t.deepEqual(await listWrongSums(t.context.db), []);
@@ -207,6 +211,47 @@ test.serial("a poll writes only the claims that it changes", async (t) => {
   t.deepEqual(await listWrongSums(t.context.db), []);
 });
 
+test.serial("a poll that another one of its order overtakes gives up no trees", async (t) => {
+  const { db } = t.context;
+  const { state, setup, partner, order, poll, pollNow } = await startTreeMapperPlanting(t);
+  const [first, second] = [await order(70), await order(70)];
+  state.interventions = [
+    planting("near", "2026-07-05", [100]),
+    planting("far", "2026-07-06", [60]),
+  ];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  t.true((await poll(first)).isFinished);
+  const placed = (await setup.orders()).find(({ id }) => id === second);
+  if (!placed) {
+    throw new Error("There is an order.");
+  }
+
+  await partner.fetchUpdates(
+    { ...placed, reached: [] },
+    {
+      now: setup.clock.now(),
+      signal: new AbortController().signal,
+      claims: {
+        listCredited: (references) => listCreditedTrees(db, "treemapper", references),
+        claimTrees: async (choose, inTurn) => {
+          t.true((await pollNow(second)).isFinished);
+          return claimTrees({ db }, placed, choose, inTurn);
+        },
+      },
+    },
+  );
+
+  t.deepEqual(
+    (await listRows(db, [first, second])).map(({ reference, trees }) => [reference, trees]),
+    [
+      ["far", 40n],
+      ["near", 70n],
+      ["near", 30n],
+    ],
+  );
+  t.deepEqual(await listWrongSums(db), []);
+});
+
 /** The tables that hold what is credited. */
 const CLAIM_TABLES = ["planting_claim", "planting_record"];
 
@@ -222,8 +267,11 @@ const readsBeside = async (t: ExecutionContext<DatabaseContext>, others: number)
   await setup.createOrders({ registrationsPerOrder: 1 });
   for (const { id } of await setup.orders()) {
     const records = [{ reference: "shared", trees: 1000 }];
-    await claimTrees({ db }, { id, partner: "treemapper", treeCount: 1 }, records, (change) =>
-      change(),
+    await claimTrees(
+      { db },
+      { id, partner: "treemapper", treeCount: 1 },
+      () => records,
+      (change) => change(),
     );
   }
   const [waiting, late] = [await order(5000), await order(5000)];
