@@ -35,7 +35,7 @@ const timestamp = z
   .refine((date) => !Number.isNaN(date.getTime()), "is not a timestamp");
 
 const project = z.object({
-  uid: z.string(),
+  uid: name(),
   name: z.string(),
   ecosystem: z.string().nullish(),
   country: z.string().nullish(),
