@@ -8,6 +8,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
 
+// Serial, because each test creates the orders of all accounts, and leaves out trees that another one has locked.
 const test = testWithDatabase();
 
 /** Takes an order through some stages by polls. */
@@ -45,32 +46,38 @@ const poll = async (t: ExecutionContext<DatabaseContext>, stages: number) => {
   };
 };
 
-test("funds_distributed of a planted order can only be replaced: a poll would place the order after it was planted", async (t) => {
-  const { setup, order, withdraw, listStates } = await poll(t, 2);
-  const before = await listStates();
-  t.deepEqual(before, ["funds_distributed accepted", "allocated accepted", "planted accepted"]);
-  await t.throwsAsync(withdraw([]), {
-    code: "request_invalid",
-    message:
-      /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
-  });
-  t.deepEqual(await listStates(), before);
+test.serial(
+  "funds_distributed of a planted order can only be replaced: a poll would place the order after it was planted",
+  async (t) => {
+    const { setup, order, withdraw, listStates } = await poll(t, 2);
+    const before = await listStates();
+    t.deepEqual(before, ["funds_distributed accepted", "allocated accepted", "planted accepted"]);
+    await t.throwsAsync(withdraw([]), {
+      code: "request_invalid",
+      message:
+        /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
+    });
+    t.deepEqual(await listStates(), before);
 
-  await withdraw([fundsDistributed("right", order.createdAt)]);
-  await setup.pass(0);
-  t.like(await setup.orders(), [{ stage: "planted", partnerReference: "right" }]);
-});
+    await withdraw([fundsDistributed("right", order.createdAt)]);
+    await setup.pass(0);
+    t.like(await setup.orders(), [{ stage: "planted", partnerReference: "right" }]);
+  },
+);
 
-test("a replacement that repeats the withdrawn fact is rejected: the fact would stay withdrawn", async (t) => {
-  const { setup, order, withdraw, listStates } = await poll(t, 2);
-  const before = await listStates();
-  const [placed] = await listFacts(t.context.db, order.id);
-  await t.throwsAsync(withdraw(placed ? [placed.content] : []), { code: "request_invalid" });
-  await setup.pass(1000);
-  t.deepEqual(await listStates(), before);
-});
+test.serial(
+  "a replacement that repeats the withdrawn fact is rejected: the fact would stay withdrawn",
+  async (t) => {
+    const { setup, order, withdraw, listStates } = await poll(t, 2);
+    const before = await listStates();
+    const [placed] = await listFacts(t.context.db, order.id);
+    await t.throwsAsync(withdraw(placed ? [placed.content] : []), { code: "request_invalid" });
+    await setup.pass(1000);
+    t.deepEqual(await listStates(), before);
+  },
+);
 
-test("an order that is only placed is placed again", async (t) => {
+test.serial("an order that is only placed is placed again", async (t) => {
   const { setup, withdraw, listStates } = await poll(t, 0);
   t.deepEqual(await listStates(), ["funds_distributed accepted"]);
   await withdraw([]);
@@ -79,24 +86,27 @@ test("an order that is only placed is placed again", async (t) => {
   t.deepEqual(await listStates(), ["funds_distributed withdrawn", "funds_distributed accepted"]);
 });
 
-test("funds_distributed of an order can only be replaced while planting waits for an allocation", async (t) => {
-  const { setup, order, withdraw, listStates } = await poll(t, 0);
-  await recordPlantingFacts(
-    setup.deps,
-    order.id,
-    [{ stage: "planted", occurred_at: setup.clock.now().toISOString(), media: [] }],
-    "partner",
-  );
-  const before = await listStates();
-  t.deepEqual(before, ["funds_distributed accepted", "planted waiting"]);
+test.serial(
+  "funds_distributed of an order can only be replaced while planting waits for an allocation",
+  async (t) => {
+    const { setup, order, withdraw, listStates } = await poll(t, 0);
+    await recordPlantingFacts(
+      setup.deps,
+      order.id,
+      [{ stage: "planted", occurred_at: setup.clock.now().toISOString(), media: [] }],
+      "partner",
+    );
+    const before = await listStates();
+    t.deepEqual(before, ["funds_distributed accepted", "planted waiting"]);
 
-  await t.throwsAsync(withdraw([]), {
-    code: "request_invalid",
-    message:
-      /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
-  });
-  t.deepEqual(await listStates(), before);
+    await t.throwsAsync(withdraw([]), {
+      code: "request_invalid",
+      message:
+        /the order has a fact of stage planted, .*; pass another funds_distributed with --replacement/u,
+    });
+    t.deepEqual(await listStates(), before);
 
-  await withdraw([fundsDistributed("right", order.createdAt)]);
-  t.like(await setup.orders(), [{ stage: "funds_distributed", partnerReference: "right" }]);
-});
+    await withdraw([fundsDistributed("right", order.createdAt)]);
+    t.like(await setup.orders(), [{ stage: "funds_distributed", partnerReference: "right" }]);
+  },
+);
