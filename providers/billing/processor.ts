@@ -113,7 +113,7 @@ export class UsageUnreadableError extends Error {
 
 /**
  * The processor does not answer, or no call is possible: it is down, limits the rate, or does not accept the key, or there is
- * no key.
+ * no key. Or it answers that a subscription does not run yet.
  */
 export class ProcessorUnavailableError extends Error {
   override readonly name = "ProcessorUnavailableError";

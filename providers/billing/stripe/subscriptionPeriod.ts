@@ -5,13 +5,11 @@ import type { Period } from "../../../domain/billing/billingCycle.ts";
 import { MISSING } from "../../../domain/billing/subscriptions.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
 import { DAY_MS } from "../../../domain/durations.ts";
+import { ProcessorUnavailableError } from "../processor.ts";
 import type { DonationPrices } from "./donationPrices.ts";
 
 /** States in which a subscription has ended. */
 const ENDED = new Set(["canceled", "incomplete_expired"]);
-
-/** States in which a subscription bills nothing. */
-const NOT_BILLED = new Set([...ENDED, "incomplete"]);
 
 /** Stripe may set the times of an item and of its first period in different moments of one call. */
 const SAME_CALL_SECONDS = 60;
@@ -117,16 +115,21 @@ const periodOfMeter = (read: ReadSubscription, meterId: string): Period | null =
   return start < lastEnd ? { start: new Date(start * 1000), end: new Date(lastEnd * 1000) } : null;
 };
 
-/** @throws Error if the subscription bills nothing */
+/** @throws ProcessorUnavailableError if the subscription bills nothing yet, and Error if it never will again */
 export const requireBilled = ({ id, status }: Stripe.Subscription): void => {
-  if (NOT_BILLED.has(status)) {
-    throw new Error(`Stripe's subscription ${id} is ${status}.`);
+  const message = `Stripe's subscription ${id} is ${status}.`;
+  if (status === "incomplete") {
+    throw new ProcessorUnavailableError(message);
+  }
+  if (ENDED.has(status)) {
+    throw new Error(message);
   }
 };
 
 /**
  * Returns the current billing period of the subscription for the meter, or null if the subscription has ended.
- * @throws Error if the subscription is incomplete, has no price on the meter, or has several with different periods
+ * @throws ProcessorUnavailableError if the subscription is incomplete
+ * @throws Error if it has no price on the meter, or several with different periods
  */
 export const readSubscriptionPeriod = async (
   stripe: Stripe,

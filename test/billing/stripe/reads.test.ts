@@ -244,6 +244,16 @@ test("a canceled subscription has no period", async (t) => {
   t.is(await period(id), null);
 });
 
+test("a subscription whose first payment is open has a period later", async (t) => {
+  const { id, ...scene } = await stageTrial(t);
+  await amendSubscription(scene, id, { subscription: { status: "incomplete" } });
+
+  await t.throwsAsync(scene.period(id), {
+    instanceOf: ProcessorUnavailableError,
+    message: `Stripe's subscription ${id} is incomplete.`,
+  });
+});
+
 test("the period of an unknown or missing subscription is an error", async (t) => {
   const { period } = await stage(t, "2026-01-10T00:00:00Z");
 
