@@ -16,14 +16,12 @@ CREATE TABLE account (
   stripe_subscription_id text,
   charity_provider text NOT NULL DEFAULT 'catalogue'::text,
   subscription_policy text NOT NULL DEFAULT 'alert'::text,
-  time_zone text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT account_pkey PRIMARY KEY (id),
   CONSTRAINT account_billing_day CHECK (billing_day >= 1 AND billing_day <= 31),
   CONSTRAINT account_charity_provider CHECK (charity_provider = ANY (ARRAY['catalogue'::text, 'everyorg'::text, 'change'::text, 'pledge'::text])),
   CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 200),
   CONSTRAINT account_subscription_policy CHECK (subscription_policy = ANY (ARRAY['alert'::text, 'suspend'::text, 'keep'::text])),
-  CONSTRAINT account_time_zone CHECK (length(time_zone) >= 1 AND length(time_zone) <= 100),
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 
@@ -1117,7 +1115,7 @@ CREATE INDEX idempotent_response_personal ON public.idempotent_response USING bt
 
 CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
 
-CREATE INDEX impact_total_live_trees ON public.impact_total USING btree (account_id) WHERE ((mode = 'live'::text) AND (kind = 'tree'::text) AND (period = 'all'::text));
+CREATE INDEX impact_total_trees ON public.impact_total USING btree (mode, account_id) WHERE ((kind = 'tree'::text) AND (period = 'all'::text));
 
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 
@@ -1147,7 +1145,7 @@ CREATE INDEX planting_media_account ON public.planting_media USING btree (accoun
 
 CREATE INDEX planting_media_order ON public.planting_media USING btree (order_id);
 
-CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, id) WHERE (mode = 'live'::text);
+CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, mode, id);
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 
