@@ -455,7 +455,7 @@ export interface components {
                 }[];
                 readonly id: string;
                 readonly name: string;
-                /** @description Whether all sites of the region are the simulated partner's. */
+                /** @description Whether the region's trees are simulated. */
                 readonly simulated: boolean;
             }[];
             readonly summary: {
@@ -468,7 +468,7 @@ export interface components {
                 readonly total_trees: number;
                 /** @description Registered trees that a partner reports as planted. */
                 readonly trees_planted: number;
-                /** @description How many of trees_planted are simulated: they are not planted anywhere. */
+                /** @description How many of trees_planted are simulated, which are planted nowhere: all or none. */
                 readonly trees_planted_simulated: number;
             };
         };
@@ -819,7 +819,6 @@ export interface components {
             readonly kind: "tree" | "bottle" | "donation";
             /** @description Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval. */
             readonly stats: readonly components["schemas"]["StatisticsRow"][];
-            readonly time_zone: string;
             /** Format: date */
             readonly to: string;
         };
@@ -1832,8 +1831,6 @@ export interface operations {
                 readonly interval?: "day" | "month";
                 /** @description What to count. */
                 readonly kind: "tree" | "bottle" | "donation";
-                /** @description IANA time zone of the days. Defaults to the organization's, or UTC. */
-                readonly time_zone?: string;
                 /** @description Last day. Defaults to today. */
                 readonly to?: string;
             };
