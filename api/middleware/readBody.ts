@@ -1,11 +1,12 @@
+import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
-import { parse } from "@hapi/bourne";
 import type { Middleware } from "koa";
+import bodyParser from "koa-bodyparser";
 import type { ApiContext, ApiState } from "../http/apiContext.ts";
 import { isJsonInUtf8 } from "../http/contentType.ts";
-import { decodeUtf8 } from "../http/decodeUtf8.ts";
 import { HttpError } from "../http/httpError.ts";
+import { requireUtf8 } from "../http/requireUtf8.ts";
 import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
 import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 
@@ -13,26 +14,14 @@ import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 export const BODY_KIB = 64;
 export const BATCH_BODY_KIB = 1024;
 
-/**
- * Parses the text of a body; an empty one is an empty object.
- * @throws HttpError request_malformed, also for a field named `__proto__`
- */
-const parseJson = (text: string): unknown => {
-  const json = text.replace(/^\uFEFF/u, "");
-  if (json === "") {
-    return {};
-  }
-  try {
-    if (!/^[ \t\n\r]*[[{]/u.test(json)) {
-      throw new SyntaxError("it must begin with a brace");
-    }
-    return parse(json);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    const message = `the body is not a valid JSON object: ${reason}`;
-    throw new HttpError("request_malformed", message, { cause });
-  }
-};
+const asHttpError = (error: Error & { type?: string }): HttpError =>
+  error.type === "request.aborted" || error.type === "request.size.invalid"
+    ? new HttpError("request_malformed", "the body ended before its announced length", {
+        cause: error,
+      })
+    : new HttpError("request_malformed", `the body is not a valid JSON object: ${error.message}`, {
+        cause: error,
+      });
 
 const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
   if (hasBody && (contentType === undefined || !isJsonInUtf8(contentType))) {
@@ -92,22 +81,30 @@ const decompress = async (
   }
 };
 
+/** Returns the context of the same request with a body that has been received. */
+const withBody = (ctx: ApiContext, body: Buffer): ApiContext => {
+  const req = Object.assign(Readable.from([body]), { headers: {} });
+  return Object.create(ctx, { req: { value: req } });
+};
+
 /** Most bodies arrive with their headers: then Node has parsed them in this turn of the event loop. */
 const nextTurn = (): Promise<void> =>
   new Promise((resolve) => {
     setImmediate(resolve);
   });
 
-const keepBody = ({ request }: ApiContext, body: Buffer): void => {
-  const text = decodeUtf8(body);
-  request.rawBody = text;
-  request.body = parseJson(text);
-};
-
 /** Parses a JSON body of limited size; a request without a body has an empty object. */
-export const readBody =
-  (limitKib: number): Middleware<ApiState> =>
-  async (ctx, next) => {
+export const readBody = (limitKib: number): Middleware<ApiState> => {
+  const parse = bodyParser({
+    enableTypes: ["json"],
+    // The type was checked by requireJson, which accepts more spellings.
+    detectJSON: () => true,
+    jsonLimit: `${limitKib}kb`,
+    onerror: (error) => {
+      throw asHttpError(error);
+    },
+  });
+  return async (ctx, next) => {
     const { headers } = ctx.req;
     const isChunked = headers["transfer-encoding"] !== undefined;
     const announced = Number(headers["content-length"] ?? 0);
@@ -119,9 +116,12 @@ export const readBody =
         await nextTurn();
       }
       if (ctx.req.complete) {
-        const body: unknown = ctx.req.read();
-        keepBody(ctx, Buffer.isBuffer(body) ? body : Buffer.alloc(0));
-        return next();
+        const received: unknown = ctx.req.read();
+        if (Buffer.isBuffer(received)) {
+          requireUtf8(received);
+          ctx.req.unshift(received);
+        }
+        return parse(ctx, next);
       }
     }
     const decode = hasBody ? decoderOf(coding) : null;
@@ -140,13 +140,15 @@ export const readBody =
       },
       decode !== null,
     );
-    let result: Promise<unknown>;
     try {
-      keepBody(ctx, body);
-      result = next();
+      requireUtf8(body);
+      await parse(withBody(ctx, body), () => {
+        const result = next();
+        endTurn();
+        return result;
+      });
     } finally {
-      // The request is checked by then.
       endTurn();
     }
-    await result;
   };
+};

@@ -1,5 +1,5 @@
 import type { ApiContext } from "../http/apiContext.ts";
-import { decodeUtf8 } from "../http/decodeUtf8.ts";
+import { requireUtf8 } from "../http/requireUtf8.ts";
 import { receiveBody } from "./receiveBody.ts";
 
 /**
@@ -7,4 +7,7 @@ import { receiveBody } from "./receiveBody.ts";
  * @throws HttpError body_too_large, request_malformed
  */
 export const readRawBody = (ctx: ApiContext, limitKib: number): Promise<string> =>
-  receiveBody(ctx, limitKib, (body) => Promise.resolve(decodeUtf8(body)));
+  receiveBody(ctx, limitKib, (body) => {
+    requireUtf8(body);
+    return Promise.resolve(body.toString("utf8"));
+  });

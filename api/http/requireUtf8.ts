@@ -2,12 +2,11 @@ import { isUtf8 } from "node:buffer";
 import { HttpError } from "./httpError.ts";
 
 /**
- * Decodes a body. Invalid bytes are rejected, because others would be stored in their place.
+ * Rejects a body that is not UTF-8. A decoder would replace its invalid bytes, and the replacements would be stored.
  * @throws HttpError request_malformed
  */
-export const decodeUtf8 = (body: Buffer): string => {
+export const requireUtf8 = (body: Buffer): void => {
   if (!isUtf8(body)) {
     throw new HttpError("request_malformed", "the body is not valid UTF-8");
   }
-  return body.toString("utf8");
 };
