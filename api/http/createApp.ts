@@ -20,7 +20,7 @@ import { limitRate } from "../middleware/limitRate.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
-import { BATCH_BODY_KIB, BODY_KIB, readBody } from "../middleware/readBody.ts";
+import { BODY_KIB, readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
 import { requireWriteScope } from "../middleware/requireWriteScope.ts";
@@ -164,7 +164,7 @@ export const createApp = ({
 
   const routers = createRouters({ sensitive: true, strict: false });
   const parseBody = readBody(BODY_KIB);
-  const parseBatch = [limitBatches(), readBody(BATCH_BODY_KIB), chargeBatch(limiter)];
+  const parseBatch = [limitBatches(), parseBody, chargeBatch(limiter)];
   const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;

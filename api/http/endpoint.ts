@@ -160,6 +160,9 @@ const createReader = <
     const body = hasIdempotencyKeyField(schemas.body)
       ? withHeaderKey(ctx, ctx.request.body)
       : ctx.request.body;
+    // What is not used of a long body is not in memory while the request waits for the database.
+    ctx.request.rawBody = "";
+    ctx.request.body = undefined;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
     return {
       ctx,

@@ -1,6 +1,6 @@
 import { createFairQueue } from "../../program/server/createFairQueue.ts";
 
-/** Longer than every valid body of a request that is no batch, except for white space and escapes. */
+/** Parsing a longer body can take as long as tens of other requests. */
 export const LONG_BODY_BYTES = 24 * 1024;
 
 type Waiting = { readonly start: () => void };

@@ -10,9 +10,8 @@ import { requireUtf8 } from "../http/requireUtf8.ts";
 import { LONG_BODY_BYTES, takeTurnOfLongBody } from "./longBodies.ts";
 import { bodyOwnerOf, bodyTooLarge, receiveBody } from "./receiveBody.ts";
 
-/** The largest body of a request, and of a batch. */
-export const BODY_KIB = 64;
-export const BATCH_BODY_KIB = 1024;
+/** The largest body of a request. */
+export const BODY_KIB = 1024;
 
 const asHttpError = (error: Error & { type?: string }): HttpError =>
   error.type === "request.aborted" || error.type === "request.size.invalid"
@@ -65,19 +64,69 @@ const decoderOf = (header = ""): typeof inflate | null => {
   return decode;
 };
 
-/** @throws HttpError body_too_large, request_malformed */
+/**
+ * Returns null if the body is longer.
+ * @throws HttpError request_malformed
+ */
 const decompress = async (
   body: Buffer,
   decode: typeof inflate,
-  limitKib: number,
-): Promise<Buffer> => {
+  maximumBytes: number,
+): Promise<Buffer | null> => {
   try {
-    return await decode(body, { maxOutputLength: limitKib * 1024 });
+    return await decode(body, { maxOutputLength: maximumBytes });
   } catch (error) {
     if (error instanceof RangeError) {
-      throw bodyTooLarge(limitKib);
+      return null;
     }
     throw cannotBeRead(error instanceof Error ? error.message : String(error), error);
+  }
+};
+
+/**
+ * Returns a received body without its content coding. A long one waits for its turn first.
+ * @returns `endTurn` must be called
+ * @throws HttpError body_too_large, request_malformed
+ * @throws DomainError queue_full
+ */
+const takeTurnIfLong = async (
+  received: Buffer,
+  {
+    decode,
+    limitKib,
+    clientName,
+    resize,
+    signal,
+  }: {
+    readonly decode: typeof inflate | null;
+    readonly limitKib: number;
+    readonly clientName: string;
+    readonly resize: (bytes: number) => void;
+    readonly signal: AbortSignal;
+  },
+): Promise<{ readonly body: Buffer; readonly endTurn: () => void }> => {
+  const maximumBytes = limitKib * 1024;
+  if (decode !== null) {
+    resize(received.length + LONG_BODY_BYTES);
+  }
+  const short = decode === null ? received : await decompress(received, decode, LONG_BODY_BYTES);
+  if (short !== null && short.length <= LONG_BODY_BYTES) {
+    return { body: short, endTurn: () => {} };
+  }
+  const endTurn = await takeTurnOfLongBody(clientName, signal);
+  try {
+    if (short !== null || decode === null) {
+      return { body: received, endTurn };
+    }
+    resize(received.length + maximumBytes);
+    const body = await decompress(received, decode, maximumBytes);
+    if (body === null) {
+      throw bodyTooLarge(limitKib);
+    }
+    return { body, endTurn };
+  } catch (error) {
+    endTurn();
+    throw error;
   }
 };
 
@@ -125,28 +174,23 @@ export const readBody = (limitKib: number): Middleware<ApiState> => {
       }
     }
     const decode = hasBody ? decoderOf(coding) : null;
-    const { body, endTurn } = await receiveBody(
-      ctx,
-      limitKib,
-      async (received, signal) => {
-        const read = decode === null ? received : await decompress(received, decode, limitKib);
-        return {
-          body: read,
-          endTurn:
-            read.length > LONG_BODY_BYTES
-              ? await takeTurnOfLongBody(bodyOwnerOf(ctx), signal)
-              : () => {},
-        };
-      },
-      decode !== null,
-    );
-    try {
-      requireUtf8(body);
-      await parse(withBody(ctx, body), () => {
-        const result = next();
+    const parseReceived = async (): Promise<() => void> => {
+      const { body, endTurn } = await receiveBody(ctx, limitKib, (received, memory) =>
+        takeTurnIfLong(received, { ...memory, decode, limitKib, clientName: bodyOwnerOf(ctx) }),
+      );
+      try {
+        requireUtf8(body);
+        await parse(withBody(ctx, body), () => Promise.resolve());
+      } catch (error) {
         endTurn();
-        return result;
-      });
+        throw error;
+      }
+      return endTurn;
+    };
+    // The received bytes are not referenced any more while the request waits for the database.
+    const endTurn = await parseReceived();
+    try {
+      return next();
     } finally {
       endTurn();
     }

@@ -3,11 +3,12 @@ import { finished } from "node:stream";
 import { withoutPlace } from "../../program/server/limitConcurrency.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { createArrivingBodies } from "../http/arrivingBodies.ts";
+import type { BodyMemory } from "../http/arrivingBodies.ts";
 import { HttpError } from "../http/httpError.ts";
 import { PUBLIC } from "./shareConnections.ts";
 
 /** Of both interfaces. */
-const addBodyOfAccount = createArrivingBodies(32 * 1024 * 1024);
+const addBodyOfAccount = createArrivingBodies(64 * 1024 * 1024);
 
 /** As many as 16 of the largest signed bodies. Clients without a key have a limit of their own, and share it. */
 const addPublicBody = createArrivingBodies(8 * 1024 * 1024);
@@ -15,20 +16,29 @@ const addPublicBody = createArrivingBodies(8 * 1024 * 1024);
 export const bodyTooLarge = (limitKib: number): HttpError =>
   new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`);
 
+/** What a body of unknown length gets first. */
+const FIRST_BYTES = 64 * 1024;
+
 type Arriving = {
   readonly limitKib: number;
-  /** How much may be in memory: its announced length, or its limit. */
-  readonly bytes: number;
+  /** Null if it is not known. */
+  readonly announcedBytes: number | null;
+  readonly resize: BodyMemory["resize"];
   readonly signal: AbortSignal;
 };
 
 /** Copies the chunks of a body into one buffer: a client may send a byte at a time. */
 const collect = (
   request: IncomingMessage,
-  { limitKib, bytes, signal }: Arriving,
-): Promise<Buffer> =>
-  new Promise((resolve, reject) => {
-    const body = Buffer.allocUnsafe(bytes);
+  { limitKib, announcedBytes, resize, signal }: Arriving,
+): Promise<Buffer> => {
+  const limit = limitKib * 1024;
+  const allocate = (bytes: number): Buffer => {
+    resize(bytes);
+    return Buffer.allocUnsafe(bytes);
+  };
+  return new Promise((resolve, reject) => {
+    let body = allocate(announcedBytes ?? Math.min(FIRST_BYTES, limit));
     let length = 0;
     const fail = (error: unknown): void => {
       stopWaiting();
@@ -37,9 +47,20 @@ const collect = (
     };
     const drop = (): void => fail(signal.reason);
     const receive = (chunk: Buffer): void => {
-      if (length + chunk.length > limitKib * 1024) {
+      const needed = length + chunk.length;
+      if (needed > limit) {
         fail(bodyTooLarge(limitKib));
         return;
+      }
+      if (needed > body.length) {
+        try {
+          const larger = allocate(Math.min(limit, Math.max(needed, 2 * body.length)));
+          body.copy(larger, 0, 0, length);
+          body = larger;
+        } catch (error) {
+          fail(error);
+          return;
+        }
       }
       length += chunk.copy(body, length);
     };
@@ -55,6 +76,7 @@ const collect = (
     signal.addEventListener("abort", drop, { once: true });
     request.on("data", receive);
   });
+};
 
 /** Names the client whose share a body counts against. */
 export const bodyOwnerOf = ({ state: { caller } }: ApiContext): string =>
@@ -64,43 +86,43 @@ export const bodyOwnerOf = ({ state: { caller } }: ApiContext): string =>
  * Receives the body of a request, and prepares it. Meanwhile the request has no place in the process, and its body counts
  * against the memory for bodies. The rest of a rejected body is discarded, so that the client reads the response and its
  * connection can be used again.
- * @param isCompressed whether `prepare` may make it as long as its limit
- * @param prepare given a signal, which is aborted if the body is dropped or its client disconnects
+ * @param prepare given a signal, which is aborted if the body is dropped or its client disconnects, and what changes how
+ * much memory it counts as
  * @throws HttpError body_too_large, request_malformed if the client disconnects, and what `prepare` throws
  * @throws DomainError queue_full
  */
 export const receiveBody = <Result>(
   ctx: ApiContext,
   limitKib: number,
-  prepare: (body: Buffer, signal: AbortSignal) => Promise<Result>,
-  isCompressed = false,
+  prepare: (
+    body: Buffer,
+    memory: { readonly resize: BodyMemory["resize"]; readonly signal: AbortSignal },
+  ) => Promise<Result>,
 ): Promise<Result> =>
   withoutPlace(ctx.req, async () => {
     const { req: request, res: response, state } = ctx;
-    const limit = limitKib * 1024;
-    const bytes = Number(request.headers["content-length"] ?? limit);
-    if (bytes > limit) {
+    const header = request.headers["content-length"];
+    const announcedBytes = header === undefined ? null : Number(header);
+    if (announcedBytes !== null && announcedBytes > limitKib * 1024) {
       request.resume();
       throw bodyTooLarge(limitKib);
     }
     const gone = new AbortController();
     const add = state.caller ? addBodyOfAccount : addPublicBody;
-    const remove = add(bodyOwnerOf(ctx), {
-      bytes: isCompressed ? limit : bytes,
-      drop: (error) => gone.abort(error),
-    });
+    const { resize, free } = add(bodyOwnerOf(ctx), (error) => gone.abort(error));
     const disconnect = (): void =>
       gone.abort(new HttpError("request_malformed", "the client has disconnected"));
     try {
-      const body = await collect(request, { limitKib, bytes, signal: gone.signal });
+      const { signal } = gone;
+      const body = await collect(request, { limitKib, announcedBytes, resize, signal });
       response.once("close", disconnect);
       if (response.destroyed) {
         disconnect();
       }
-      return await prepare(body, gone.signal);
+      return await prepare(body, { resize, signal });
     } finally {
       response.off("close", disconnect);
-      remove();
+      free();
       request.resume();
     }
   });

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { counted } from "../../domain/counted.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
-import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
+import { BODY_KIB } from "../middleware/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
@@ -84,11 +84,11 @@ const jsonContent = (schema: Json, example: unknown): Json => ({
   "application/json": { schema, example },
 });
 
-const bodyTooLarge = (limitKib: number): ErrorResponse => ({
+const BODY_TOO_LARGE: ErrorResponse = {
   code: "body_too_large",
   when: "The body is too large.",
-  example: `the body must be at most ${limitKib} KiB`,
-});
+  example: `the body must be at most ${BODY_KIB} KiB`,
+};
 
 const REQUEST_TIMEOUT: ErrorResponse = {
   code: "request_timeout",
@@ -170,7 +170,6 @@ const ERRORS_BEFORE_LIMITS: ReadonlySet<ErrorResponse["code"]> = new Set([
 const commonErrors = ({
   access,
   method,
-  isBatch,
   requestsPerSecond,
 }: Endpoint): readonly ErrorResponse[] => [
   REQUEST_MALFORMED,
@@ -178,7 +177,7 @@ const commonErrors = ({
   EXPECTATION_FAILED,
   HEADERS_TOO_LARGE,
   // A body is read even if the endpoint accepts none.
-  ...(method === "post" ? [bodyTooLarge(isBatch === true ? BATCH_BODY_KIB : BODY_KIB)] : []),
+  ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "public"
     ? []
     : [

@@ -21,7 +21,7 @@ const MAXIMUM_GROWTH = 8;
 /** The fastest of these rounds counts. Only a case that looks slow takes more than one. */
 const MAXIMUM_ROUNDS = 15;
 
-/** Node accepts 16 KiB of headers with the URL, and the API bodies of 64 KiB. */
+/** Node accepts 16 KiB of headers with the URL, and the API bodies of 1 MiB. */
 const HEADER_BYTES = 15_000;
 const BODY_BYTES = 60_000;
 

@@ -99,8 +99,11 @@ const start = (maximumBytes: number) => {
   const dropped: string[] = [];
   return {
     dropped,
-    add: (clientName: string, bodyName: string, bytes: number) =>
-      add(clientName, { bytes, drop: () => dropped.push(bodyName) }),
+    add: (clientName: string, bodyName: string, bytes: number) => {
+      const memory = add(clientName, () => dropped.push(bodyName));
+      memory.resize(bytes);
+      return memory;
+    },
   };
 };
 
@@ -129,17 +132,32 @@ test("a client never drops the bodies of another one, and is rejected if those l
   t.deepEqual(dropped, []);
 });
 
+test("a body that grows drops the older ones of its client, and neither itself nor another client's", (t) => {
+  const { add, dropped } = start(100);
+  add("other", "other's", 30);
+  add("client", "first", 20);
+  const growing = add("client", "growing", 10);
+
+  growing.resize(30);
+  t.deepEqual(dropped, []);
+  growing.resize(40);
+  t.deepEqual(dropped, ["first"]);
+  growing.resize(70);
+  t.throws(() => growing.resize(71), TOO_MANY);
+  t.deepEqual(dropped, ["first"]);
+});
+
 test("a body that has arrived, was dropped or whose client has gone gives its bytes back once", (t) => {
   const { add, dropped } = start(100);
-  const removeFirst = add("client", "first", 50);
-  const removeSecond = add("client", "second", 50);
+  const first = add("client", "first", 50);
+  const second = add("client", "second", 50);
   t.deepEqual(dropped, ["first"]);
 
   // The request of a dropped body ends later.
-  removeFirst();
+  first.free();
   t.throws(() => add("newcomer", "of the newcomer", 51), TOO_MANY);
-  removeSecond();
-  removeSecond();
+  second.free();
+  second.free();
   add("newcomer", "of the newcomer", 50);
   t.throws(() => add("client", "third", 51), TOO_MANY);
   t.deepEqual(dropped, ["first"]);

@@ -146,9 +146,9 @@ test("OPTIONS returns the methods of a path", async (t) => {
   t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (t) => {
+test("a body over 1 MiB is a 413 with a length, chunked or compressed", async (t) => {
   const { call, url, key } = await startApiOf(t);
-  const body = JSON.stringify({ count: 1, attribution: "x".repeat(64 * 1024) });
+  const body = JSON.stringify({ count: 1, attribution: "x".repeat(1024 * 1024) });
 
   const whole = await call("POST", "/plant/trees", { key, body });
   const compressed = await call("POST", "/plant/trees", {
@@ -162,7 +162,7 @@ test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (
   );
 
   t.is(whole.status, 413);
-  t.deepEqual(whole.body, { error: "the body must be at most 64 KiB" });
+  t.deepEqual(whole.body, { error: "the body must be at most 1024 KiB" });
   t.is(compressed.status, 413);
   t.regex(chunked, /^HTTP\/1\.1 413 /u);
 });
