@@ -1,4 +1,9 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import type {
+  CommonQueryMethods,
+  DatabaseTransactionConnection,
+  FragmentSqlToken,
+  IdentifierSqlToken,
+} from "slonik";
 import { z } from "zod";
 import { KINDS, MODES } from "../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../domain/accounts/accounts.ts";
@@ -103,6 +108,25 @@ export const rowWithId = (table: RecordTable, id: FragmentSqlToken): FragmentSql
   return sql.fragment`(SELECT * FROM ${name} WHERE ${name}.id = ${id} OFFSET 0) AS ${name}`;
 };
 
+/** A key as its index has it: one that a client chose may be longer than an entry of an index. */
+const indexed = (
+  column: "idempotency_key" | "imported_id",
+  key: FragmentSqlToken | IdentifierSqlToken,
+): FragmentSqlToken =>
+  column === "idempotency_key" ? sql.fragment`text_digest(${key})` : sql.fragment`${key}`;
+
+/** The condition that a record has an attribution that is not empty, in the form that its index serves. */
+export const hasAttribution = (table: RecordTable, attribution: string): FragmentSqlToken => {
+  const column = sql.identifier([table, "attribution"]);
+  return sql.fragment`text_digest(${column}) = text_digest(${attribution}) AND ${column} <> ''`;
+};
+
+/** The condition of a list by attribution; an empty one selects the records without any. */
+export const attributionCondition = (table: RecordTable, attribution: string): FragmentSqlToken =>
+  attribution === ""
+    ? sql.fragment`${sql.identifier([table, "attribution"])} = ''`
+    : hasAttribution(table, attribution);
+
 /**
  * The record with a key, as a table of the same name. Both of its bounds are the key, in the order of the key's index. With
  * equalities, any index that begins with the account could find it, and without statistics of the table they cost the same.
@@ -118,15 +142,17 @@ export const rowWithKey = (
 ): FragmentSqlToken => {
   const name = sql.identifier([table]);
   const account = anyAccount(accountId);
+  const indexedColumn = indexed(column, sql.identifier([column]));
+  const indexedKey = indexed(column, key);
   const [columns, values] =
     kind === null
       ? [
-          sql.fragment`account_id, mode, ${sql.identifier([column])}`,
-          sql.fragment`${account}, (SELECT ${mode}::text), ${key}`,
+          sql.fragment`account_id, mode, ${indexedColumn}`,
+          sql.fragment`${account}, (SELECT ${mode}::text), ${indexedKey}`,
         ]
       : [
-          sql.fragment`account_id, mode, kind, ${sql.identifier([column])}`,
-          sql.fragment`${account}, (SELECT ${mode}::text), ${kind}, ${key}`,
+          sql.fragment`account_id, mode, kind, ${indexedColumn}`,
+          sql.fragment`${account}, (SELECT ${mode}::text), ${kind}, ${indexedKey}`,
         ];
   return sql.fragment`(
     SELECT *

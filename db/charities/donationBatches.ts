@@ -44,7 +44,7 @@ export const insertDonations = async (
         ]),
       )}) AS value
       -- By key, so that two batches with the same keys cannot deadlock.
-      ORDER BY value ->> 7, value ->> 0
+      ORDER BY text_digest(value ->> 7), value ->> 0
       ON CONFLICT DO NOTHING
       RETURNING id
     `),
@@ -109,7 +109,7 @@ export const claimRefundKeys = async (
         EXISTS (
           SELECT
           FROM donation_refund_key
-          WHERE account_id = ${accountId} AND mode = ${mode} AND idempotency_key = value ->> 0
+          WHERE account_id = ${accountId} AND mode = ${mode} AND key_digest = text_digest(value ->> 0)
         ) AS is_known
       FROM json_array_elements(${JSON.stringify([...claims])}) AS value
     ),
@@ -124,9 +124,9 @@ export const claimRefundKeys = async (
       OR number + (
         SELECT count(*) FROM donation_refund_key WHERE donation_refund_key.donation_id = numbered.donation_id
       ) <= ${MAXIMUM_REFUND_KEYS}
-    ORDER BY idempotency_key
+    ORDER BY text_digest(idempotency_key)
     -- The update changes nothing: it locks the row, and RETURNING needs it.
-    ON CONFLICT (account_id, mode, idempotency_key) DO UPDATE SET donation_id = known.donation_id
+    ON CONFLICT (account_id, mode, key_digest) DO UPDATE SET donation_id = known.donation_id
     RETURNING known.idempotency_key AS "idempotencyKey", known.donation_id AS "donationId"
   `);
   return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
@@ -165,7 +165,7 @@ export const insertDonationRefunds = (
           metadata,
         ]),
       )}) AS value
-      ORDER BY value ->> 2
+      ORDER BY text_digest(value ->> 2)
       ON CONFLICT DO NOTHING
       RETURNING donation_id
     ),

@@ -10,7 +10,7 @@ import type {
 } from "../../domain/charities/donations.ts";
 import { metadata } from "../../domain/fields.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import { ownedBy, ownedWithId, ownedWithKey } from "../ownedRecords.ts";
+import { attributionCondition, ownedBy, ownedWithId, ownedWithKey } from "../ownedRecords.ts";
 import { accountTypeColumn, modeColumn, safeInteger } from "../columns.ts";
 import { eventInserts } from "../events/events.ts";
 import type { NewEvent } from "../events/events.ts";
@@ -185,7 +185,7 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
       ownedBy("donation", owner),
       ...(filter.attribution === undefined
         ? []
-        : [sql.fragment`donation.attribution = ${filter.attribution}`]),
+        : [attributionCondition("donation", filter.attribution)]),
       ...metadataConditions(filter),
       ...inRange(sql.identifier(["donation", "created_at"]), filter),
     ],

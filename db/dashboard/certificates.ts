@@ -81,7 +81,7 @@ const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn 
 /** The condition that a record is of an order of its owner. The planner sees no value, so it keeps its plan. */
 const isOfOrder = (table: RecordTable, owner: AccountMode, orderId: string): FragmentSqlToken =>
   sql.fragment`
-    ${isOfMode(table, owner)} AND ltrim(order_id, '#') = (SELECT ltrim(${orderId}, '#')) AND order_id IS NOT NULL
+    ${isOfMode(table, owner)} AND order_digest(order_id) = (SELECT order_digest(${orderId})) AND order_id IS NOT NULL
   `;
 
 const FIRST_RECORDS = sql.fragment`

@@ -28,7 +28,7 @@ export const addToFileTotals = async (
     FROM json_to_recordset(${JSON.stringify(addends)})
       AS given (kind text, month text, attribution text, quantity bigint, refunded bigint)
     GROUP BY kind, month, attribution
-    ON CONFLICT (run_id, kind, month, attribution) DO UPDATE
+    ON CONFLICT (run_id, kind, month, attribution_digest) DO UPDATE
     SET
       records = known.records + excluded.records,
       quantity = known.quantity + excluded.quantity,

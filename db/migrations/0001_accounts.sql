@@ -1,13 +1,26 @@
+-- What decides identity is compared by bytes, so that no change of the database's locale changes an index: columns of
+-- indexes have the collation "C", and texts of clients, which may be longer than an entry of an index, are indexed by this.
+CREATE FUNCTION text_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN sha256(decode(replace(given, '\', '\\'), 'escape'));
+
+-- A name or an email address in any case and Unicode form, without the spaces around it.
+CREATE FUNCTION folded_text(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN normalize(lower(btrim(given, E' \t\r\n') COLLATE "und-x-icu"), NFC);
+
+-- An order's id, with or without the # that shops write before it.
+CREATE FUNCTION order_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN text_digest(rtrim(ltrim(given, E'# \t\r\n'), E' \t\r\n'));
+
 -- An owner of API keys and records. Organizations use the standalone interface, stores the store-platform interface.
 CREATE TABLE account (
   id uuid PRIMARY KEY,
   type text NOT NULL CONSTRAINT account_type CHECK (type IN ('organization', 'store')),
-  name text NOT NULL CONSTRAINT account_name CHECK (length(name) BETWEEN 1 AND 200),
+  name text NOT NULL CONSTRAINT account_name CHECK (length(name) BETWEEN 1 AND 1000),
   fractional_counting boolean NOT NULL DEFAULT false,
   -- The day of the month, UTC, on which the built-in ledger's billing cycle starts; in a shorter month its last day.
   billing_day smallint NOT NULL DEFAULT 1 CONSTRAINT account_billing_day CHECK (billing_day BETWEEN 1 AND 31),
-  stripe_customer_id text,
-  stripe_subscription_id text,
+  stripe_customer_id text COLLATE "C",
+  stripe_subscription_id text COLLATE "C",
   -- The charity provider that searches and donations use.
   charity_provider text NOT NULL DEFAULT 'catalogue'
     CONSTRAINT account_charity_provider CHECK (charity_provider IN ('catalogue', 'everyorg', 'change', 'pledge')),
@@ -55,7 +68,7 @@ CREATE INDEX api_key_unrecorded_expiry ON api_key (expires_at)
 -- What an operator has set for an account's requests of one mode; null is the deployment's default.
 CREATE TABLE account_limit (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL CONSTRAINT account_limit_mode CHECK (mode IN ('live', 'test')),
+  mode text COLLATE "C" NOT NULL CONSTRAINT account_limit_mode CHECK (mode IN ('live', 'test')),
   requests_per_second integer CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1),
   concurrent_requests integer CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
   open_lists integer CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
@@ -79,7 +92,7 @@ CREATE TABLE audit_entry (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   created_at timestamptz NOT NULL,
   -- Such as key.issue; domain/accounts/audit.ts lists them.
-  action text NOT NULL,
+  action text COLLATE "C" NOT NULL,
   -- The platform acts through signed requests, the service on its own.
   actor text NOT NULL CONSTRAINT audit_entry_actor CHECK (actor IN ('operator', 'platform', 'service')),
   -- The operator's name.

@@ -11,8 +11,8 @@ CREATE TABLE registration (
   -- No reference: what inserts a registration adds to a total of the account, which has one. Checking another would lock
   -- the account's row for each registration.
   account_id uuid NOT NULL,
-  mode text NOT NULL CONSTRAINT registration_mode CHECK (mode IN ('live', 'test')),
-  kind text NOT NULL CONSTRAINT registration_kind CHECK (kind IN ('tree', 'bottle')),
+  mode text COLLATE "C" NOT NULL CONSTRAINT registration_mode CHECK (mode IN ('live', 'test')),
+  kind text COLLATE "C" NOT NULL CONSTRAINT registration_kind CHECK (kind IN ('tree', 'bottle')),
   -- At most 2^53 - 1, which JSON represents exactly.
   count bigint NOT NULL CONSTRAINT registration_count CHECK (count BETWEEN 1 AND 9007199254740991),
   fractional_count double precision NOT NULL DEFAULT 0,
@@ -42,7 +42,7 @@ CREATE TABLE registration (
   -- The price that was paid for one unit, 0 in test mode. A reversal returns this price, not the current one.
   unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0),
   -- The id in the system that the registration was imported from. Clients see it instead of the id.
-  imported_id text CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
+  imported_id text COLLATE "C" CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   -- Whether another system has arranged the planting. The trees are in no planting order of ours.
   is_ordered_elsewhere boolean NOT NULL DEFAULT false,
   -- The statement that recorded it. With the stream and the second, it leads to the usage fact that counts it. Null if it
@@ -61,12 +61,12 @@ ALTER TABLE registration ALTER COLUMN transaction_id SET (n_distinct = -0.1);
 
 -- Decides which of several concurrent requests with the same key creates the record.
 CREATE UNIQUE INDEX registration_idempotency_key
-  ON registration (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL;
+  ON registration (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
 CREATE UNIQUE INDEX registration_imported_id
   ON registration (account_id, mode, kind, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
 CREATE INDEX registration_attribution
-  ON registration (account_id, mode, kind, attribution, created_at, id) WHERE attribution <> '';
+  ON registration (account_id, mode, kind, text_digest(attribution), created_at, id) WHERE attribution <> '';
 
 -- Trees for the next planting orders. Ordered trees leave the index, so it stays as small as the backlog.
 CREATE INDEX registration_unordered ON registration (account_id, mode, id)
@@ -80,15 +80,15 @@ CREATE INDEX registration_planting_order ON registration (planting_order_id) WHE
 
 -- Indexes of stores' registrations only.
 CREATE INDEX registration_order ON registration
-  (account_id, mode, kind, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
+  (account_id, mode, kind, order_digest(order_id), created_at, id) WHERE order_id IS NOT NULL;
 CREATE INDEX registration_customer_email ON registration
-  (account_id, mode, kind, lower(customer_email), created_at, id) WHERE customer_email IS NOT NULL;
+  (account_id, mode, kind, text_digest(folded_text(customer_email)), created_at, id) WHERE customer_email IS NOT NULL;
 CREATE INDEX registration_customer_id ON registration
-  (account_id, mode, kind, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
+  (account_id, mode, kind, text_digest(btrim(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX registration_customer_name ON registration
-  USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+  USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE customer_name IS NOT NULL;
 -- Those with only a name, for the export and erasure of a customer.
-CREATE INDEX registration_only_name ON registration (account_id, mode, kind, lower(customer_name))
+CREATE INDEX registration_only_name ON registration (account_id, mode, kind, text_digest(folded_text(customer_name)))
   WHERE customer_name IS NOT NULL AND customer_id IS NULL AND customer_email IS NULL;
 CREATE INDEX registration_reversible ON registration
   (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;
@@ -96,17 +96,19 @@ CREATE INDEX registration_reversible ON registration
 CREATE INDEX registration_ordered ON registration (planting_order_id, created_at, id)
   WHERE planting_order_id IS NOT NULL AND unit_price_cents IS NOT NULL AND refunded_count < count;
 -- The planner ignores the statistics of partial indexes.
-CREATE STATISTICS registration_orders ON ltrim(order_id, '#') FROM registration;
-CREATE STATISTICS registration_customer_emails ON lower(customer_email) FROM registration;
-CREATE STATISTICS registration_customer_names ON lower(customer_name) FROM registration;
+CREATE STATISTICS registration_attributions ON text_digest(attribution) FROM registration;
+CREATE STATISTICS registration_orders ON order_digest(order_id) FROM registration;
+CREATE STATISTICS registration_customer_emails ON text_digest(folded_text(customer_email)) FROM registration;
+CREATE STATISTICS registration_customer_names ON text_digest(folded_text(customer_name)) FROM registration;
+CREATE STATISTICS registration_customer_ids ON text_digest(btrim(customer_id)) FROM registration;
 
 -- Totals of registered minus refunded units, updated in the transaction that changes them. The period is 'all' or a
 -- month in UTC, YYYY-MM.
 CREATE TABLE impact_total (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  kind text NOT NULL,
-  period text NOT NULL CONSTRAINT impact_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
+  mode text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  period text COLLATE "C" NOT NULL CONSTRAINT impact_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
   total bigint NOT NULL CONSTRAINT impact_total_safe CHECK (total BETWEEN 0 AND 9007199254740991),
   PRIMARY KEY (account_id, mode, kind, period)
 ) WITH (fillfactor = 50);
@@ -119,7 +121,7 @@ WHERE kind = 'tree' AND period = 'all';
 -- API processes add to it every few seconds, so it lags.
 CREATE TABLE daily_count (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   day date NOT NULL,
   count bigint NOT NULL CONSTRAINT daily_count_safe CHECK (count BETWEEN 0 AND 9007199254740991),
   -- When the unusual day was reported to operators.
@@ -149,11 +151,12 @@ CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NO
 -- refunds.
 CREATE TABLE refund_key (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  kind text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
+  key_digest bytea GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
   refund_id uuid NOT NULL CONSTRAINT refund_key_refund UNIQUE REFERENCES refund,
-  PRIMARY KEY (account_id, mode, kind, idempotency_key)
+  PRIMARY KEY (account_id, mode, kind, key_digest)
 );
 
 -- The turn of bulk work that was reserved last: lists, exports, imports and reconciliations of all processes take turns

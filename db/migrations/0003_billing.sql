@@ -59,7 +59,7 @@ INSERT INTO dispatcher_lease DEFAULT VALUES;
 
 -- When the sender of each shard last looked for work. A shard has a row after its first pass.
 CREATE TABLE shard (
-  kind text CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks')),
+  kind text COLLATE "C" CONSTRAINT shard_kind CHECK (kind IN ('usage', 'webhooks')),
   number integer,
   last_pass_at timestamptz NOT NULL,
   PRIMARY KEY (kind, number)
@@ -86,8 +86,8 @@ INSERT INTO call_rate DEFAULT VALUES;
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   -- Unix seconds.
   second bigint NOT NULL,
   -- Counts the sealings of that second, not the attempts. A correction leaves out numbers that lost sealings may have used.
@@ -97,11 +97,11 @@ CREATE TABLE meter_event (
   quantity bigint NOT NULL,
   -- Units of the facts that the processor already had when they were sealed. The quantity does not include them.
   already_reported bigint NOT NULL DEFAULT 0,
-  identifier text NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
+  identifier text COLLATE "C" NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
   processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
   -- The processor's customer when the event was sealed, or the one that has it according to the sums. A later change of the
   -- account must not bill another customer.
-  customer_id text,
+  customer_id text COLLATE "C",
   -- Part of the idempotency key; increased after a 500 that is saved under the key.
   key_generation integer NOT NULL DEFAULT 0,
   state text NOT NULL CONSTRAINT meter_event_state CHECK (
@@ -184,8 +184,8 @@ CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- No reference, like that of the registration.
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   -- The statement that recorded the registrations which the fact counts, or of which it takes units back. With the stream
   -- and the second it is the key that they share. A trigger prevents the deletion of registrations that have facts.
   usage_batch bigint,
@@ -253,13 +253,13 @@ CREATE TRIGGER registration_without_usage
 -- A second is folded as a whole, and only if everything in it was delivered. What is sealed in it later is beside the row.
 CREATE TABLE folded_usage (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   -- The first unix second of the hour.
   hour bigint NOT NULL CONSTRAINT folded_usage_hour_start CHECK (hour % 3600 = 0),
-  processor text NOT NULL CONSTRAINT folded_usage_processor CHECK (processor IN ('stripe', 'ledger')),
+  processor text COLLATE "C" NOT NULL CONSTRAINT folded_usage_processor CHECK (processor IN ('stripe', 'ledger')),
   -- Empty where the processor has no customer.
-  customer_id text NOT NULL,
+  customer_id text COLLATE "C" NOT NULL,
   -- The highest sequence among the folded events of any second. Later sealings follow it, so no identifier is used twice.
   last_sequence integer NOT NULL,
   -- The units of registrations and, without sign, of refunds. The processor has the difference.
@@ -286,10 +286,10 @@ CREATE INDEX folded_usage_hour ON folded_usage (hour);
 
 -- The usage that the built-in ledger has accepted.
 CREATE TABLE ledger_usage (
-  identifier text PRIMARY KEY,
+  identifier text COLLATE "C" PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
-  meter text NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   quantity bigint NOT NULL,
   recorded_at timestamptz NOT NULL
@@ -300,9 +300,9 @@ CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
 -- The billing periods that Stripe has returned for an account's meter. The latest is the current one.
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
-  meter text NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   -- The subscription that the period was read from.
-  subscription_id text NOT NULL,
+  subscription_id text COLLATE "C" NOT NULL,
   starts_at timestamptz NOT NULL,
   ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),
   read_at timestamptz NOT NULL,
@@ -325,7 +325,7 @@ CREATE TABLE stripe_subscription (
 -- What webhooks of the processor have announced. The endpoint only stores them; a worker processes them. Only ids and
 -- times are stored: what happened is read from the processor, which also settles the order of events.
 CREATE TABLE processor_event (
-  id text PRIMARY KEY,
+  id text COLLATE "C" PRIMARY KEY,
   type text NOT NULL,
   -- What it is about, such as a subscription or a customer.
   object_id text,
@@ -348,8 +348,8 @@ CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE sta
 
 -- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
 CREATE TABLE usage_rejection (
-  processor_event_id text NOT NULL REFERENCES processor_event,
-  code text NOT NULL,
+  processor_event_id text COLLATE "C" NOT NULL REFERENCES processor_event,
+  code text COLLATE "C" NOT NULL,
   -- How many events were refused, and how many of our meter events the samples name.
   errors bigint NOT NULL,
   named bigint NOT NULL,
@@ -423,11 +423,11 @@ CREATE INDEX reconciliation_difference_stream ON reconciliation_difference (reco
 
 -- A difference of one minute that an operator has explained. It is reported again only if it changes.
 CREATE TABLE acknowledged_drift (
-  processor text NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  processor text COLLATE "C" NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   -- The processor's customer; the account's id where the processor has no customer.
-  customer text NOT NULL,
+  customer text COLLATE "C" NOT NULL,
   minute bigint NOT NULL,
   -- The processor's units minus the delivered ones.
   units bigint NOT NULL,

@@ -2,7 +2,7 @@
 CREATE TABLE donation (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL CONSTRAINT donation_mode CHECK (mode IN ('live', 'test')),
+  mode text COLLATE "C" NOT NULL CONSTRAINT donation_mode CHECK (mode IN ('live', 'test')),
   -- At most 2^53 - 1, so that JSON carries it exactly.
   amount_cents bigint NOT NULL CONSTRAINT donation_amount_cents CHECK (amount_cents BETWEEN 1 AND 9007199254740991),
   -- Nine digits; null if the charity has none.
@@ -26,33 +26,35 @@ CREATE TABLE donation (
   customer_id text,
   order_id text,
   -- The id in the system that the donation was imported from. Clients see it instead of the id.
-  imported_id text CONSTRAINT donation_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64)
+  imported_id text COLLATE "C" CONSTRAINT donation_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64)
 );
 
 -- Decides which of several concurrent requests with one key creates the record.
 CREATE UNIQUE INDEX donation_idempotency_key
-  ON donation (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+  ON donation (account_id, mode, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
 CREATE UNIQUE INDEX donation_imported_id
   ON donation (account_id, mode, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX donation_listing ON donation (account_id, mode, created_at, id);
 CREATE INDEX donation_attribution
-  ON donation (account_id, mode, attribution, created_at, id) WHERE attribution <> '';
+  ON donation (account_id, mode, text_digest(attribution), created_at, id) WHERE attribution <> '';
 
 CREATE INDEX donation_customer_email ON donation
-  (account_id, mode, lower(customer_email), created_at, id) WHERE customer_email IS NOT NULL;
+  (account_id, mode, text_digest(folded_text(customer_email)), created_at, id) WHERE customer_email IS NOT NULL;
 CREATE INDEX donation_customer_id ON donation
-  (account_id, mode, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
+  (account_id, mode, text_digest(btrim(customer_id)), created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX donation_customer_name ON donation
-  USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+  USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE customer_name IS NOT NULL;
 -- Those with only a name, for the export and erasure of a customer.
-CREATE INDEX donation_only_name ON donation (account_id, mode, lower(customer_name))
+CREATE INDEX donation_only_name ON donation (account_id, mode, text_digest(folded_text(customer_name)))
   WHERE customer_name IS NOT NULL AND customer_id IS NULL AND customer_email IS NULL;
 CREATE INDEX donation_order ON donation
-  (account_id, mode, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
+  (account_id, mode, order_digest(order_id), created_at, id) WHERE order_id IS NOT NULL;
 -- The planner ignores the statistics of partial indexes.
-CREATE STATISTICS donation_orders ON ltrim(order_id, '#') FROM donation;
-CREATE STATISTICS donation_customer_emails ON lower(customer_email) FROM donation;
-CREATE STATISTICS donation_customer_names ON lower(customer_name) FROM donation;
+CREATE STATISTICS donation_attributions ON text_digest(attribution) FROM donation;
+CREATE STATISTICS donation_orders ON order_digest(order_id) FROM donation;
+CREATE STATISTICS donation_customer_emails ON text_digest(folded_text(customer_email)) FROM donation;
+CREATE STATISTICS donation_customer_names ON text_digest(folded_text(customer_name)) FROM donation;
+CREATE STATISTICS donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
 -- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE NOT refunded;
 -- Totals count the others.
@@ -62,8 +64,8 @@ CREATE INDEX donation_refunded ON donation (account_id, mode, created_at) WHERE 
 -- month, YYYY-MM.
 CREATE TABLE donation_total (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  period text NOT NULL CONSTRAINT donation_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
+  mode text COLLATE "C" NOT NULL,
+  period text COLLATE "C" NOT NULL CONSTRAINT donation_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
   count bigint NOT NULL CONSTRAINT donation_total_count CHECK (count >= 0),
   amount_cents bigint NOT NULL
     CONSTRAINT donation_total_safe CHECK (amount_cents BETWEEN 0 AND 9007199254740991),
@@ -74,7 +76,7 @@ CREATE TABLE donation_total (
 CREATE TABLE donation_refund (
   donation_id uuid PRIMARY KEY REFERENCES donation,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   reason text,
   idempotency_key text,
   metadata jsonb NOT NULL DEFAULT '{}',
@@ -82,7 +84,7 @@ CREATE TABLE donation_refund (
 );
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key
-  ON donation_refund (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+  ON donation_refund (account_id, mode, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL;
 
 -- For erasing the reason of a reversal, which each of its refunds has.
 CREATE INDEX donation_refund_reason ON donation_refund (account_id, created_at) WHERE reason IS NOT NULL;
@@ -91,10 +93,11 @@ CREATE INDEX donation_refund_reason ON donation_refund (account_id, created_at) 
 -- key that has received a response must never refund another donation.
 CREATE TABLE donation_refund_key (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
+  key_digest bytea GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
   donation_id uuid NOT NULL REFERENCES donation,
-  PRIMARY KEY (account_id, mode, idempotency_key)
+  PRIMARY KEY (account_id, mode, key_digest)
 );
 
 -- For deleting donations of test mode.
@@ -103,7 +106,7 @@ CREATE INDEX donation_refund_key_donation ON donation_refund_key (donation_id);
 -- The donation subscription of an account in one mode.
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   processor text NOT NULL CONSTRAINT donation_subscription_processor CHECK (processor IN ('stripe', 'ledger')),
   -- The processor's subscription that has the items; null for the built-in ledger, which has no subscriptions.
   subscription_id text,
@@ -122,7 +125,7 @@ CREATE TABLE donation_subscription (
 
 -- The built-in catalogue: the rows of the IRS Business Master File, and our own facts about well-known charities.
 CREATE TABLE charity (
-  ein text PRIMARY KEY CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'),
+  ein text COLLATE "C" PRIMARY KEY CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'),
   -- As the IRS lists it, in capitals; the well-known name until a file is imported.
   name text NOT NULL,
   -- Trade, chapter or local name.
@@ -172,7 +175,7 @@ CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
 
 -- The progress of each file's import, so that an interrupted import resumes there.
 CREATE TABLE charity_import (
-  sha256 text NOT NULL CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64),
+  sha256 text COLLATE "C" NOT NULL CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64),
   extracted_on date NOT NULL,
   -- Finished lines of the file, including the header.
   lines_done bigint NOT NULL,
@@ -182,9 +185,9 @@ CREATE TABLE charity_import (
 
 -- The details of single charities that remote providers returned; valid for a day.
 CREATE TABLE charity_detail (
-  provider text NOT NULL,
+  provider text COLLATE "C" NOT NULL,
   -- `ein:` or `id:` and the EIN or id.
-  lookup text NOT NULL,
+  lookup text COLLATE "C" NOT NULL,
   charity jsonb NOT NULL,
   fetched_at timestamptz NOT NULL,
   PRIMARY KEY (provider, lookup)
@@ -192,7 +195,7 @@ CREATE TABLE charity_detail (
 
 -- When a bucket's latest requests were permitted, oldest first. A crash of the database empties the table: harmless.
 CREATE UNLOGGED TABLE rate_limit (
-  bucket text PRIMARY KEY,
+  bucket text COLLATE "C" PRIMARY KEY,
   permitted_at timestamptz[] NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 

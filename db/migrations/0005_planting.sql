@@ -1,9 +1,9 @@
 -- A batch of an account's trees that a planting partner plants. One workflow polls each order.
 CREATE TABLE planting_order (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  public_id text NOT NULL CONSTRAINT planting_order_public_id UNIQUE,
+  public_id text COLLATE "C" NOT NULL CONSTRAINT planting_order_public_id UNIQUE,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL CONSTRAINT planting_order_mode CHECK (mode IN ('live', 'test')),
+  mode text COLLATE "C" NOT NULL CONSTRAINT planting_order_mode CHECK (mode IN ('live', 'test')),
   partner text NOT NULL,
   -- The names of partner and buyer when the order was created.
   partner_name text NOT NULL,
@@ -56,8 +56,8 @@ CREATE SEQUENCE tree_order_id AS bigint;
 
 CREATE TABLE planting_site (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  partner text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   name text NOT NULL,
   subsite_name text NOT NULL,
   organization_name text NOT NULL,
@@ -76,11 +76,11 @@ CREATE TABLE planting_site (
 -- The integers that evidence shows for partners' references.
 CREATE TABLE partner_reference (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  partner text NOT NULL,
-  kind text NOT NULL CONSTRAINT partner_reference_kind CHECK (
+  partner text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL CONSTRAINT partner_reference_kind CHECK (
     kind IN ('allocation', 'field_update', 'planting_session')
   ),
-  reference text NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference)
 );
 
@@ -88,7 +88,7 @@ CREATE TABLE partner_reference (
 CREATE TABLE planting_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   order_id integer NOT NULL REFERENCES planting_order,
-  stage text NOT NULL CONSTRAINT planting_fact_stage CHECK (
+  stage text COLLATE "C" NOT NULL CONSTRAINT planting_fact_stage CHECK (
     stage IN ('funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
   -- accepted: in effect; waiting: an earlier stage is missing; contradiction: stored for operators; withdrawn: by an
@@ -117,7 +117,7 @@ CREATE TABLE planting_media (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   order_id integer NOT NULL REFERENCES planting_order,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   site_id integer NOT NULL REFERENCES planting_site,
   type text NOT NULL CONSTRAINT planting_media_type CHECK (type IN ('photo', 'image', 'video')),
   url text NOT NULL,
@@ -134,9 +134,9 @@ CREATE INDEX planting_media_site ON planting_media (site_id, mode, id);
 -- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.
 CREATE TABLE planting_tally (
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   site_id integer NOT NULL REFERENCES planting_site,
-  factor_id text NOT NULL,
+  factor_id text COLLATE "C" NOT NULL,
   planted bigint NOT NULL CONSTRAINT planting_tally_planted CHECK (planted >= 0),
   verified bigint NOT NULL CONSTRAINT planting_tally_verified CHECK (verified >= 0),
   PRIMARY KEY (account_id, mode, site_id, factor_id)
@@ -144,7 +144,7 @@ CREATE TABLE planting_tally (
 
 -- Texts of responses that are the same in all API processes until they expire.
 CREATE TABLE cached_response (
-  key text PRIMARY KEY,
+  key text COLLATE "C" PRIMARY KEY,
   -- The public base URL of the service that the body's URLs start with.
   base_url text NOT NULL,
   -- Increases with every change of the response; 0 for the summary.
@@ -158,9 +158,9 @@ CREATE INDEX cached_response_expiry ON cached_response (expires_at);
 
 -- Trees of a partner's planting record that are credited to an order. Their sum never exceeds the record.
 CREATE TABLE planting_claim (
-  partner text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
   -- The partner's reference for the record.
-  reference text NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   order_id integer NOT NULL REFERENCES planting_order,
   trees bigint NOT NULL CONSTRAINT planting_claim_trees CHECK (trees >= 1),
   PRIMARY KEY (partner, reference, order_id)
@@ -170,8 +170,8 @@ CREATE INDEX planting_claim_order ON planting_claim (order_id);
 
 -- The sum of the claims on each of a partner's planting records, so that a poll need not read those of all orders.
 CREATE TABLE planting_record (
-  partner text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   credited bigint NOT NULL CONSTRAINT planting_record_credited CHECK (credited >= 0),
   PRIMARY KEY (partner, reference)
 );

@@ -2,9 +2,9 @@
 CREATE TABLE store (
   account_id uuid PRIMARY KEY REFERENCES account,
   -- Normalized; clients send it in the header shop_name.
-  domain text NOT NULL CONSTRAINT store_domain UNIQUE,
+  domain text COLLATE "C" NOT NULL CONSTRAINT store_domain UNIQUE,
   -- Clients may send it in the header user_id instead.
-  user_id text NOT NULL CONSTRAINT store_user_id UNIQUE,
+  user_id text COLLATE "C" NOT NULL CONSTRAINT store_user_id UNIQUE,
   -- The organization that owns the store, if known.
   organization_id uuid REFERENCES account,
   tree_price_cents bigint NOT NULL
@@ -49,10 +49,10 @@ CREATE TABLE balance_entry (
   registration_id uuid,
   donation_id uuid REFERENCES donation,
   -- The operator's reference of a top-up or an adjustment; makes repeating it safe.
-  reference text,
+  reference text COLLATE "C",
   created_at timestamptz NOT NULL,
   -- The id in the system that the entry was imported from.
-  imported_id text CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
+  imported_id text COLLATE "C" CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup' OR amount_cents > 0)
 );
 
@@ -84,8 +84,8 @@ CREATE TABLE balance_note (
 CREATE TABLE idempotent_response (
   -- No reference: it is written under the lock of the store's balance, which has one.
   account_id uuid NOT NULL,
-  mode text NOT NULL CONSTRAINT idempotent_response_mode CHECK (mode IN ('live', 'test')),
-  operation text NOT NULL CONSTRAINT idempotent_response_operation CHECK (
+  mode text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_mode CHECK (mode IN ('live', 'test')),
+  operation text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_operation CHECK (
     operation IN ('plant', 'plastic', 'donate', 'refund')
   ),
   -- SHA-256 of the key, because clients may build their keys from names or order ids.

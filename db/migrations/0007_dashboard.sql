@@ -1,13 +1,13 @@
 -- The public page of an account. The slug never changes, even if the account is renamed.
 CREATE TABLE dashboard (
   account_id uuid PRIMARY KEY REFERENCES account,
-  slug text NOT NULL CONSTRAINT dashboard_slug UNIQUE CHECK (slug ~ '^[a-z0-9-]{8,60}$'),
+  slug text COLLATE "C" NOT NULL CONSTRAINT dashboard_slug UNIQUE CHECK (slug ~ '^[a-z0-9-]{8,60}$'),
   created_at timestamptz NOT NULL
 );
 
 -- A slug of an earlier system, which redirects to the account's dashboard.
 CREATE TABLE dashboard_alias (
-  slug text PRIMARY KEY CONSTRAINT dashboard_alias_slug CHECK (length(slug) BETWEEN 1 AND 200),
+  slug text COLLATE "C" PRIMARY KEY CONSTRAINT dashboard_alias_slug CHECK (length(slug) BETWEEN 1 AND 200),
   account_id uuid NOT NULL REFERENCES account,
   created_at timestamptz NOT NULL
 );
@@ -15,7 +15,7 @@ CREATE TABLE dashboard_alias (
 -- Pictures that the service has drawn from logos that operators gave. They never change, so their URLs are immutable.
 CREATE TABLE logo (
   -- SHA-256 of the file.
-  hash text PRIMARY KEY CONSTRAINT logo_hash CHECK (hash ~ '^[0-9a-f]{64}$'),
+  hash text COLLATE "C" PRIMARY KEY CONSTRAINT logo_hash CHECK (hash ~ '^[0-9a-f]{64}$'),
   width smallint NOT NULL CONSTRAINT logo_width CHECK (width BETWEEN 1 AND 480),
   height smallint NOT NULL CONSTRAINT logo_height CHECK (height BETWEEN 1 AND 240),
   png bytea NOT NULL CONSTRAINT logo_png CHECK (length(png) BETWEEN 1 AND 1048576)
@@ -34,7 +34,7 @@ CREATE TABLE profile (
   hidden_sections text[] NOT NULL DEFAULT '{}' CONSTRAINT profile_hidden_sections CHECK (
     hidden_sections <@ ARRAY['bottles', 'donations', 'carbon', 'months', 'sites', 'photos']
   ),
-  logo_hash text REFERENCES logo
+  logo_hash text COLLATE "C" REFERENCES logo
 );
 
 CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;
@@ -42,7 +42,7 @@ CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;
 -- A public page that certifies one record, or the records of a store's order. Its token cannot be guessed: whoever has the
 -- URL may read the page. It has no id of an order, so forgetting a customer need not touch it.
 CREATE TABLE certificate (
-  token text PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'),
+  token text COLLATE "C" PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[0-9a-f]{32}$'),
   account_id uuid NOT NULL REFERENCES account,
   -- The record, or the first of an order. Without a foreign key, because deleting old records of test mode would look for
   -- certificates one by one.
@@ -59,7 +59,7 @@ CREATE UNIQUE INDEX certificate_current ON certificate (record_id, is_of_order) 
 
 -- The further records of a certified order.
 CREATE TABLE certificate_item (
-  token text NOT NULL REFERENCES certificate ON DELETE CASCADE,
+  token text COLLATE "C" NOT NULL REFERENCES certificate ON DELETE CASCADE,
   record_id uuid NOT NULL,
   kind text NOT NULL CONSTRAINT certificate_item_kind CHECK (kind IN ('tree', 'bottle', 'donation')),
   PRIMARY KEY (token, record_id)

@@ -3,9 +3,9 @@
 CREATE TABLE event (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL CONSTRAINT event_mode CHECK (mode IN ('live', 'test')),
+  mode text COLLATE "C" NOT NULL CONSTRAINT event_mode CHECK (mode IN ('live', 'test')),
   -- Such as donation.created; domain/events/events.ts lists them.
-  type text NOT NULL,
+  type text COLLATE "C" NOT NULL,
   -- The transaction that inserted it. Events have the order of their transactions. Numbers of a sequence would not do: a
   -- transaction with a lower number can commit after one with a higher number, when a reader has already gone on.
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -30,8 +30,8 @@ CREATE TABLE event_day (
 CREATE TABLE webhook_endpoint (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL CONSTRAINT webhook_endpoint_mode CHECK (mode IN ('live', 'test')),
-  url text NOT NULL CONSTRAINT webhook_endpoint_url CHECK (length(url) BETWEEN 1 AND 4096),
+  mode text COLLATE "C" NOT NULL CONSTRAINT webhook_endpoint_mode CHECK (mode IN ('live', 'test')),
+  url text COLLATE "C" NOT NULL CONSTRAINT webhook_endpoint_url CHECK (length(url) BETWEEN 1 AND 4096),
   description text NOT NULL CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
   -- Null for all, also those of later releases.
   types text[] CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
@@ -56,7 +56,7 @@ CREATE INDEX webhook_endpoint_deleted ON webhook_endpoint (deleted_at) WHERE del
 -- What deliveries are signed with. It is needed in plain text; the role of DATABASE_READER_URL may not read it.
 CREATE TABLE webhook_secret (
   endpoint_id uuid NOT NULL REFERENCES webhook_endpoint,
-  secret text NOT NULL,
+  secret text COLLATE "C" NOT NULL,
   created_at timestamptz NOT NULL,
   -- For a secret that was replaced: until then it still signs.
   expires_at timestamptz,

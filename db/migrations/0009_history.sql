@@ -32,11 +32,12 @@ CREATE UNLOGGED TABLE import_identity (
 -- The sums of the files that a verification has read. There may be as many attributions as records.
 CREATE UNLOGGED TABLE import_file_total (
   run_id uuid NOT NULL REFERENCES import_run ON DELETE CASCADE,
-  kind text NOT NULL,
-  month text NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  month text COLLATE "C" NOT NULL,
   attribution text NOT NULL,
+  attribution_digest bytea GENERATED ALWAYS AS (text_digest(attribution)) STORED,
   records bigint NOT NULL,
   quantity numeric NOT NULL,
   refunded numeric NOT NULL,
-  PRIMARY KEY (run_id, kind, month, attribution)
+  PRIMARY KEY (run_id, kind, month, attribution_digest)
 );

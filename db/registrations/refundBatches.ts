@@ -50,7 +50,7 @@ export const listRefundsByKeys = (
     CROSS JOIN LATERAL (
       SELECT *
       FROM refund_key
-      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND idempotency_key = given.key
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND key_digest = text_digest(given.key)
       OFFSET 0
     ) AS refund_key
     CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = refund_key.refund_id OFFSET 0) AS refund

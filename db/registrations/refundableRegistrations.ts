@@ -5,6 +5,7 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { hasAttribution } from "../ownedRecords.ts";
 import { inRange, sql } from "../sql.ts";
 
 /** Selects an account's registrations of all kinds; null matches any. `from` is inclusive, `until` exclusive. */
@@ -20,11 +21,7 @@ const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter)
       sql.fragment`registration.account_id = ${accountId} AND registration.mode = ${mode}`,
       sql.fragment`registration.kind = ANY(${sql.array([...KINDS], "text")})`,
       sql.fragment`registration.refunded_count < registration.count`,
-      ...(attribution === null
-        ? []
-        : [
-            sql.fragment`registration.attribution = ${attribution} AND registration.attribution <> ''`,
-          ]),
+      ...(attribution === null ? [] : [hasAttribution("registration", attribution)]),
       ...inRange(sql.identifier(["registration", "created_at"]), { from, until }),
     ],
     sql.fragment` AND `,

@@ -78,8 +78,8 @@ export const insertRefunds = (
       SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, id
       FROM entry
       WHERE idempotency_key IS NOT NULL
-      ORDER BY idempotency_key
-      ON CONFLICT (account_id, mode, kind, idempotency_key) DO NOTHING
+      ORDER BY text_digest(idempotency_key)
+      ON CONFLICT (account_id, mode, kind, key_digest) DO NOTHING
       RETURNING idempotency_key
     )
     SELECT count(*)::integer AS keys FROM key
@@ -100,7 +100,7 @@ export const findRefundByKey = (
     WHERE refund_key.account_id = ${accountId}
       AND refund_key.mode = ${mode}
       AND refund_key.kind = ${kind}
-      AND refund_key.idempotency_key = ${idempotencyKey}
+      AND refund_key.key_digest = text_digest(${idempotencyKey})
   `);
 
 const waitingRefundsRow = z.strictObject({

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../pools/copyPool.ts";
 import { COLUMN_END } from "../pools/copyPool.ts";
-import { ownedBy, ownedWithId } from "../ownedRecords.ts";
+import { attributionCondition, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { inRange, sql } from "../sql.ts";
@@ -16,7 +16,7 @@ const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
         : ownedWithId("registration", owner, filter.id),
       ...(filter.attribution === undefined
         ? []
-        : [sql.fragment`registration.attribution = ${filter.attribution}`]),
+        : [attributionCondition("registration", filter.attribution)]),
       ...inRange(sql.identifier(["registration", "created_at"]), filter),
     ],
     sql.fragment` AND `,

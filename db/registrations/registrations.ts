@@ -142,8 +142,8 @@ export const insertRegistrations = async (
           id, account_id, mode, kind, count, fractional_count, ${timestamp(createdAt)}, idempotency_key,
           attribution, metadata, json_bytes, (SELECT number FROM batch)
         FROM entry
-        ORDER BY account_id, mode, kind, idempotency_key, id
-        ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        ORDER BY account_id, mode, kind, text_digest(idempotency_key), id
+        ON CONFLICT (account_id, mode, kind, text_digest(idempotency_key)) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id, account_id, mode, kind, count
       ),
       addition AS (

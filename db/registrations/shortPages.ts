@@ -7,7 +7,6 @@ import type {
 } from "../../domain/registrations/registrations.ts";
 import { FIRST_ID } from "../../domain/recordIds.ts";
 import type { ListPosition } from "../listPositions.ts";
-import { ownedBy } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
 import { following, jsonOf, listedOf, newestFirst } from "./registrationPages.ts";
 import type { ListPage, PageLimits, RowSeparator } from "./registrationPages.ts";
@@ -28,8 +27,7 @@ const upperBound = (
 /**
  * The clauses of a page that is read from the listing, or from that of an attribution. The planner sees no value and
  * expects a large part of the table, of which the literal limit leaves little. So it reads the index in its order, whatever
- * it knows about the account, and needs to plan that only once. What the index has after the owner's registrations is left
- * out afterwards.
+ * it knows about the account, and needs to plan that only once.
  */
 const inOrderOfIndex = (
   owner: Owner,
@@ -44,29 +42,28 @@ const inOrderOfIndex = (
           column: sql.fragment``,
           value: sql.fragment``,
           order: sql.fragment``,
-          condition: sql.fragment``,
         }
       : {
-          column: sql.fragment`attribution,`,
-          value: sql.fragment`(SELECT ${attribution}::text),`,
-          order: sql.fragment`attribution DESC,`,
-          condition: sql.fragment`AND registration.attribution = ${attribution}`,
+          column: sql.fragment`, text_digest(attribution)`,
+          value: sql.fragment`, (SELECT text_digest(${attribution}))`,
+          order: sql.fragment`text_digest(attribution) DESC,`,
         };
   return sql.fragment`
     FROM (
       SELECT *
       FROM registration
-      WHERE (account_id, mode, kind, ${of.column} created_at, id) < (
-          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text), ${of.value}
+      WHERE (account_id, mode, kind ${of.column}, created_at, id) < (
+          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text) ${of.value},
           (SELECT ${timestamp(createdAt)}), (SELECT ${id}::uuid)
         )
-        AND account_id >= (SELECT ${owner.accountId}::uuid)
+        AND (account_id, mode, kind ${of.column}) >= (
+          (SELECT ${owner.accountId}::uuid), (SELECT ${owner.mode}::text), (SELECT ${owner.kind}::text) ${of.value}
+        )
         ${attribution === undefined ? sql.fragment`` : sql.fragment`AND attribution <> ''`}
       ORDER BY account_id DESC, mode DESC, kind DESC, ${of.order} created_at DESC, id DESC
       LIMIT ${sql.literalValue(String(SHORT_PAGE_ROWS))}
     ) AS registration
-    WHERE ${ownedBy("registration", owner)} ${of.condition}
-      AND registration.created_at >= ${timestamp(filter.from ?? "-infinity")}
+    WHERE registration.created_at >= ${timestamp(filter.from ?? "-infinity")}
   `;
 };
 

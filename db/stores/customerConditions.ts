@@ -1,13 +1,34 @@
-import type { FragmentSqlToken } from "slonik";
+import type { FragmentSqlToken, IdentifierSqlToken } from "slonik";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { normalizeCustomerId } from "../../domain/stores/customers.ts";
+import type { RecordTable } from "../ownedRecords.ts";
 import { inRange, sql } from "../sql.ts";
 
 /** Escapes the characters that have a meaning in LIKE patterns. */
-export const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
+const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
-const column = (table: string, name: string): FragmentSqlToken =>
-  sql.fragment`${sql.identifier([table, name])}`;
+const column = (table: RecordTable, name: string): IdentifierSqlToken =>
+  sql.identifier([table, name]);
+
+/*
+ * Conditions that a record has a customer or an order, each in the form that its index serves.
+ */
+
+/** Part of the name. */
+export const hasNameWith = (table: RecordTable, part: string): FragmentSqlToken =>
+  sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${`%${escapeLike(part.trim())}%`})`;
+
+const hasName = (table: RecordTable, name: string): FragmentSqlToken =>
+  sql.fragment`folded_text(${column(table, "customer_name")}) LIKE folded_text(${escapeLike(name)})`;
+
+export const hasEmail = (table: RecordTable, email: string): FragmentSqlToken =>
+  sql.fragment`text_digest(folded_text(${column(table, "customer_email")})) = text_digest(folded_text(${email}))`;
+
+export const hasCustomerId = (table: RecordTable, id: string): FragmentSqlToken =>
+  sql.fragment`text_digest(btrim(${column(table, "customer_id")})) = text_digest(btrim(${id}))`;
+
+export const hasOrder = (table: RecordTable, orderId: string): FragmentSqlToken =>
+  sql.fragment`order_digest(${column(table, "order_id")}) = order_digest(${orderId})`;
 
 /** Whether a filter finds a few records by an index, however large their store is. */
 export const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
@@ -15,35 +36,30 @@ export const isLookup = ({ emails, id, orderId }: ImpactFilter): boolean =>
 
 /** Returns a filter's conditions on a table with customer and order columns, each in the form that its index serves. */
 export const customerConditions = (
-  table: "registration" | "donation",
+  table: RecordTable,
   filter: ImpactFilter,
 ): readonly FragmentSqlToken[] => {
-  const name = column(table, "customer_name");
-  const email = column(table, "customer_email");
-  const id = column(table, "customer_id");
-  const conditions: FragmentSqlToken[] = (filter.emails ?? []).map(
-    (given) => sql.fragment`lower(${email}) = lower(${given})`,
+  const conditions: FragmentSqlToken[] = (filter.emails ?? []).map((given) =>
+    hasEmail(table, given),
   );
   if (filter.name !== undefined) {
-    conditions.push(sql.fragment`${name} ILIKE ${`%${escapeLike(filter.name)}%`}`);
+    conditions.push(hasNameWith(table, filter.name));
   }
   if (filter.exactName !== undefined) {
-    conditions.push(sql.fragment`${name} ILIKE ${escapeLike(filter.exactName)}`);
+    conditions.push(hasName(table, filter.exactName));
   }
   if (filter.id !== undefined) {
-    conditions.push(sql.fragment`${id} = ${filter.id}`);
+    conditions.push(hasCustomerId(table, filter.id));
   }
   if (filter.any !== undefined) {
     conditions.push(sql.fragment`(
-      ${name} ILIKE ${`%${escapeLike(filter.any)}%`}
-      OR lower(${email}) = lower(${filter.any})
-      OR ${id} = ${normalizeCustomerId(filter.any)}
+      ${hasNameWith(table, filter.any)}
+      OR ${hasEmail(table, filter.any)}
+      OR ${hasCustomerId(table, normalizeCustomerId(filter.any))}
     )`);
   }
   if (filter.orderId !== undefined) {
-    conditions.push(
-      sql.fragment`ltrim(${column(table, "order_id")}, '#') = ltrim(${filter.orderId}, '#')`,
-    );
+    conditions.push(hasOrder(table, filter.orderId));
   }
   return [...conditions, ...inRange(column(table, "created_at"), filter)];
 };

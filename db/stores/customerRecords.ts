@@ -6,18 +6,19 @@ import { sql } from "../sql.ts";
 
 /* Which registrations and donations of a store belong to a customer. */
 
-const anyOf = (values: readonly string[]): FragmentSqlToken =>
-  sql.fragment`ANY(${sql.array([...values], "text")})`;
+/** The digests of texts. `digest` makes one of each `given`. */
+const anyOf = (values: readonly string[], digest: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`ANY(ARRAY(SELECT ${digest} FROM unnest(${sql.array([...values], "text")}) AS given))`;
+
+const FOLDED = sql.fragment`text_digest(folded_text(given))`;
 
 /** Each alternative is in the form that an index serves. */
 const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(
-    ${column("customer_id")} = ${anyOf(customer.ids)}
-    OR lower(${column("customer_email")}) = ANY(ARRAY(
-      SELECT lower(email) FROM unnest(${sql.array([...customer.emails], "text")}) AS given (email)
-    ))
-    OR ltrim(${column("order_id")}, '#') = ${anyOf(customer.orderIds)}
+    text_digest(btrim(${column("customer_id")})) = ${anyOf(customer.ids, sql.fragment`text_digest(btrim(given))`)}
+    OR text_digest(folded_text(${column("customer_email")})) = ${anyOf(customer.emails, FOLDED)}
+    OR order_digest(${column("order_id")}) = ${anyOf(customer.orderIds, sql.fragment`order_digest(given)`)}
   )`;
 };
 
@@ -28,7 +29,7 @@ const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentS
 const onlyNames = (table: RecordTable, { identity, names }: KnownCustomer): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(
-    lower(${column("customer_name")}) = ${anyOf(names)}
+    text_digest(folded_text(${column("customer_name")})) = ${anyOf(names, FOLDED)}
     AND ${column("customer_name")} IS NOT NULL
     AND ${column("customer_id")} IS NULL
     AND ${column("customer_email")} IS NULL

@@ -20,7 +20,7 @@ const identityRow = z.strictObject({
   names: z.array(z.string()),
 });
 
-/** Returns the distinct ids, email addresses and names, in lower case, of a customer's records. */
+/** Returns the distinct ids, folded email addresses and folded names of a customer's records. */
 export const readIdentities = (
   db: CommonQueryMethods,
   accountId: string,
@@ -28,9 +28,9 @@ export const readIdentities = (
 ): Promise<Readonly<z.output<typeof identityRow>>> =>
   db.one(sql.type(identityRow)`
     SELECT
-      coalesce(array_agg(DISTINCT customer_id) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
-      coalesce(array_agg(DISTINCT lower(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
-      coalesce(array_agg(DISTINCT lower(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
+      coalesce(array_agg(DISTINCT btrim(customer_id)) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
+      coalesce(array_agg(DISTINCT folded_text(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
+      coalesce(array_agg(DISTINCT folded_text(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
     FROM (
       SELECT customer_id, customer_email, customer_name
       FROM registration
@@ -45,7 +45,7 @@ export const readIdentities = (
 const emailRow = z.strictObject({ email: z.string() });
 
 /**
- * Returns the email addresses, of those in lower case, that no other customer id has.
+ * Returns the email addresses, of the folded ones that are given, that no other customer id has.
  * @param maximumRecords an address of more records counts as shared, and no more of them are read
  */
 export const listUnsharedEmails = (
@@ -55,9 +55,9 @@ export const listUnsharedEmails = (
   maximumRecords: number,
 ): Promise<readonly string[]> => {
   const withEmail = (table: RecordTable): FragmentSqlToken => sql.fragment`
-    SELECT customer_id
+    SELECT btrim(customer_id) AS customer_id
     FROM ${sql.identifier([table])}
-    WHERE ${ofStore(table, anyAccount(accountId))} AND lower(customer_email) = given.email
+    WHERE ${ofStore(table, anyAccount(accountId))} AND text_digest(folded_text(customer_email)) = text_digest(given.email)
   `;
   return db.anyFirst(sql.type(emailRow)`
     SELECT given.email

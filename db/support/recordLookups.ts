@@ -4,11 +4,11 @@ import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type { RecordField } from "../../domain/support/lookup.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.ts";
-import { rowWithId } from "../ownedRecords.ts";
+import { hasAttribution, rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql } from "../sql.ts";
 import { customerColumns, customerRow } from "../stores/customerColumns.ts";
-import { escapeLike } from "../stores/customerConditions.ts";
+import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
 import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
 
@@ -94,11 +94,11 @@ const fieldCondition = (table: RecordTable, field: RecordField, text: string): F
   const column = (name: string) => sql.identifier([table, name]);
   return {
     imported_id: sql.fragment`${column("imported_id")} = ${text}`,
-    idempotency_key: sql.fragment`${column("idempotency_key")} = ${text}`,
-    attribution: sql.fragment`${column("attribution")} = ${text} AND ${column("attribution")} <> ''`,
-    order: sql.fragment`ltrim(${column("order_id")}, '#') = ltrim(${text}, '#')`,
-    customer_email: sql.fragment`lower(${column("customer_email")}) = lower(${text})`,
-    customer_id: sql.fragment`${column("customer_id")} = ${text}`,
+    idempotency_key: sql.fragment`text_digest(${column("idempotency_key")}) = text_digest(${text})`,
+    attribution: hasAttribution(table, text),
+    order: hasOrder(table, text),
+    customer_email: hasEmail(table, text),
+    customer_id: hasCustomerId(table, text),
   }[field];
 };
 
@@ -209,7 +209,7 @@ const createLookups = <Found>({
     LIMIT ${limit}
   `;
   const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
-    selectWhere(sql.fragment`customer_name ILIKE ${`%${escapeLike(options.text)}%`}`, options);
+    selectWhere(hasNameWith(table, options.text), options);
   const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken => {
     const keys = sql.identifier([refundKeys.table]);
     return select(
@@ -222,7 +222,7 @@ const createLookups = <Found>({
           FROM ${keys}
           WHERE ${keys}.account_id = owner.id
             AND ${inPartition(refundKeys.table)}
-            AND ${keys}.idempotency_key = ${options.text}
+            AND ${keys}.key_digest = text_digest(${options.text})
           LIMIT 1
         ) AS used
         CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}

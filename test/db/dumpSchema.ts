@@ -11,6 +11,15 @@ const TABLES = `
       (
         SELECT string_agg(
           format('%I %s', attname, format_type(atttypid, atttypmod))
+            || coalesce(
+              (
+                SELECT format(' COLLATE %I', collname)
+                FROM pg_collation
+                WHERE pg_collation.oid = attcollation
+                  AND attcollation <> (SELECT typcollation FROM pg_type WHERE pg_type.oid = atttypid)
+              ),
+              ''
+            )
             || CASE WHEN attnotnull THEN ' NOT NULL' ELSE '' END
             || CASE
               WHEN attidentity = 'a' THEN ' GENERATED ALWAYS AS IDENTITY'

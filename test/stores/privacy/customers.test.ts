@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
@@ -53,6 +53,53 @@ for (const email of ["ΝΙΚΟΣ@example.gr", "İpek@example.com.tr"]) {
     t.like(readJson(exported), { registrations: [{ customer_email: email }] });
     t.like(readJson(erased), { registrations: 1 });
   });
+}
+
+const FORMS = ["NFC", "NFD"] as const;
+
+for (const stored of FORMS) {
+  for (const given of FORMS) {
+    test(`a customer recorded in ${stored} is found, refunded and erased in ${given}`, async (t) => {
+      const impact = impactOf(t);
+      const { get, post, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+      const [name, email] = ["Zoë Åström", "Zoë.Åström@example.com"].map((text) =>
+        text.normalize(stored),
+      );
+      const [sameName = "", sameEmail = ""] = ["ZOË ÅSTRÖM", "ZOË.ÅSTRÖM@EXAMPLE.COM"].map((text) =>
+        text.normalize(given),
+      );
+      await post("/app/api/plant", store.live, {
+        trees: 2,
+        customer_name: name,
+        customer_email: email,
+      });
+      await post("/app/api/plant", store.live, { trees: 1, customer_name: name });
+
+      for (const [parameter, text, count] of [
+        ["customer_name", sameName, 2],
+        ["customer_name", sameName.split(" ")[1] ?? "", 2],
+        ["customer_email", sameEmail, 1],
+        ["customer", sameEmail, 1],
+      ] as const) {
+        const query = new URLSearchParams({ [parameter]: text });
+        const { body } = await get(`/app/api/plant?${query.toString()}`, store.live);
+        t.is(body["count"], count, parameter);
+        // As it was sent.
+        t.is(rowsIn(body, "trees")[0]?.["customer_name"], name);
+      }
+      const query = new URLSearchParams({ customer_name: sameName });
+      t.is((await get(`/app/api/impact/stats?${query.toString()}`, store.live)).body["trees"], 3);
+      const refund = { type: "tree", quantity: 3, customer_name: sameName };
+      t.is((await post("/app/api/refund", store.live, refund)).status, 200);
+      t.like(
+        readJson(
+          await impact("store", "forget", store.domain, "--customer-email", sameEmail, "--json"),
+        ),
+        // The second record has only the name.
+        { registrations: 2 },
+      );
+    });
+  }
 }
 
 const SHOPIFY_ORDER = "gid://shopify/Order/299938";
