@@ -31,7 +31,7 @@ const ownerUrlOf = (database: string): string => {
   return url.href;
 };
 
-const appUrlOf = (database: string): string => {
+export const appUrlOf = (database: string): string => {
   const url = new URL(ownerUrlOf(database));
   // Nobody can guess it on a server of the developer's own.
   url.password = createHash("sha256").update(`${APP_ROLE} ${url.password}`).digest("hex");
@@ -139,12 +139,15 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
 export const asOwner = (databaseUrl: string): string =>
   ownerUrlOf(new URL(databaseUrl).pathname.slice(1));
 
-/** Creates an empty database that is dropped after the test, and returns its owner's URL. */
-export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> => {
+/**
+ * Creates an empty database that is dropped after the test, and returns its owner's URL.
+ * @param options of CREATE DATABASE
+ */
+export const createEmptyDatabase = async (t: ExecutionContext, options = ""): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
   const admin = new Client({ connectionString: ADMIN_URL });
   await admin.connect();
-  await admin.query(`CREATE DATABASE ${database} ${STRATEGY}`);
+  await admin.query(`CREATE DATABASE ${database} ${STRATEGY} ${options}`);
   t.teardown(async () => {
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();

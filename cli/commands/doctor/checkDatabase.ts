@@ -1,6 +1,10 @@
 import { readPooler } from "../../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../../db/connections/readEncryption.ts";
-import { readRole, readServerStatus } from "../../../db/connections/serverStatus.ts";
+import {
+  listChangedLocales,
+  readRole,
+  readServerStatus,
+} from "../../../db/connections/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
 import { readReconciliationStatus } from "../../../db/billing/reconciliation/reconciliations.ts";
 import {
@@ -77,6 +81,24 @@ const checkRole = async ({ connections }: Context): Promise<Result> => {
     : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
 };
 
+/** What decides identity is compared by bytes, so that only searches may miss what indexes have in another order. */
+const checkLocale = async ({ connections }: Context): Promise<Result> => {
+  const db = await connections.database();
+  const changed = await listChangedLocales(db);
+  const [first] = changed;
+  if (first === undefined) {
+    return ok("the sort order of the server's system has not changed");
+  }
+  const versions = changed.map(
+    ({ name, recorded, actual }) =>
+      `${name} has indexes of version ${recorded}, the system has ${actual}`,
+  );
+  const commands = [first.reindex, ...changed.map(({ refresh }) => refresh)];
+  return warning(
+    `${versions.join("; ")}; searches may miss records until an administrator runs ${commands.map((command) => `\`${command}\``).join(", then ")}`,
+  );
+};
+
 const checkBacklog = async ({ connections, clock }: Context): Promise<Result> => {
   const second = await findOldestUnreportedSecond(await connections.database());
   if (second === null) {
@@ -135,6 +157,7 @@ const CHECKS = {
   "database connection": checkEncryption,
   "database pooler": checkPooler,
   "database role": checkRole,
+  "database locale": checkLocale,
   clock: checkClock,
   "unreported usage": checkBacklog,
   "failed usage": checkFailed,
