@@ -7,7 +7,7 @@ import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { CHARITY_PROVIDERS } from "../domain/charities/charities.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
-import { text } from "../domain/fields.ts";
+import { SHORT_TEXT_LENGTH, shortText, text } from "../domain/fields.ts";
 import { mayReceiveKeys } from "../domain/loopback.ts";
 import { importedId } from "../domain/recordIds.ts";
 
@@ -95,7 +95,10 @@ export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 
 /** Every record that is found costs several queries. */
 export const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
-export const parseSearchText = parserOf(nonBlank(500), "1 to 500 characters");
+export const parseSearchText = parserOf(
+  nonBlank(SHORT_TEXT_LENGTH),
+  `1 to ${SHORT_TEXT_LENGTH} characters`,
+);
 
 /** The id of an event at the processor. */
 export const parseProcessorEventId = parserOf(
@@ -133,7 +136,7 @@ export const parsePath = parserOf(z.string().min(1), "the path of a file");
 export const parseDocument = trimmed(200);
 
 /** Leaves room for the prefix of operators' keys. */
-export const parseRefundKey = parserOf(text(200).min(1), "1 to 200 characters");
+export const parseRefundKey = parserOf(shortText().min(1), `1 to ${SHORT_TEXT_LENGTH} characters`);
 
 export const parseCount = parserOf(
   wholeNumber(1, Number.MAX_SAFE_INTEGER),

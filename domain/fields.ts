@@ -4,7 +4,7 @@ import { z } from "zod";
 export type Metadata = Readonly<Record<string, unknown>>;
 
 const METADATA_DEPTH = 8;
-const METADATA_BYTES = 16 * 1024;
+const METADATA_BYTES = 64 * 1024;
 
 const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
 
@@ -39,6 +39,14 @@ export const text = (maximumLength: number) =>
     )
     .refine(isStorable, NOT_STORABLE)
     .meta({ maxLength: maximumLength, pattern: "^[^\\u0000]*$" });
+
+/** The length of names, ids, keys and tags. */
+export const SHORT_TEXT_LENGTH = 1000;
+export const shortText = () => text(SHORT_TEXT_LENGTH);
+
+/** The length of notes and reasons. */
+export const LONG_TEXT_LENGTH = 10_000;
+export const longText = () => text(LONG_TEXT_LENGTH);
 
 export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
 

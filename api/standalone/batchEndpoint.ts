@@ -132,8 +132,8 @@ type BatchDefinition<
   ) => Promise<readonly z.output<Result>[]> | readonly z.output<Result>[];
 };
 
-/** Original records of replays are read this many at a time: each may have 16 KiB of metadata. */
-const PRESENTED_ITEMS = 40;
+/** Original records of replays are read this many at a time: each may have 64 KiB of metadata. */
+const PRESENTED_ITEMS = 10;
 
 /** Keys belong to items: one key for all of them would record only the first. */
 const rejectKeyOfBatch = (ctx: ApiContext): void => {

@@ -1,4 +1,4 @@
-import { metadata, text } from "../../domain/fields.ts";
+import { longText, metadata } from "../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 
 /*
@@ -13,7 +13,7 @@ export const attributionField = () =>
 export const metadataField = () =>
   metadata()
     .optional()
-    .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." });
+    .meta({ description: "JSON object of at most 8 levels and 64 KiB, to filter by." });
 
 export const idempotencyKeyField = () =>
   idempotencyKey().optional().meta({
@@ -22,6 +22,6 @@ export const idempotencyKeyField = () =>
   });
 
 export const reasonField = () =>
-  text(1000)
+  longText()
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { CustomerFilter, CustomerDetails } from "../../domain/stores/customers.ts";
-import { emptyAsNull } from "../../domain/fields.ts";
+import { blankAsNull } from "../../domain/fields.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -39,7 +39,7 @@ export const notesField = notes()
   .optional()
   .meta({ description: "Stored with the record.", examples: ["loyalty redemption"] });
 
-/** Returns the customer and order of a write; an empty text means that none was given. */
+/** Returns the customer and order of a write; a blank text means that none was given. */
 export const customerDetailsOf = (body: {
   readonly customer_name?: string | undefined;
   readonly customer_email?: string | undefined;
@@ -47,14 +47,14 @@ export const customerDetailsOf = (body: {
   readonly order_id?: string | undefined;
   readonly notes?: string | undefined;
 }): CustomerDetails => ({
-  customerName: emptyAsNull(body.customer_name ?? ""),
-  customerEmail: emptyAsNull(body.customer_email ?? ""),
-  customerId: emptyAsNull(body.customer_id ?? ""),
-  orderId: emptyAsNull(body.order_id ?? ""),
-  notes: emptyAsNull(body.notes ?? ""),
+  customerName: blankAsNull(body.customer_name ?? ""),
+  customerEmail: blankAsNull(body.customer_email ?? ""),
+  customerId: blankAsNull(body.customer_id ?? ""),
+  orderId: blankAsNull(body.order_id ?? ""),
+  notes: blankAsNull(body.notes ?? ""),
 });
 
-/** The query parameters that select a customer's records; empty ones are ignored. */
+/** The query parameters that select a customer's records; blank ones are ignored. */
 export const customerParameters = {
   customer_name: customerName()
     .optional()
@@ -76,7 +76,8 @@ export const customerParameters = {
     }),
 };
 
-const isGiven = (value: string | undefined): value is string => value !== undefined && value !== "";
+export const isGiven = (value: string | undefined): value is string =>
+  value !== undefined && value.trim() !== "";
 
 export const customerFilterOf = (query: {
   readonly customer_name?: string | undefined;

@@ -3,6 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
+import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
@@ -109,9 +110,9 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       requestHeaders: {
         "Idempotency-Key": {
           description:
-            "Any text of at most 255 characters. The write is done once; a repeat gets the first response, byte for " +
+            `Any text of at most ${SHORT_TEXT_LENGTH} characters. The write is done once; a repeat gets the first response, byte for ` +
             "byte, with a production key at any later time. Another body under the same key is a 400.",
-          maxLength: 255,
+          maxLength: SHORT_TEXT_LENGTH,
         },
       },
       responseHeaders: {

@@ -1,7 +1,7 @@
 const LINE_FEED = 10;
 
-/** Metadata may take 16 KiB, several times that when escaped; no valid line is longer than this. */
-const MAXIMUM_BYTES = 256 * 1024;
+/** Metadata may take 64 KiB, several times that when escaped; no valid line is longer than this. */
+const MAXIMUM_BYTES = 1024 * 1024;
 
 /** A line of a file, numbered from 1, or why it cannot be read. */
 export type Line = { readonly number: number } & (

@@ -2,6 +2,7 @@ import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import { KINDS } from "../accounts/accounts.ts";
 import { DAY_MS } from "../durations.ts";
 import { invalidRequest } from "../errors.ts";
+import { SHORT_TEXT_LENGTH } from "../fields.ts";
 
 export const STATISTICS_KINDS = [...KINDS, "donation"] as const;
 type StatisticsKind = Kind | "donation";
@@ -13,7 +14,7 @@ export type Interval = (typeof INTERVALS)[number];
 export const MAXIMUM_GROUPS = 20;
 
 /** Longer values of metadata are among the other groups. */
-export const MAXIMUM_GROUP_LENGTH = 500;
+export const MAXIMUM_GROUP_LENGTH = SHORT_TEXT_LENGTH;
 
 /** What records are grouped by: their attribution, or a value of their metadata. */
 export type Grouping =

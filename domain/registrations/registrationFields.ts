@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { emptyAsNull, text } from "../fields.ts";
+import { emptyAsNull, shortText } from "../fields.ts";
 
 const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 
@@ -24,7 +24,7 @@ export const fractionalCountOf = (
 ): number => given ?? (organization.fractionalCounting ? count : 0);
 
 /** A tag to filter by; an empty one is no tag. */
-export const attribution = () => text(500);
+export const attribution = shortText;
 
 /** An empty key is read as null, which means none. */
-export const idempotencyKey = () => text(255).transform(emptyAsNull);
+export const idempotencyKey = () => shortText().transform(emptyAsNull);

@@ -1,30 +1,28 @@
 import { z } from "zod";
-import { mustBe, text } from "../fields.ts";
+import { longText, mustBe, SHORT_TEXT_LENGTH, shortText } from "../fields.ts";
 
 /*
  * The customer and the order that a store records impact for, and the filters that find its records again.
  */
 
-const trimmed = (maximumLength: number) => text(maximumLength).transform((given) => given.trim());
-
-export const customerName = () => trimmed(200);
-export const customerEmail = () => trimmed(320);
-/** A name, an email address or an id, so it may be as long as the longest of them. */
-export const anyCustomer = () => trimmed(320);
-export const orderId = () => trimmed(255);
-export const notes = () => trimmed(1000);
+export const customerName = shortText;
+export const customerEmail = shortText;
+/** A name, an email address or an id. */
+export const anyCustomer = shortText;
+export const orderId = shortText;
+export const notes = longText;
 
 const SHOPIFY_CUSTOMER = /^gid:\/\/shopify\/Customer\/(\d+)$/u;
 
 /** Returns an id as it is stored: without Shopify's prefix. */
 export const normalizeCustomerId = (given: string): string =>
-  SHOPIFY_CUSTOMER.exec(given)?.[1] ?? given;
+  SHOPIFY_CUSTOMER.exec(given.trim())?.[1] ?? given;
 
 /** A string or an integer; stored as text because ids exceed 2^53. */
 export const customerId = () =>
   z
-    .union([trimmed(255), z.int().transform(String)], {
-      error: mustBe("a string of at most 255 characters or an integer"),
+    .union([shortText(), z.int().transform(String)], {
+      error: mustBe(`a string of at most ${SHORT_TEXT_LENGTH} characters or an integer`),
     })
     .transform(normalizeCustomerId);
 

@@ -1,6 +1,6 @@
 import type { Kind } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
-import { text } from "../fields.ts";
+import { longText } from "../fields.ts";
 import { centsToDollars, formatCents } from "../money.ts";
 
 /** What a store pays for one unit, in cents. */
@@ -25,7 +25,7 @@ export const BALANCE_ENTRY_KINDS = [
 export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
 
 /** The note of a balance entry. That of a refund is the refund's reason. */
-export const balanceNote = () => text(1000);
+export const balanceNote = longText;
 
 const SHOPIFY_ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
 

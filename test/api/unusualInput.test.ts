@@ -124,7 +124,7 @@ test("the API description allows null in optional fields only", async (t) => {
           required: ["count"],
           properties: {
             count: { type: "integer" },
-            attribution: { type: ["string", "null"], maxLength: 500 },
+            attribution: { type: ["string", "null"], maxLength: 1000 },
             metadata: { type: ["object", "null"] },
           },
         },

@@ -116,7 +116,7 @@ test("groups are attributions or values of metadata, and those that have least a
       ...(name === undefined ? {} : { attribution: name, metadata: { "a.b": name } }),
     });
   }
-  await plant(call, key, { count: 7, metadata: { "a.b": 12, long: "x".repeat(501) } });
+  await plant(call, key, { count: 7, metadata: { "a.b": 12, long: "x".repeat(1001) } });
   const items = Array.from({ length: 30 }, (_, index) => ({
     count: 1,
     metadata: { order: `order-${index}` },

@@ -303,7 +303,7 @@ const nest = (levels: number): unknown =>
 
 const OBJECT = "must be a JSON object";
 const DEEP = "must not be nested deeper than 8 levels";
-const LARGE = "must be at most 16384 bytes as JSON with all digits written out";
+const LARGE = "must be at most 65536 bytes as JSON with all digits written out";
 const LEVELS = "a.a.a.a.a.a.a.a";
 
 test("metadata may be empty", hasMessages, metadata(), {});
@@ -350,24 +350,24 @@ test(
 );
 
 // {"a":"…"} is eight bytes plus the text.
-test("metadata may have 16 KiB", hasMessages, metadata(), { a: "x".repeat(16_376) });
-test("metadata must not be larger", hasMessages, metadata(), { a: "x".repeat(16_377) }, LARGE);
-test("the size of metadata is in bytes", hasMessages, metadata(), { a: "é".repeat(8188) });
-test("one more byte is too many", hasMessages, metadata(), { a: `${"é".repeat(8188)}x` }, LARGE);
+test("metadata may have 64 KiB", hasMessages, metadata(), { a: "x".repeat(65_528) });
+test("metadata must not be larger", hasMessages, metadata(), { a: "x".repeat(65_529) }, LARGE);
+test("the size of metadata is in bytes", hasMessages, metadata(), { a: "é".repeat(32_764) });
+test("one more byte is too many", hasMessages, metadata(), { a: `${"é".repeat(32_764)}x` }, LARGE);
 // {"a":[1e+300,…]} is seven bytes and seven per number, which PostgreSQL writes with 300 more digits.
-test("digits that PostgreSQL adds count", hasMessages, metadata(), { a: Array(53).fill(1e300) });
+test("digits that PostgreSQL adds count", hasMessages, metadata(), { a: Array(213).fill(1e300) });
 test(
   "digits of one more number are too many",
   hasMessages,
   metadata(),
-  { a: Array(54).fill(1e300) },
+  { a: Array(214).fill(1e300) },
   LARGE,
 );
 test(
   "digits after the decimal point count",
   hasMessages,
   metadata(),
-  { a: Array(54).fill(1e-300) },
+  { a: Array(214).fill(1e-300) },
   LARGE,
 );
 

@@ -101,7 +101,7 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
     'tree,b,1,2024-05-01T09:30:00Z,"a"b""',
     'tree,c,1,2024-05-01T09:30:00Z,"a" ',
     'tree,d,1,2024-05-01T09:30:00Z,x"\nstill line 5"',
-    `tree,e,1,2024-05-01T09:30:00Z,${"x".repeat(300 * 1024)}`,
+    `tree,e,1,2024-05-01T09:30:00Z,${"x".repeat(1100 * 1024)}`,
   ];
   const run = await importText(
     [
@@ -132,7 +132,7 @@ test("a malformed CSV line is rejected with its number and text, and the rest is
       reason: `${quotes} (with all lines to 9, by its quotes)`,
       text: malformed[3],
     },
-    { ...bad, line: 11, reason: "longer than 262144 characters", text: null },
+    { ...bad, line: 11, reason: "longer than 1048576 characters", text: null },
   ]);
 });
 

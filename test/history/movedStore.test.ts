@@ -14,7 +14,7 @@ const AT = "2024-05-01T08:00:00.000Z";
 const TREE_CENTS = 45;
 const BOTTLE_CENTS = 9;
 /** The longest note and reason. */
-const LONG = "é".repeat(1000);
+const LONG = "é".repeat(10_000);
 
 const ANN = {
   customer_name: "Ann Lee",

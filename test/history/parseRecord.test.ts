@@ -288,8 +288,8 @@ test("a donation of the contract's list is accepted", (t) => {
 });
 
 test("everything that is wrong with a line is reported", (t) => {
-  t.deepEqual(read({ id: 1, count: "1", attribution: "x".repeat(501) }), {
-    problem: `id: must be a string; attribution: must be at most 500 characters; ${COUNT}`,
+  t.deepEqual(read({ id: 1, count: "1", attribution: "x".repeat(1001) }), {
+    problem: `id: must be a string; attribution: must be at most 1000 characters; ${COUNT}`,
   });
 });
 

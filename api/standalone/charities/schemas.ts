@@ -8,6 +8,8 @@ import {
   mustBe,
   recordId,
   text,
+  longText,
+  shortText,
 } from "../../../domain/fields.ts";
 import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
@@ -40,7 +42,7 @@ export const donateBody = bodyObject({
     .transform(emptyAsNull)
     .optional()
     .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
-  charity_name: text(500).transform(blankAsNull).optional().meta({
+  charity_name: shortText().transform(blankAsNull).optional().meta({
     description:
       "Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted.",
   }),
@@ -98,10 +100,10 @@ export const listQuery = queryObject({
     .optional()
     .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
   without_attribution: withoutAttribution(),
-  metadata_key: text(500)
+  metadata_key: shortText()
     .optional()
     .meta({ description: "Only donations whose metadata has this key." }),
-  metadata_value: text(4000).optional().meta({
+  metadata_value: longText().optional().meta({
     description:
       "Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key.",
   }),

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { findStoreByDomain } from "../../../db/stores/stores.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { mustBeOneOf, text } from "../../../domain/fields.ts";
+import { mustBeOneOf, shortText } from "../../../domain/fields.ts";
 import { identifyCustomer } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
@@ -25,7 +25,7 @@ const LIMIT_KIB = 256;
 const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
 const topic = z.enum(TOPICS, { error: mustBeOneOf(TOPICS) });
 
-const identifier = z.union([text(320), z.int().transform(String)]);
+const identifier = z.union([shortText(), z.int().transform(String)]);
 const orders = z.array(identifier).max(5000).default([]);
 const customer = z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish();
 const foreign = z.never({ error: "must not be given for this topic" }).optional();

@@ -5,7 +5,7 @@ import { orderId } from "../../../domain/stores/customers.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../../domain/timestamps.ts";
 import { isRange, startOfDay } from "../../http/lists/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { customerFilterOf, customerParameters } from "../fields.ts";
+import { customerFilterOf, customerParameters, isGiven } from "../fields.ts";
 import { limitParameter } from "../pagination.ts";
 
 const cursorParameter = z
@@ -52,10 +52,10 @@ export const listQuery = queryObject({
   error: "must not be before start_date",
 });
 
-/** Returns the filter that a list's query describes; empty parameters are ignored. */
+/** Returns the filter that a list's query describes; blank parameters are ignored. */
 export const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
-  ...(query.order_id ? { orderId: query.order_id } : {}),
+  ...(isGiven(query.order_id) ? { orderId: query.order_id } : {}),
   ...(query.start_date ? { from: startOfDay(query.start_date) } : {}),
   ...(query.end_date ? { until: startOfDay(query.end_date) } : {}),
 });

@@ -22,7 +22,7 @@ import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 /** Rejects an empty selector, which would select the whole store. */
 const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
   field
-    .refine((given) => given !== "", "must not be empty; omit it to select the whole store")
+    .refine((given) => given?.trim() !== "", "must not be empty; omit it to select the whole store")
     .meta({ not: { type: "string", pattern: String.raw`^\s*$` } });
 
 /** What selects records in lists and evidence, and is no field here. */

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { SHORT_TEXT_LENGTH } from "../../../domain/fields.ts";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
 import {
   nonBlank,
@@ -24,7 +25,10 @@ import { showOrg } from "./showOrg.ts";
 import type { UpdateOptions } from "./updateOrg.ts";
 import { updateOrg } from "./updateOrg.ts";
 
-const parseName = parserOf(nonBlank(200), "a name of 1 to 200 characters");
+const parseName = parserOf(
+  nonBlank(SHORT_TEXT_LENGTH),
+  `a name of 1 to ${SHORT_TEXT_LENGTH} characters`,
+);
 
 const BILLING_DAY = "day of the month on which the built-in ledger's billing cycle starts";
 const STRIPE_CUSTOMER = "Stripe customer that is billed for live usage";

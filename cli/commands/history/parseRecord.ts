@@ -2,7 +2,14 @@ import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
-import { count, emptyAsNull, metadata, mustBeOneOf, text } from "../../../domain/fields.ts";
+import {
+  blankAsNull,
+  count,
+  metadata,
+  mustBeOneOf,
+  shortText,
+  text,
+} from "../../../domain/fields.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,
@@ -32,7 +39,7 @@ import { BALANCE_FIELDS, parseBalanceEntry } from "./parseBalanceEntry.ts";
 import { parseEvidence } from "./parseEvidence.ts";
 
 const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
-  schema.transform(emptyAsNull).default(null);
+  schema.transform(blankAsNull).default(null);
 
 const amount = (maximum: number) => {
   const error = `must be an integer from 0 to ${maximum}`;
@@ -75,7 +82,7 @@ const donationLine = z.strictObject({
   currency: z.literal("USD", { error: "must be USD" }).optional(),
   ein: ein().default(null),
   nonprofit_id: optionalText(text(200)),
-  charity_name: text(500).regex(/\S/u, "must not be empty"),
+  charity_name: shortText().regex(/\S/u, "must not be empty"),
 });
 
 /** The fields of a line, to name the columns of a CSV file. */

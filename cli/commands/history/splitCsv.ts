@@ -18,8 +18,8 @@ export class OpenQuoteError extends Error {
   }
 }
 
-/** Metadata may take 16 KiB, several times that when escaped; no valid record is longer than this. */
-const MAXIMUM_CHARACTERS = 256 * 1024;
+/** Metadata may take 64 KiB, several times that when escaped; no valid record is longer than this. */
+const MAXIMUM_CHARACTERS = 1024 * 1024;
 
 const hasOddQuotes = (text: string): boolean => {
   let isOdd = false;

@@ -1,6 +1,7 @@
 import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
+import { LONG_TEXT_LENGTH } from "../../../domain/fields.ts";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { balanceNote, normalizeDomain } from "../../../domain/stores/stores.ts";
@@ -61,7 +62,7 @@ const parseReference = parserOf(
   "1 to 200 characters",
 );
 
-const parseNote = parserOf(balanceNote(), "at most 1000 characters");
+const parseNote = parserOf(balanceNote(), `at most ${LONG_TEXT_LENGTH} characters`);
 
 /** An option in dollars whose default the help shows in dollars, not in cents. */
 const dollars = (flags: string, description: string, defaultCents: number): Option =>

@@ -66,7 +66,7 @@ export const checkRetries = (maxRetries: number): number => {
  * @throws ImpactError
  */
 export const checkKey = (key: string, suffix = ""): void => {
-  const maximum = 255 - suffix.length;
+  const maximum = 1000 - suffix.length;
   // oxlint-disable-next-line no-control-regex -- a header cannot have them.
   const isWellFormed = key !== "" && key.trim() === key && !/[\u0000-\u001F\u007F]/u.test(key);
   // The service counts characters, of which some have two UTF-16 units.

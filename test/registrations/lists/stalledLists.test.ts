@@ -27,9 +27,9 @@ const MIB = 1024 * 1024;
 /** One page of a list, or a single registration that is larger. */
 const PAGE_BYTES = 768 * 1024;
 
-/** 16 KiB of JSON that PostgreSQL writes as 700 KiB, because it writes 1e+300 as 301 digits. */
+/** JSON that PostgreSQL writes as 700 KiB, because it writes 1e+300 as 301 digits. */
 const WORST_METADATA = { a: Array.from({ length: 2300 }, () => 1e300) };
-const LONG_METADATA = { a: "x".repeat(16_000) };
+const LONG_METADATA = { a: "x".repeat(64_000) };
 
 const fill = async (
   db: DatabasePool,

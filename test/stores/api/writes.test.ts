@@ -54,7 +54,7 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
     ["plant", { trees: 2 ** 53 }, `trees: must be at most ${Number.MAX_SAFE_INTEGER}`],
     ["plant", { trees: 1, bottles: 1 }, "bottles: unknown field"],
     ["plant", { trees: 1, order_id: 1001 }, "order_id: must be a string"],
-    ["plant", { trees: 1, order_id: "x".repeat(256) }, "order_id: must be at most"],
+    ["plant", { trees: 1, order_id: "x".repeat(1001) }, "order_id: must be at most"],
     ["plant", { trees: 1, customer_id: 1.5 }, "customer_id"],
     ["plant", { trees: 1, customer_id: {} }, "customer_id"],
     ["plant", { trees: 1, customer_name: "\u0000" }, "customer_name: must be well-formed"],

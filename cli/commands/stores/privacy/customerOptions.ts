@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { SHORT_TEXT_LENGTH } from "../../../../domain/fields.ts";
 import { identifyCustomer } from "../../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../../domain/stores/customerIdentity.ts";
 import { collect, nonBlank, parserOf } from "../../../arguments.ts";
@@ -11,7 +12,9 @@ export type CustomerOptions = {
   readonly orderId?: readonly string[];
 };
 
-const parseIdentifiers = collect(parserOf(nonBlank(320), "1 to 320 characters"));
+const parseIdentifiers = collect(
+  parserOf(nonBlank(SHORT_TEXT_LENGTH), `1 to ${SHORT_TEXT_LENGTH} characters`),
+);
 
 export const addCustomerOptions = (command: Command): Command =>
   command
