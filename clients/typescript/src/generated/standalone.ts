@@ -585,7 +585,7 @@ export interface components {
             readonly fractional_count?: number | null;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
             readonly idempotency_key?: string | null;
-            /** @description JSON object of at most 8 levels and 16 KiB, to filter by. */
+            /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
             readonly metadata?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -611,7 +611,7 @@ export interface components {
             readonly ein?: string | null;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
             readonly idempotency_key?: string | null;
-            /** @description JSON object of at most 8 levels and 16 KiB, to filter by. */
+            /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
             readonly metadata?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -677,7 +677,7 @@ export interface components {
             readonly fractional_count?: number | null;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
             readonly idempotency_key?: string | null;
-            /** @description JSON object of at most 8 levels and 16 KiB, to filter by. */
+            /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
             readonly metadata?: {
                 readonly [key: string]: unknown;
             } | null;

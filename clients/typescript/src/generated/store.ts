@@ -261,11 +261,17 @@ export interface components {
              * @example 3
              */
             readonly bottles: number;
+            /** @example ann@example.com */
             readonly customer_email?: string | null;
             readonly customer_id?: (string | number) | null;
+            /** @example Ann Lee */
             readonly customer_name?: string | null;
-            /** @description Stored with the record. */
+            /**
+             * @description Stored with the record.
+             * @example loyalty redemption
+             */
             readonly notes?: string | null;
+            /** @example #1001 */
             readonly order_id?: string | null;
         };
         readonly NewStoreDonation: {
@@ -275,11 +281,14 @@ export interface components {
             readonly amount_dollars?: number | null;
             /** @description The charity's nonprofit_id, or its EIN with or without the dash. */
             readonly charity_id: string;
+            /** @example ann@example.com */
             readonly customer_email?: string | null;
             readonly customer_id?: (string | number) | null;
+            /** @example Ann Lee */
             readonly customer_name?: string | null;
             /** @description Alias of amount_dollars. */
             readonly donation_amount?: number | null;
+            /** @example #1001 */
             readonly order_id?: string | null;
         } & ({
             readonly amount_dollars: number;
@@ -289,10 +298,13 @@ export interface components {
             readonly donation_amount: number;
         });
         readonly NewStoreRefund: {
+            /** @example ann@example.com */
             readonly customer_email?: string;
             /** @description The customer's id in the shop. */
             readonly customer_id?: string | number;
+            /** @example Ann Lee */
             readonly customer_name?: string;
+            /** @example #1001 */
             readonly order_id?: string;
             /**
              * @description Trees, bottles or donations.
@@ -308,11 +320,17 @@ export interface components {
             readonly type: "tree" | "plastic" | "donation";
         };
         readonly NewTreeRecord: {
+            /** @example ann@example.com */
             readonly customer_email?: string | null;
             readonly customer_id?: (string | number) | null;
+            /** @example Ann Lee */
             readonly customer_name?: string | null;
-            /** @description Stored with the record. */
+            /**
+             * @description Stored with the record.
+             * @example loyalty redemption
+             */
             readonly notes?: string | null;
+            /** @example #1001 */
             readonly order_id?: string | null;
             /**
              * @description Number of trees.
