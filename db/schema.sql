@@ -12,22 +12,22 @@ CREATE TABLE account (
   name text NOT NULL,
   fractional_counting boolean NOT NULL DEFAULT false,
   billing_day smallint NOT NULL DEFAULT 1,
-  stripe_customer_id text,
-  stripe_subscription_id text,
+  stripe_customer_id text COLLATE "C",
+  stripe_subscription_id text COLLATE "C",
   charity_provider text NOT NULL DEFAULT 'catalogue'::text,
   subscription_policy text NOT NULL DEFAULT 'alert'::text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT account_pkey PRIMARY KEY (id),
   CONSTRAINT account_billing_day CHECK (billing_day >= 1 AND billing_day <= 31),
   CONSTRAINT account_charity_provider CHECK (charity_provider = ANY (ARRAY['catalogue'::text, 'everyorg'::text, 'change'::text, 'pledge'::text])),
-  CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 200),
+  CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 1000),
   CONSTRAINT account_subscription_policy CHECK (subscription_policy = ANY (ARRAY['alert'::text, 'suspend'::text, 'keep'::text])),
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 
 CREATE TABLE account_limit (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   requests_per_second integer,
   concurrent_requests integer,
   open_lists integer,
@@ -46,10 +46,10 @@ CREATE TABLE account_limit (
 ) WITH ();
 
 CREATE TABLE acknowledged_drift (
-  processor text NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
-  customer text NOT NULL,
+  processor text COLLATE "C" NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
+  customer text COLLATE "C" NOT NULL,
   minute bigint NOT NULL,
   units bigint NOT NULL,
   meter_event_ids bigint[] NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE api_key (
 CREATE TABLE audit_entry (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   created_at timestamp with time zone NOT NULL,
-  action text NOT NULL,
+  action text COLLATE "C" NOT NULL,
   actor text NOT NULL,
   operator text,
   account_id uuid,
@@ -107,9 +107,9 @@ CREATE TABLE balance_entry (
   quantity bigint,
   registration_id uuid,
   donation_id uuid,
-  reference text,
+  reference text COLLATE "C",
   created_at timestamp with time zone NOT NULL,
-  imported_id text,
+  imported_id text COLLATE "C",
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT balance_entry_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id),
@@ -129,8 +129,8 @@ CREATE TABLE balance_note (
 
 CREATE TABLE billing_period (
   account_id uuid NOT NULL,
-  meter text NOT NULL,
-  subscription_id text NOT NULL,
+  meter text COLLATE "C" NOT NULL,
+  subscription_id text COLLATE "C" NOT NULL,
   starts_at timestamp with time zone NOT NULL,
   ends_at timestamp with time zone NOT NULL,
   read_at timestamp with time zone NOT NULL,
@@ -147,7 +147,7 @@ CREATE UNLOGGED TABLE bulk_turn (
 ) WITH (fillfactor=10);
 
 CREATE TABLE cached_response (
-  key text NOT NULL,
+  key text COLLATE "C" NOT NULL,
   base_url text NOT NULL,
   revision bigint NOT NULL,
   body text NOT NULL,
@@ -167,7 +167,7 @@ CREATE TABLE call_rate (
 ) WITH ();
 
 CREATE TABLE certificate (
-  token text NOT NULL,
+  token text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
   record_id uuid NOT NULL,
   kind text NOT NULL,
@@ -181,7 +181,7 @@ CREATE TABLE certificate (
 ) WITH ();
 
 CREATE TABLE certificate_item (
-  token text NOT NULL,
+  token text COLLATE "C" NOT NULL,
   record_id uuid NOT NULL,
   kind text NOT NULL,
   CONSTRAINT certificate_item_pkey PRIMARY KEY (token, record_id),
@@ -190,7 +190,7 @@ CREATE TABLE certificate_item (
 ) WITH ();
 
 CREATE TABLE charity (
-  ein text NOT NULL,
+  ein text COLLATE "C" NOT NULL,
   name text NOT NULL,
   sort_name text NOT NULL DEFAULT ''::text,
   known_as text NOT NULL DEFAULT ''::text,
@@ -212,15 +212,15 @@ CREATE TABLE charity (
 ) WITH (fillfactor=90);
 
 CREATE TABLE charity_detail (
-  provider text NOT NULL,
-  lookup text NOT NULL,
+  provider text COLLATE "C" NOT NULL,
+  lookup text COLLATE "C" NOT NULL,
   charity jsonb NOT NULL,
   fetched_at timestamp with time zone NOT NULL,
   CONSTRAINT charity_detail_pkey PRIMARY KEY (provider, lookup)
 ) WITH ();
 
 CREATE TABLE charity_import (
-  sha256 text NOT NULL,
+  sha256 text COLLATE "C" NOT NULL,
   extracted_on date NOT NULL,
   lines_done bigint NOT NULL,
   finished_at timestamp with time zone,
@@ -230,7 +230,7 @@ CREATE TABLE charity_import (
 
 CREATE TABLE daily_count (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   day date NOT NULL,
   count bigint NOT NULL,
   reported_at timestamp with time zone,
@@ -241,7 +241,7 @@ CREATE TABLE daily_count (
 
 CREATE TABLE dashboard (
   account_id uuid NOT NULL,
-  slug text NOT NULL,
+  slug text COLLATE "C" NOT NULL,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT dashboard_slug UNIQUE (slug),
   CONSTRAINT dashboard_pkey PRIMARY KEY (account_id),
@@ -250,7 +250,7 @@ CREATE TABLE dashboard (
 ) WITH ();
 
 CREATE TABLE dashboard_alias (
-  slug text NOT NULL,
+  slug text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT dashboard_alias_pkey PRIMARY KEY (slug),
@@ -302,7 +302,7 @@ CREATE TABLE dispatcher_lease (
 CREATE TABLE donation (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   amount_cents bigint NOT NULL,
   ein text,
   nonprofit_id text NOT NULL,
@@ -318,7 +318,7 @@ CREATE TABLE donation (
   customer_email text,
   customer_id text,
   order_id text,
-  imported_id text,
+  imported_id text COLLATE "C",
   CONSTRAINT donation_pkey PRIMARY KEY (id),
   CONSTRAINT donation_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donation_amount_cents CHECK (amount_cents >= 1 AND amount_cents <= '9007199254740991'::bigint),
@@ -330,7 +330,7 @@ CREATE TABLE donation (
 CREATE TABLE donation_refund (
   donation_id uuid NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   reason text,
   idempotency_key text,
   metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
@@ -342,17 +342,18 @@ CREATE TABLE donation_refund (
 
 CREATE TABLE donation_refund_key (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
+  key_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
   donation_id uuid NOT NULL,
-  CONSTRAINT donation_refund_key_pkey PRIMARY KEY (account_id, mode, idempotency_key),
+  CONSTRAINT donation_refund_key_pkey PRIMARY KEY (account_id, mode, key_digest),
   CONSTRAINT donation_refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donation_refund_key_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
 ) WITH ();
 
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   processor text NOT NULL,
   subscription_id text,
   active_since timestamp with time zone,
@@ -367,8 +368,8 @@ CREATE TABLE donation_subscription (
 
 CREATE TABLE donation_total (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  period text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  period text COLLATE "C" NOT NULL,
   count bigint NOT NULL,
   amount_cents bigint NOT NULL,
   CONSTRAINT donation_total_pkey PRIMARY KEY (account_id, mode, period),
@@ -381,8 +382,8 @@ CREATE TABLE donation_total (
 CREATE TABLE event (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  type text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  type text COLLATE "C" NOT NULL,
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
   created_at timestamp with time zone NOT NULL,
   data json NOT NULL,
@@ -400,11 +401,11 @@ CREATE TABLE event_day (
 
 CREATE TABLE folded_usage (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   hour bigint NOT NULL,
-  processor text NOT NULL,
-  customer_id text NOT NULL,
+  processor text COLLATE "C" NOT NULL,
+  customer_id text COLLATE "C" NOT NULL,
   last_sequence integer NOT NULL,
   registered bigint NOT NULL,
   refunded bigint NOT NULL,
@@ -421,8 +422,8 @@ CREATE TABLE folded_usage (
 
 CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  operation text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  operation text COLLATE "C" NOT NULL,
   key_hash bytea NOT NULL,
   request_hash bytea,
   response_body text,
@@ -438,9 +439,9 @@ CREATE TABLE idempotent_response (
 
 CREATE TABLE impact_total (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
-  period text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  period text COLLATE "C" NOT NULL,
   total bigint NOT NULL,
   CONSTRAINT impact_total_pkey PRIMARY KEY (account_id, mode, kind, period),
   CONSTRAINT impact_total_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
@@ -450,13 +451,14 @@ CREATE TABLE impact_total (
 
 CREATE UNLOGGED TABLE import_file_total (
   run_id uuid NOT NULL,
-  kind text NOT NULL,
-  month text NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  month text COLLATE "C" NOT NULL,
   attribution text NOT NULL,
+  attribution_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(attribution)) STORED,
   records bigint NOT NULL,
   quantity numeric NOT NULL,
   refunded numeric NOT NULL,
-  CONSTRAINT import_file_total_pkey PRIMARY KEY (run_id, kind, month, attribution),
+  CONSTRAINT import_file_total_pkey PRIMARY KEY (run_id, kind, month, attribution_digest),
   CONSTRAINT import_file_total_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
 ) WITH ();
 
@@ -485,10 +487,10 @@ CREATE UNLOGGED TABLE import_run (
 ) WITH ();
 
 CREATE TABLE ledger_usage (
-  identifier text NOT NULL,
+  identifier text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
   mode text NOT NULL,
-  meter text NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   quantity bigint NOT NULL,
   recorded_at timestamp with time zone NOT NULL,
@@ -497,7 +499,7 @@ CREATE TABLE ledger_usage (
 ) WITH ();
 
 CREATE TABLE logo (
-  hash text NOT NULL,
+  hash text COLLATE "C" NOT NULL,
   width smallint NOT NULL,
   height smallint NOT NULL,
   png bytea NOT NULL,
@@ -511,15 +513,15 @@ CREATE TABLE logo (
 CREATE TABLE meter_event (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   sequence integer NOT NULL,
   quantity bigint NOT NULL,
   already_reported bigint NOT NULL DEFAULT 0,
-  identifier text NOT NULL,
+  identifier text COLLATE "C" NOT NULL,
   processor text NOT NULL,
-  customer_id text,
+  customer_id text COLLATE "C",
   key_generation integer NOT NULL DEFAULT 0,
   state text NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
@@ -547,17 +549,17 @@ CREATE TABLE meter_event (
 
 CREATE TABLE partner_reference (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-  partner text NOT NULL,
-  kind text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference),
   CONSTRAINT partner_reference_pkey PRIMARY KEY (id),
   CONSTRAINT partner_reference_kind CHECK (kind = ANY (ARRAY['allocation'::text, 'field_update'::text, 'planting_session'::text]))
 ) WITH ();
 
 CREATE TABLE planting_claim (
-  partner text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   order_id integer NOT NULL,
   trees bigint NOT NULL,
   CONSTRAINT planting_claim_pkey PRIMARY KEY (partner, reference, order_id),
@@ -568,7 +570,7 @@ CREATE TABLE planting_claim (
 CREATE TABLE planting_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   order_id integer NOT NULL,
-  stage text NOT NULL,
+  stage text COLLATE "C" NOT NULL,
   state text NOT NULL,
   reason text,
   source text NOT NULL,
@@ -593,7 +595,7 @@ CREATE TABLE planting_media (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   order_id integer NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   site_id integer NOT NULL,
   type text NOT NULL,
   url text NOT NULL,
@@ -610,9 +612,9 @@ CREATE TABLE planting_media (
 
 CREATE TABLE planting_order (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-  public_id text NOT NULL,
+  public_id text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   partner text NOT NULL,
   partner_name text NOT NULL,
   buyer_name text NOT NULL,
@@ -645,8 +647,8 @@ CREATE TABLE planting_order (
 ) WITH ();
 
 CREATE TABLE planting_record (
-  partner text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   credited bigint NOT NULL,
   CONSTRAINT planting_record_pkey PRIMARY KEY (partner, reference),
   CONSTRAINT planting_record_credited CHECK (credited >= 0)
@@ -654,8 +656,8 @@ CREATE TABLE planting_record (
 
 CREATE TABLE planting_site (
   id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
-  partner text NOT NULL,
-  reference text NOT NULL,
+  partner text COLLATE "C" NOT NULL,
+  reference text COLLATE "C" NOT NULL,
   name text NOT NULL,
   subsite_name text NOT NULL,
   organization_name text NOT NULL,
@@ -675,9 +677,9 @@ CREATE TABLE planting_site (
 
 CREATE TABLE planting_tally (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
   site_id integer NOT NULL,
-  factor_id text NOT NULL,
+  factor_id text COLLATE "C" NOT NULL,
   planted bigint NOT NULL,
   verified bigint NOT NULL,
   CONSTRAINT planting_tally_pkey PRIMARY KEY (account_id, mode, site_id, factor_id),
@@ -688,7 +690,7 @@ CREATE TABLE planting_tally (
 ) WITH (fillfactor=50);
 
 CREATE TABLE processor_event (
-  id text NOT NULL,
+  id text COLLATE "C" NOT NULL,
   type text NOT NULL,
   object_id text,
   created_at timestamp with time zone NOT NULL,
@@ -709,7 +711,7 @@ CREATE TABLE profile (
   home_url text,
   story text,
   hidden_sections text[] NOT NULL DEFAULT '{}'::text[],
-  logo_hash text,
+  logo_hash text COLLATE "C",
   CONSTRAINT profile_pkey PRIMARY KEY (account_id),
   CONSTRAINT profile_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT profile_logo_hash_fkey FOREIGN KEY (logo_hash) REFERENCES logo(hash),
@@ -721,7 +723,7 @@ CREATE TABLE profile (
 ) WITH ();
 
 CREATE UNLOGGED TABLE rate_limit (
-  bucket text NOT NULL,
+  bucket text COLLATE "C" NOT NULL,
   permitted_at timestamp with time zone[] NOT NULL,
   CONSTRAINT rate_limit_pkey PRIMARY KEY (bucket)
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
@@ -789,12 +791,13 @@ CREATE TABLE refund (
 
 CREATE TABLE refund_key (
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
+  key_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
   refund_id uuid NOT NULL,
   CONSTRAINT refund_key_refund UNIQUE (refund_id),
-  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, idempotency_key),
+  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, key_digest),
   CONSTRAINT refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT refund_key_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id)
 ) WITH ();
@@ -802,8 +805,8 @@ CREATE TABLE refund_key (
 CREATE TABLE registration (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  kind text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   count bigint NOT NULL,
   fractional_count double precision NOT NULL DEFAULT 0,
   refunded_count bigint NOT NULL DEFAULT 0,
@@ -822,7 +825,7 @@ CREATE TABLE registration (
   order_id text,
   notes text,
   unit_price_cents bigint,
-  imported_id text,
+  imported_id text COLLATE "C",
   is_ordered_elsewhere boolean NOT NULL DEFAULT false,
   usage_batch bigint,
   transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -846,7 +849,7 @@ CREATE TABLE schema_migration (
 ) WITH ();
 
 CREATE TABLE shard (
-  kind text NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   number integer NOT NULL,
   last_pass_at timestamp with time zone NOT NULL,
   CONSTRAINT shard_pkey PRIMARY KEY (kind, number),
@@ -855,8 +858,8 @@ CREATE TABLE shard (
 
 CREATE TABLE store (
   account_id uuid NOT NULL,
-  domain text NOT NULL,
-  user_id text NOT NULL,
+  domain text COLLATE "C" NOT NULL,
+  user_id text COLLATE "C" NOT NULL,
   organization_id uuid,
   tree_price_cents bigint NOT NULL,
   bottle_price_cents bigint NOT NULL,
@@ -933,8 +936,8 @@ CREATE TABLE usage_correction (
 CREATE TABLE usage_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  meter text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  meter text COLLATE "C" NOT NULL,
   usage_batch bigint,
   refund_id uuid,
   correction_id bigint,
@@ -951,8 +954,8 @@ CREATE TABLE usage_fact (
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
 CREATE TABLE usage_rejection (
-  processor_event_id text NOT NULL,
-  code text NOT NULL,
+  processor_event_id text COLLATE "C" NOT NULL,
+  code text COLLATE "C" NOT NULL,
   errors bigint NOT NULL,
   named bigint NOT NULL,
   left_event_ids bigint[] NOT NULL,
@@ -997,8 +1000,8 @@ CREATE TABLE webhook_delivery (
 CREATE TABLE webhook_endpoint (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
-  mode text NOT NULL,
-  url text NOT NULL,
+  mode text COLLATE "C" NOT NULL,
+  url text COLLATE "C" NOT NULL,
   description text NOT NULL,
   types text[],
   created_at timestamp with time zone NOT NULL,
@@ -1018,7 +1021,7 @@ CREATE TABLE webhook_endpoint (
 
 CREATE TABLE webhook_secret (
   endpoint_id uuid NOT NULL,
-  secret text NOT NULL,
+  secret text COLLATE "C" NOT NULL,
   created_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone,
   CONSTRAINT webhook_secret_pkey PRIMARY KEY (endpoint_id, secret),
@@ -1027,17 +1030,25 @@ CREATE TABLE webhook_secret (
 
 ALTER TABLE charity ALTER search_text SET STATISTICS 0;
 
-CREATE STATISTICS public.donation_customer_emails ON lower(customer_email) FROM donation;
+CREATE STATISTICS public.donation_attributions ON text_digest(attribution) FROM donation;
 
-CREATE STATISTICS public.donation_customer_names ON lower(customer_name) FROM donation;
+CREATE STATISTICS public.donation_customer_emails ON text_digest(folded_text(customer_email)) FROM donation;
 
-CREATE STATISTICS public.donation_orders ON ltrim(order_id, '#'::text) FROM donation;
+CREATE STATISTICS public.donation_customer_ids ON text_digest(btrim(customer_id)) FROM donation;
 
-CREATE STATISTICS public.registration_customer_emails ON lower(customer_email) FROM registration;
+CREATE STATISTICS public.donation_customer_names ON text_digest(folded_text(customer_name)) FROM donation;
 
-CREATE STATISTICS public.registration_customer_names ON lower(customer_name) FROM registration;
+CREATE STATISTICS public.donation_orders ON order_digest(order_id) FROM donation;
 
-CREATE STATISTICS public.registration_orders ON ltrim(order_id, '#'::text) FROM registration;
+CREATE STATISTICS public.registration_attributions ON text_digest(attribution) FROM registration;
+
+CREATE STATISTICS public.registration_customer_emails ON text_digest(folded_text(customer_email)) FROM registration;
+
+CREATE STATISTICS public.registration_customer_ids ON text_digest(btrim(customer_id)) FROM registration;
+
+CREATE STATISTICS public.registration_customer_names ON text_digest(folded_text(customer_name)) FROM registration;
+
+CREATE STATISTICS public.registration_orders ON order_digest(order_id) FROM registration;
 
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
 
@@ -1075,29 +1086,29 @@ CREATE INDEX charity_similarity ON public.charity USING gin (search_text gin_trg
 
 CREATE INDEX charity_words ON public.charity USING gin (array_to_tsvector(string_to_array(btrim(search_text), ' '::text))) WITH (gin_pending_list_limit='1024') WHERE eligible;
 
-CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, attribution, created_at, id) WHERE (attribution <> ''::text);
+CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, text_digest(attribution), created_at, id) WHERE (attribution <> ''::text);
 
-CREATE INDEX donation_customer_email ON public.donation USING btree (account_id, mode, lower(customer_email), created_at, id) WHERE (customer_email IS NOT NULL);
+CREATE INDEX donation_customer_email ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_email)), created_at, id) WHERE (customer_email IS NOT NULL);
 
-CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mode, customer_id, created_at, id) WHERE (customer_id IS NOT NULL);
+CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mode, text_digest(btrim(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
 
-CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
+CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
-CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (account_id, mode, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
 
 CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (account_id, mode, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
 
-CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, lower(customer_name)) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
+CREATE INDEX donation_only_name ON public.donation USING btree (account_id, mode, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
-CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
+CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, order_digest(order_id), created_at, id) WHERE (order_id IS NOT NULL);
 
 CREATE INDEX donation_refunded ON public.donation USING btree (account_id, mode, created_at) WHERE refunded;
 
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (NOT refunded);
 
-CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX donation_refund_reason ON public.donation_refund USING btree (account_id, created_at) WHERE (reason IS NOT NULL);
 
@@ -1175,25 +1186,25 @@ CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 
 CREATE INDEX refund_waiting ON public.refund USING btree (account_id, created_at) WHERE (dispatched_at IS NULL);
 
-CREATE INDEX registration_attribution ON public.registration USING btree (account_id, mode, kind, attribution, created_at, id) WHERE (attribution <> ''::text);
+CREATE INDEX registration_attribution ON public.registration USING btree (account_id, mode, kind, text_digest(attribution), created_at, id) WHERE (attribution <> ''::text);
 
-CREATE INDEX registration_customer_email ON public.registration USING btree (account_id, mode, kind, lower(customer_email), created_at, id) WHERE (customer_email IS NOT NULL);
+CREATE INDEX registration_customer_email ON public.registration USING btree (account_id, mode, kind, text_digest(folded_text(customer_email)), created_at, id) WHERE (customer_email IS NOT NULL);
 
-CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, customer_id, created_at, id) WHERE (customer_id IS NOT NULL);
+CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, text_digest(btrim(customer_id)), created_at, id) WHERE (customer_id IS NOT NULL);
 
-CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
+CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, folded_text(customer_name) gin_trgm_ops) WHERE (customer_name IS NOT NULL);
 
 CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE (usage_batch IS NOT NULL);
 
-CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, text_digest(idempotency_key)) WHERE (idempotency_key IS NOT NULL);
 
 CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (account_id, mode, kind, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
 
-CREATE INDEX registration_only_name ON public.registration USING btree (account_id, mode, kind, lower(customer_name)) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
+CREATE INDEX registration_only_name ON public.registration USING btree (account_id, mode, kind, text_digest(folded_text(customer_name))) WHERE ((customer_name IS NOT NULL) AND (customer_id IS NULL) AND (customer_email IS NULL));
 
-CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
+CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, order_digest(order_id), created_at, id) WHERE (order_id IS NOT NULL);
 
 CREATE INDEX registration_ordered ON public.registration USING btree (planting_order_id, created_at, id) WHERE ((planting_order_id IS NOT NULL) AND (unit_price_cents IS NOT NULL) AND (refunded_count < count));
 
@@ -1230,6 +1241,21 @@ CREATE INDEX webhook_endpoint_deleted ON public.webhook_endpoint USING btree (de
 CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) WHERE (deleted_at IS NULL);
 
 CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
+
+CREATE OR REPLACE FUNCTION public.folded_text(given text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN NORMALIZE(lower((btrim(given, ' 	
+'::text) COLLATE "und-x-icu")), NFC);
+
+CREATE OR REPLACE FUNCTION public.order_digest(given text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN text_digest(rtrim(ltrim(given, '# 	
+'::text), ' 	
+'::text));
 
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger
@@ -1275,6 +1301,12 @@ BEGIN
   RETURN NULL;
 END
 $function$;
+
+CREATE OR REPLACE FUNCTION public.text_digest(given text)
+ RETURNS bytea
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN sha256(decode(replace(given, '\'::text, '\\'::text), 'escape'::text));
 
 CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
 
