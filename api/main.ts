@@ -201,7 +201,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   const standalone = createStandaloneApp({
     ...shared,
     authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
-    documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
+    documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
     plantingCallbackSecrets: secretsOf("PLANTING_CALLBACK_SECRET"),
     readStripeWebhook: await loadWebhookReader(secretsOf("STRIPE_WEBHOOK_SECRET")),
     wakeOrder: async (orderId) => {

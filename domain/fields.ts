@@ -3,6 +3,9 @@ import { z } from "zod";
 /** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
+/** How the API description names it. */
+const METADATA = { id: "Metadata", description: "A JSON object." };
+
 const METADATA_DEPTH = 8;
 const METADATA_BYTES = 64 * 1024;
 
@@ -182,7 +185,7 @@ const isObject = (value: unknown): value is Metadata =>
 export const metadata = () =>
   z
     .unknown()
-    .meta({ type: "object" })
+    .meta({ type: "object", additionalProperties: {} })
     .transform((value, context): Metadata => {
       const problem = isObject(value)
         ? findProblem(value)
@@ -191,4 +194,8 @@ export const metadata = () =>
         context.addIssue({ code: "custom", path: [...problem.path], message: problem.message });
       }
       return isObject(value) ? value : z.NEVER;
-    });
+    })
+    .meta(METADATA);
+
+/** Metadata that was stored. */
+export const storedMetadata = z.record(z.string(), z.unknown()).meta(METADATA);

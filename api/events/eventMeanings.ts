@@ -1,4 +1,4 @@
-import type { WEBHOOK_DATA } from "../../domain/events/webhookPayloads.ts";
+import type { DeliveredType, WEBHOOK_DATA } from "../../domain/events/webhookPayloads.ts";
 
 /** What each type of event says, in the feed and in webhooks. */
 export const EVENT_MEANINGS = {
@@ -18,3 +18,7 @@ export const EVENT_MEANINGS = {
   "balance.depleted":
     "A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen.",
 } as const satisfies Record<"registration.created" | keyof typeof WEBHOOK_DATA, string>;
+
+/** Returns the name of a type in the API description: `RegistrationCreated` for `registration.created`. */
+export const schemaNameOf = (type: DeliveredType | "registration.created"): string =>
+  type.replaceAll(/(?:^|[._])(\w)/gu, (_, letter: string) => letter.toUpperCase());

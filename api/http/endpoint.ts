@@ -46,6 +46,20 @@ export type Description = {
   readonly exportColumns?: readonly string[];
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
+  /** What the service sends to the client's server because of this request. */
+  readonly callback?: Callback;
+};
+
+/** A request that the service sends to a client's server. */
+export type Callback = {
+  readonly operationId: string;
+  /** The field of the request's body that has the URL. */
+  readonly urlField: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly schema: z.ZodType;
+  readonly example: unknown;
 };
 
 type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType> = {

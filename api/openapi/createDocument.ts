@@ -7,11 +7,10 @@ import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import { RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { createSchemaCollector } from "./createSchemaCollector.ts";
-import type { Collect, Json } from "./createSchemaCollector.ts";
+import type { Collect } from "./createSchemaCollector.ts";
 import { describeExports } from "./describeExports.ts";
-import { describeMessage } from "./describeMessage.ts";
-import type { MessageDescription } from "./describeMessage.ts";
-import { describeParameter } from "./describeParameter.ts";
+import { describeCallback } from "./describeCallback.ts";
+import type { Json } from "./describeSchema.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 /** The parts of an API description that do not come from endpoints. */
@@ -19,7 +18,7 @@ export type DocumentInfo = {
   readonly title: string;
   readonly version: string;
   readonly description: string;
-  /** The interface's base URL; relative to the document if the program does not know its public URL. */
+  /** The interface's base URL; `/` if the program does not know its public URL. */
   readonly baseUrl: string;
   /** The headers that authenticate a request, by scheme name. */
   readonly securitySchemes: Readonly<
@@ -30,8 +29,6 @@ export type DocumentInfo = {
   /** The body of every error response. */
   readonly errorBody: z.ZodType;
   readonly presentError: PresentError;
-  /** What the service itself sends to clients' servers. */
-  readonly message: MessageDescription;
 };
 
 const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
@@ -44,12 +41,13 @@ const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly 
       required: z.array(z.string()).default([]),
     })
     .parse(collect(query, "input"));
-  return Object.entries(properties).map(([name, { description, ...schema }]) =>
-    describeParameter(
-      { name, in: "query", description, required: required.includes(name) },
-      schema,
-    ),
-  );
+  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    description,
+    required: required.includes(name),
+    schema,
+  }));
 };
 
 const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): readonly Json[] =>
@@ -326,6 +324,9 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
           },
         }),
     responses: responsesOf(endpoint, info, collect),
+    ...(description.callback === undefined
+      ? {}
+      : { callbacks: describeCallback(description.callback, collect) }),
   };
 };
 
@@ -345,7 +346,7 @@ const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Co
 export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInfo): Json => {
   const { components, collect } = createSchemaCollector();
   const paths = pathsOf(endpoints, info, collect);
-  const { title, version, description, baseUrl, securitySchemes, security, message } = info;
+  const { title, version, description, baseUrl, securitySchemes, security } = info;
   return {
     openapi: "3.1.1",
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
@@ -355,7 +356,6 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
       name,
     })),
     paths,
-    webhooks: describeMessage(message, collect(message.schema, "output")),
     components: {
       schemas: components,
       securitySchemes: Object.fromEntries(

@@ -1,39 +1,16 @@
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-
-export type Json = { readonly [name: string]: unknown };
+import { describeSchema } from "./describeSchema.ts";
+import type { Json } from "./describeSchema.ts";
 
 const COMPONENTS = "#/components/schemas/";
 
-/** Writes an alternative of a type and null as one schema: `{"type": ["string", "null"]}`. */
-const mergeNull = (schema: z.core.JSONSchema.BaseSchema): void => {
-  const [given, alternative, ...rest] = schema.anyOf ?? [];
-  if (
-    given !== undefined &&
-    given.type !== undefined &&
-    alternative?.type === "null" &&
-    rest.length === 0
-  ) {
-    delete schema.anyOf;
-    Object.assign(schema, given, {
-      type: [given.type, "null"],
-      ...(given.enum === undefined ? {} : { enum: [...given.enum, null] }),
-    });
-  }
-};
-
 const convert = (schema: z.ZodType, io: "input" | "output"): Json => {
-  const json = z.toJSONSchema(schema, {
-    io,
-    // zod adds a pattern to each format, which can be a screen long.
-    override: ({ jsonSchema }) => {
-      if (jsonSchema.format !== undefined) {
-        delete jsonSchema.pattern;
-      }
-      mergeNull(jsonSchema);
-    },
-  });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what JSON.stringify wrote of an object is one.
-  return JSON.parse(JSON.stringify(json).replaceAll('"#/$defs/', `"${COMPONENTS}`)) as Json;
+  const json = JSON.parse(JSON.stringify(z.toJSONSchema(schema, { io }))) as Json;
+  const text = JSON.stringify(describeSchema(json, io)).replaceAll('"#/$defs/', `"${COMPONENTS}`);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above.
+  return JSON.parse(text) as Json;
 };
 
 const converted = { input: new WeakMap<z.ZodType, Json>(), output: new WeakMap<z.ZodType, Json>() };
@@ -50,9 +27,15 @@ export const createSchemaCollector = () => {
   const components: Record<string, unknown> = {};
   return {
     components,
+    /** @throws Error if two schemas have the same name */
     collect: (schema: z.ZodType, io: "input" | "output"): Json => {
       const { $schema: _dialect, $defs, ...own } = toJsonSchema(schema, io);
-      Object.assign(components, $defs);
+      for (const [name, component] of Object.entries($defs ?? {})) {
+        if (name in components && !isDeepStrictEqual(components[name], component)) {
+          throw new Error(`Two schemas have the name ${name}.`);
+        }
+        components[name] = component;
+      }
       return own;
     },
   };

@@ -4,44 +4,44 @@ import { absoluteUrl } from "./absoluteUrl.ts";
 
 const wholeNumber = z.int().min(0);
 
-export const evidenceSummary = z
+const totals = z
   .strictObject({
-    summary: z.strictObject({
-      total_trees: wholeNumber.meta({ description: "Registered trees, without refunded ones." }),
-      trees_planted: wholeNumber.meta({
-        description: "Registered trees that a partner reports as planted.",
-      }),
-      trees_planted_simulated: wholeNumber.meta({
-        description:
-          "How many of trees_planted are simulated, which are planted nowhere: all or none.",
-      }),
-      carbon_offset_tons: z.number().min(0).meta({
-        description: "Metric tons of CO2 that the planted trees are projected to store for life.",
-      }),
-      area_restored_hectares: z.number().min(0).meta({
-        description: "Hectares that the planted trees are projected to cover.",
-      }),
-      countries: z.array(z.string()),
+    total_trees: wholeNumber.meta({ description: "Registered trees, without refunded ones." }),
+    trees_planted: wholeNumber.meta({
+      description: "Registered trees that a partner reports as planted.",
     }),
-    regions: z.array(
-      z.strictObject({
-        id: z.string(),
-        name: z.string(),
-        country: z.string(),
-        simulated: z.boolean().meta({
-          description: "Whether the region's trees are simulated.",
-        }),
-        evidence: z.array(
-          z.strictObject({
-            id: z.string(),
-            type: z.string(),
-            url: z.string(),
-            date: z.string(),
-          }),
-        ),
-      }),
-    ),
+    trees_planted_simulated: wholeNumber.meta({
+      description:
+        "How many of trees_planted are simulated, which are planted nowhere: all or none.",
+    }),
+    carbon_offset_tons: z.number().min(0).meta({
+      description: "Metric tons of CO2 that the planted trees are projected to store for life.",
+    }),
+    area_restored_hectares: z.number().min(0).meta({
+      description: "Hectares that the planted trees are projected to cover.",
+    }),
+    countries: z.array(z.string()),
   })
+  .meta({ id: "EvidenceTotals" });
+
+const regionEvidence = z
+  .strictObject({ id: z.string(), type: z.string(), url: z.string(), date: z.string() })
+  .meta({ id: "RegionEvidence" });
+
+const evidenceRegion = z
+  .strictObject({
+    id: z.string(),
+    name: z.string(),
+    country: z.string(),
+    simulated: z.boolean().meta({
+      description: "Whether the region's trees are simulated.",
+    }),
+    evidence: z.array(regionEvidence),
+  })
+  .meta({ id: "EvidenceRegion" });
+
+export const evidenceSummary = z
+  .strictObject({ summary: totals, regions: z.array(evidenceRegion) })
   .meta({ id: "EvidenceSummary" });
 export type PresentedEvidenceSummary = z.output<typeof evidenceSummary>;
 

@@ -1,11 +1,9 @@
-import { z } from "zod";
-
-const MUST_BE = "must be true or false";
+import type { z } from "zod";
+import { booleanParameter } from "../http/booleanParameter.ts";
 
 /** The parameter of lists that finds records without an attribution: an empty attribution filter is no filter. */
 export const withoutAttribution = () =>
-  z
-    .enum(["true", "false"], { error: MUST_BE })
+  booleanParameter()
     .optional()
     .meta({ description: "`true` lists only records without an attribution." });
 

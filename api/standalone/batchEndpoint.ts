@@ -17,6 +17,7 @@ import { callerOf } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { requireWellFormedQuery } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { booleanParameter } from "../http/booleanParameter.ts";
 import { readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { parseQueryString } from "../http/parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
@@ -25,7 +26,8 @@ import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
 
 const batchQuery = queryObject({
-  atomic: z.enum(["true", "false"], { error: "must be true or false" }).default("true").meta({
+  atomic: booleanParameter().default("true").meta({
+    default: true,
     description:
       "`true` records all items or none. `false` records every item that is not rejected.",
   }),
@@ -52,11 +54,13 @@ const rejectedBatch = z
     error: z.string(),
     errors: z
       .array(
-        z.strictObject({
-          index: index().meta({ description: "The index of the item in `items`, from 0." }),
-          status: z.int().meta({ description: "The status that the item alone would have had." }),
-          error: z.string(),
-        }),
+        z
+          .strictObject({
+            index: index().meta({ description: "The index of the item in `items`, from 0." }),
+            status: z.int().meta({ description: "The status that the item alone would have had." }),
+            error: z.string(),
+          })
+          .meta({ id: "RejectedItem" }),
       )
       .optional()
       .meta({ description: "All rejected items. Absent if the request itself is invalid." }),
@@ -65,33 +69,36 @@ const rejectedBatch = z
 
 const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).meta({ description });
 
-const resultsOf = (result: z.ZodType, id: string) =>
-  z
+const itemError = z
+  .strictObject({
+    status: z
+      .int()
+      .min(400)
+      .meta({ description: "The status that the item alone would have had." }),
+    body: errorBody,
+  })
+  .meta({ id: "ItemError" });
+
+const resultsOf = (result: z.ZodType, title: string) => {
+  const recorded = z
+    .strictObject({
+      status: z.literal(200),
+      idempotent_replayed: z
+        .boolean()
+        .meta({ description: "Whether an earlier request or item created the record." }),
+      body: result,
+    })
+    .meta({ id: `${title}Success` });
+  return z
     .strictObject({
       succeeded: count("How many items were recorded, or had been recorded before."),
       failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
       results: z
-        .array(
-          z.union([
-            z.strictObject({
-              status: z.literal(200),
-              idempotent_replayed: z
-                .boolean()
-                .meta({ description: "Whether an earlier request or item created the record." }),
-              body: result,
-            }),
-            z.strictObject({
-              status: z
-                .int()
-                .min(400)
-                .meta({ description: "The status that the item alone would have had." }),
-              body: errorBody,
-            }),
-          ]),
-        )
+        .array(z.union([recorded, itemError]).meta({ id: `${title}Result` }))
         .meta({ description: "One for each item, in the order of the items." }),
     })
-    .meta({ id });
+    .meta({ id: `${title}Batch` });
+};
 
 type BatchDefinition<
   Item extends z.ZodType,
@@ -274,7 +281,7 @@ export const batchEndpoint = <
           description: "The bodies of single requests, in the order in which to record them.",
         }),
       }).meta({ id: `New${title}Batch` }),
-      response: resultsOf(schemas.result, `${title}Batch`),
+      response: resultsOf(schemas.result, title),
     },
     examples: {
       body: { items: [examples.body] },

@@ -32,7 +32,6 @@ import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
 import { donationBatchEndpoints } from "./charities/donationBatchEndpoints.ts";
-import { describeMessages } from "../webhooks/schemas.ts";
 import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
 import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
@@ -61,7 +60,7 @@ type StandaloneDependencies = {
   readonly wakeOrder: (orderId: number) => Promise<void>;
   /** The base URL of links in responses and pages. */
   readonly publicBaseUrl: () => string;
-  /** The base URL in the API description, which may be relative to it. */
+  /** The base URL in the API description; `/` if the program does not know its public URL. */
   readonly documentBaseUrl: string;
   /** The secrets that the planting partner may sign its reports with; null if it sends none. */
   readonly plantingCallbackSecrets: (() => readonly string[]) | null;
@@ -118,7 +117,6 @@ export const createStandaloneApp = ({
       security: [["apiKey"]],
       errorBody,
       presentError,
-      message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
     ...app,

@@ -13,7 +13,6 @@ import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
-import { describeMessages } from "../webhooks/schemas.ts";
 import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
 import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
@@ -88,7 +87,7 @@ export const createStoreApp = ({
       title: "Impact tracking service: store-platform API",
       version: "1.0.0",
       description: DESCRIPTION,
-      baseUrl: ".",
+      baseUrl: "/",
       securitySchemes: {
         apiKey: {
           header: "api_key",
@@ -109,7 +108,6 @@ export const createStoreApp = ({
       ],
       errorBody,
       presentError: presentStoreError,
-      message: describeMessages(WEBHOOKS.accountType),
     });
   return createApp({
     ...app,

@@ -146,7 +146,7 @@ const recoverBody = bodyObject({
   since: z.iso
     .datetime({ offset: true, error: mustBe(SINCE_MUST_BE) })
     .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
-});
+}).meta({ id: "NewWebhookRecovery" });
 
 const createCommonParts = ({ accountType, prefix }: WebhookInterface) => ({
   path: `${prefix}/webhook_endpoints/:id`,

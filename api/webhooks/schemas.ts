@@ -5,8 +5,8 @@ import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/w
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
 import { DISABLED_REASONS, MAXIMUM_URL_LENGTH } from "../../domain/webhooks/webhookEndpoints.ts";
 import { ENDPOINT_DISABLED } from "../../services/webhooks/pingWebhookEndpoint.ts";
-import { EVENT_MEANINGS } from "../events/eventMeanings.ts";
-import type { ErrorResponse } from "../http/endpoint.ts";
+import { EVENT_MEANINGS, schemaNameOf } from "../events/eventMeanings.ts";
+import type { Callback, ErrorResponse } from "../http/endpoint.ts";
 import { bodyObject } from "../http/parseRequest.ts";
 
 /** Stands for all types, including those of later releases. */
@@ -58,14 +58,14 @@ export const createBody = (accountType: AccountType) =>
     url: url(),
     types: types(accountType).optional(),
     description: description().optional(),
-  });
+  }).meta({ id: "NewWebhookEndpoint" });
 
 export const updateBody = (accountType: AccountType) =>
   bodyObject({
     url: url().optional(),
     types: types(accountType).optional(),
     description: description().optional(),
-  });
+  }).meta({ id: "WebhookEndpointUpdate" });
 
 export const rotateBody = bodyObject({
   revoke_previous: z
@@ -76,7 +76,7 @@ export const rotateBody = bodyObject({
         "True to revoke the previous secret immediately, for example because it has leaked. The default is false.",
       examples: [false],
     }),
-});
+}).meta({ id: "NewWebhookSecret" });
 
 /** Of an event, for examples. */
 export const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
@@ -125,7 +125,7 @@ export const newEndpointSchema = z
     ...endpointFields,
     secret: z.string().meta({ description: SECRET_DESCRIPTION }),
   })
-  .meta({ id: "NewWebhookEndpoint" });
+  .meta({ id: "CreatedWebhookEndpoint" });
 
 export const endpointListSchema = z
   .strictObject({ webhook_endpoints: z.array(endpointSchema) })
@@ -159,14 +159,16 @@ const sequence = z.int().meta({
     "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
 });
 
-const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) =>
-  z
+const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) => {
+  const title = `${schemaNameOf(type)}Message`;
+  return z
     .strictObject({
       type: z.literal(type),
       timestamp: z.iso.datetime(),
-      data: data.extend({ sequence }),
+      data: data.extend({ sequence }).meta({ id: `${title}Data` }),
     })
-    .meta({ description: meaning });
+    .meta({ id: title, description: meaning });
+};
 
 /** The body of every request to an endpoint. */
 const messageSchema = (accountType: AccountType) =>
@@ -219,8 +221,9 @@ const EXAMPLES = {
 } as const satisfies Record<AccountType, object>;
 
 /** What the API description says about the requests to endpoints. */
-export const describeMessages = (accountType: AccountType) => ({
-  name: "event",
+export const messageCallback = (accountType: AccountType): Callback => ({
+  operationId: "receiveEvent",
+  urlField: "url",
   summary: "An event, sent to a webhook endpoint",
   description:
     "A request to the URL of an endpoint, signed according to Standard Webhooks 1.0.0. Respond with a status from 200 to 299 " +

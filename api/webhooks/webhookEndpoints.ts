@@ -27,6 +27,7 @@ import {
   endpointListSchema,
   endpointSchema,
   EVENT_ID,
+  messageCallback,
   newEndpointSchema,
   pingSchema,
   rotateBody,
@@ -107,6 +108,7 @@ const createManagement = (
         operationId: "createWebhookEndpoint",
         tag: TAG,
         summary: "Create a webhook endpoint",
+        callback: messageCallback(accountType),
         details:
           `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
           `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,

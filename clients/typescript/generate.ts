@@ -15,78 +15,11 @@ const objectOf = (value: unknown): Json => (isObject(value) ? value : {});
 const listOf = (value: unknown): readonly Json[] =>
   Array.isArray(value) ? value.filter(isObject) : [];
 
-const acceptsObject = ({ type }: Json): boolean =>
-  type === "object" || (Array.isArray(type) && type.includes("object"));
-
-/** Rewrites what the generator would translate to a type that is too narrow or too wide. */
-const normalize = (schema: unknown): unknown => {
-  if (Array.isArray(schema)) {
-    return schema.map(normalize);
-  }
-  if (!isObject(schema)) {
-    return schema;
-  }
-  const normalized: Json = Object.fromEntries(
-    Object.entries(schema).map(([name, value]) => [name, normalize(value)]),
-  );
-  const { type, anyOf, properties } = normalized;
-  if (type === "string") {
-    // Formats and patterns beside a type: the generator would make them types that accept anything.
-    const { anyOf: _formats, allOf: _patterns, ...own } = normalized;
-    return own;
-  }
-  if (anyOf !== undefined && properties !== undefined) {
-    // Alternatives beside properties: the generator would make them an alternative to the properties.
-    const { anyOf: _alternatives, ...own } = normalized;
-    return { allOf: [own, { anyOf }] };
-  }
-  if (acceptsObject(normalized) && properties === undefined) {
-    return { additionalProperties: {}, ...normalized };
-  }
-  return normalized;
-};
-
-const isText = ({ const: constant }: Json): boolean => constant !== "";
-
-/** A cursor may also be empty, so it is a text although it consists of digits. */
-const acceptsDigitsOnly = ({ pattern }: Json): boolean => {
-  if (typeof pattern !== "string" || !/\\d|\[0-9\]/u.test(pattern)) {
-    return false;
-  }
-  const accepted = new RegExp(pattern, "u");
-  return accepted.test("1") && !accepted.test("");
-};
-
-const BOOLEANS: ReadonlySet<unknown> = new Set(["true", "false"]);
-
-/** Describes a parameter by what a program has, which the client writes as text: numbers, booleans and objects. */
-const describeParameter = (parameter: Json): Json => {
-  const { name, in: place, description, required, schema, content } = parameter;
-  const json = objectOf(objectOf(content)["application/json"])["schema"];
-  const given = objectOf(json ?? schema);
-  const { anyOf, ...rest } = given;
-  const alternatives = listOf(anyOf).filter(isText);
-  const value: Json =
-    alternatives.length > 1 ? { ...rest, anyOf: alternatives } : { ...rest, ...alternatives[0] };
-  const { pattern: _pattern, examples: _examples, ...described } = value;
-  const isBoolean =
-    Array.isArray(value["enum"]) && value["enum"].every((each) => BOOLEANS.has(each));
-  return {
-    name,
-    in: place,
-    description,
-    required,
-    schema: normalize(
-      isBoolean ? { type: "boolean" } : acceptsDigitsOnly(value) ? { type: "integer" } : described,
-    ),
-  };
-};
-
 const jsonSchemaOf = (container: unknown): unknown =>
   objectOf(objectOf(objectOf(container)["content"])["application/json"])["schema"];
 
 const jsonContent = (schema: unknown): Json => ({
-  content: { "application/json": { schema: normalize(schema) } },
+  content: { "application/json": { schema } },
 });
 
 const reduceOperation = (operation: Json): Json => {
@@ -94,12 +27,8 @@ const reduceOperation = (operation: Json): Json => {
   return {
     operationId,
     description: summary,
-    parameters: listOf(parameters)
-      .filter((parameter) => parameter["in"] !== "header")
-      .map(describeParameter),
-    ...(requestBody === undefined
-      ? {}
-      : { requestBody: { required: true, ...jsonContent(jsonSchemaOf(requestBody)) } }),
+    parameters: listOf(parameters).filter((parameter) => parameter["in"] !== "header"),
+    ...(requestBody === undefined ? {} : { requestBody: jsonContent(jsonSchemaOf(requestBody)) }),
     responses: {
       200: { description: "Success.", ...jsonContent(jsonSchemaOf(objectOf(responses)["200"])) },
     },
@@ -163,7 +92,7 @@ export const generateTypes = async (
       openapi: document["openapi"],
       info: document["info"],
       paths,
-      components: { schemas: normalize(schemas) },
+      components: { schemas },
     }),
     { immutable: true, alphabetize: true },
   );

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { KINDS } from "../accounts/accounts.ts";
+import { storedMetadata } from "../fields.ts";
 import { FIRST_ID } from "../recordIds.ts";
 
 /** How long events are kept at least. */
 export const EVENT_DAYS = 30;
 
 const timestamp = () => z.iso.datetime();
-const metadata = () => z.record(z.string(), z.unknown());
 
 const donation = {
   donation_id: z.string(),
@@ -35,7 +35,7 @@ export const EVENT_DATA = {
     fractional_count: z.number(),
     idempotency_key: z.string(),
     attribution: z.string(),
-    metadata: metadata(),
+    metadata: storedMetadata,
   }),
   "registration.refunded": z.strictObject({
     registration_id: z.string(),
@@ -48,7 +48,7 @@ export const EVENT_DATA = {
     ...donation,
     idempotency_key: z.string(),
     attribution: z.string(),
-    metadata: metadata(),
+    metadata: storedMetadata,
   }),
   "donation.refunded": z.strictObject({ ...donation, reason: z.string() }),
   "usage.failed": usage,

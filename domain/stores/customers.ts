@@ -24,6 +24,8 @@ export const customerId = () =>
     .union([shortText(), z.int().transform(String)], {
       error: mustBe(`a string of at most ${SHORT_TEXT_LENGTH} characters or an integer`),
     })
+    // The API description names only the string, because clients that are generated from a union are awkward.
+    .meta({ type: "string", maxLength: 255, anyOf: undefined })
     .transform(normalizeCustomerId);
 
 /** What a write says about its customer and order; null where nothing was given. */

@@ -141,7 +141,7 @@ export const startStandaloneApi = async (
   const lines: string[] = [];
   const getDeployment = await createDeploymentName({ db, clock });
   const own = { url: "" };
-  const documentBaseUrl = publicBaseUrl ?? ".";
+  const documentBaseUrl = publicBaseUrl ?? "/";
   const app = createStandaloneApp({
     app: {
       logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),

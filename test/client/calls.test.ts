@@ -138,7 +138,7 @@ test("a loop over a list reads all pages once, with the filters", async (t) => {
     await impact.registerTrees({ count, attribution: "kept", metadata: { campaign: "spring" } });
     await impact.registerTrees({ count: 100, attribution: "other" });
   }
-  const query = { attribution_key: "kept", metadata: { campaign: "spring" }, limit: 2 };
+  const query = { attribution_key: "kept", metadata: '{"campaign":"spring"}', limit: 2 };
 
   const records = await collect(impact.listTrees(query));
   const pages = await collect(impact.listTrees(query).pages());

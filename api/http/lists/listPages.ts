@@ -25,7 +25,7 @@ export const limitUpTo = (maximum: number) =>
   z
     .string({ error: LIMIT_MUST_BE })
     .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
-    .meta({ examples: ["100"] })
+    .meta({ type: "integer", minimum: 1, examples: [100] })
     .transform((given) => Math.min(Number(given), maximum));
 
 /** The parameter `limit` of a list that is always sent in pages. */

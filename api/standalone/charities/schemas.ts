@@ -7,6 +7,7 @@ import {
   metadata,
   mustBe,
   recordId,
+  storedMetadata,
   text,
   longText,
   shortText,
@@ -49,13 +50,7 @@ export const donateBody = bodyObject({
   idempotency_key: idempotencyKeyField(),
   attribution: attributionField(),
   metadata: metadataField(),
-}).meta({
-  id: "NewDonation",
-  anyOf: [
-    { required: ["ein"], properties: { ein: { type: "string", pattern: String.raw`\S` } } },
-    { required: ["nonprofit_id"], properties: { nonprofit_id: { type: "string", minLength: 1 } } },
-  ],
-});
+}).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
 const donationResponse = z
   .strictObject({
@@ -76,7 +71,7 @@ const donationResponse = z
       .optional()
       .meta({ description: "Present if one was given.", examples: ["order-1001"] }),
     attribution: z.string().meta({ examples: ["newsletter"] }),
-    metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
+    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
     refunded: z.boolean(),
   })
   .meta({ id: "Donation" });

@@ -11,7 +11,7 @@ import { queryError } from "../../http/queryError.ts";
 import { defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { EVENT_MEANINGS } from "../../events/eventMeanings.ts";
+import { EVENT_MEANINGS, schemaNameOf } from "../../events/eventMeanings.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
@@ -55,15 +55,17 @@ const query = queryObject({
     }),
 });
 
-const eventOf = <Type extends EventType>(type: Type) =>
-  z
+const eventOf = <Type extends EventType>(type: Type) => {
+  const title = schemaNameOf(type);
+  return z
     .strictObject({
       id: z.string(),
       timestamp: z.iso.datetime(),
       type: z.literal(type),
-      data: EVENT_DATA[type],
+      data: EVENT_DATA[type].meta({ id: `${title}Data` }),
     })
-    .meta({ description: EVENT_MEANINGS[type] });
+    .meta({ id: `${title}Event`, description: EVENT_MEANINGS[type] });
+};
 
 const event = z
   .discriminatedUnion("type", [

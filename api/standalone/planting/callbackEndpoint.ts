@@ -14,11 +14,13 @@ const callbackResponse = z
   .strictObject({
     order: z.string(),
     results: z.array(
-      z.strictObject({
-        stage: z.string(),
-        outcome: z.enum(["accepted", "repeated", "waiting", "contradiction", "withdrawn"]),
-        reason: z.string().nullable(),
-      }),
+      z
+        .strictObject({
+          stage: z.string(),
+          outcome: z.enum(["accepted", "repeated", "waiting", "contradiction", "withdrawn"]),
+          reason: z.string().nullable(),
+        })
+        .meta({ id: "PlantingCallbackOutcome" }),
     ),
   })
   .meta({ id: "PlantingCallbackResult" });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { count, date, metadata, recordId } from "../../../domain/fields.ts";
+import { count, date, metadata, recordId, storedMetadata } from "../../../domain/fields.ts";
 import type { Metadata } from "../../../domain/fields.ts";
 import {
   attribution,
@@ -36,7 +36,7 @@ const registrationResponse = z
     idempotency_key: z
       .string()
       .meta({ description: "Empty if none was given.", examples: ["order-1001"] }),
-    metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
+    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
     attribution: z.string().meta({ examples: ["newsletter"] }),
     refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
     refunded_count: z
@@ -125,9 +125,7 @@ const metadataParameter = z
     return z.NEVER;
   })
   .meta({
-    description: `JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs; each of them must match.`,
-    contentMediaType: "application/json",
-    contentSchema: { type: "object", maxProperties: MAXIMUM_METADATA_PAIRS },
+    description: `A JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs, as JSON; each of them must match.`,
   });
 
 export const listQuery = queryObject({

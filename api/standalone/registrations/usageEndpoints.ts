@@ -53,6 +53,7 @@ const usage = z
     created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
     period: z
       .strictObject({ start: z.iso.datetime(), end: z.iso.datetime() })
+      .meta({ id: "BillingPeriod" })
       .nullable()
       .meta({
         description:

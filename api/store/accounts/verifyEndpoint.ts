@@ -12,11 +12,13 @@ const response = z
     status: z.literal(SUCCESS),
     shop_domain: z.string(),
     key_mode: keyMode(),
-    features: z.strictObject({
-      tree_planting: z.boolean(),
-      plastic_removal: z.boolean(),
-      donations: z.boolean(),
-    }),
+    features: z
+      .strictObject({
+        tree_planting: z.boolean(),
+        plastic_removal: z.boolean(),
+        donations: z.boolean(),
+      })
+      .meta({ id: "StoreFeatures" }),
     low_balance: z
       .boolean()
       .meta({ description: "Whether the balance is below the low-balance threshold." }),

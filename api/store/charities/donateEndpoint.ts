@@ -35,7 +35,7 @@ const fields = bodyObject({
     .transform((given) => given.trim())
     .refine((given) => given !== "", "required")
     .meta({
-      allOf: [{ pattern: String.raw`\S` }],
+      pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$`,
       description: "The charity's nonprofit_id, or its EIN with or without the dash.",
       examples: ["53-0196605"],
     }),
@@ -67,13 +67,7 @@ const body = fields
     }
     return { ...rest, cents };
   })
-  .meta({
-    id: "NewStoreDonation",
-    anyOf: AMOUNT_NAMES.map((name) => ({
-      required: [name],
-      properties: { [name]: { type: "number" } },
-    })),
-  });
+  .meta({ id: "NewStoreDonation" });
 
 const response = z
   .strictObject({

@@ -23,7 +23,7 @@ import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
   field
     .refine((given) => given?.trim() !== "", "must not be empty; omit it to select the whole store")
-    .meta({ not: { type: "string", pattern: String.raw`^\s*$` } });
+    .meta({ pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$` });
 
 /** What selects records in lists and evidence, and is no field here. */
 const SELECTORS = [

@@ -57,7 +57,9 @@ const response = z
       .meta({ description: "Null with a test key, because test keys spend nothing." }),
     low_balance: z.boolean(),
     low_balance_threshold_cents: z.int().min(0),
-    prices: z.strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) }),
+    prices: z
+      .strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) })
+      .meta({ id: "StorePrices" }),
     entries: z.array(entry).meta({ description: "Newest first; empty with a test key." }),
     ...pageFields,
   })

@@ -2,10 +2,14 @@
  * What a call of an operation sends and returns, by the operation's generated type.
  */
 
-export type BodyOf<Operation> = Operation extends {
-  readonly requestBody: { readonly content: { readonly "application/json": infer Body } };
+type JsonOf<Message> = Message extends {
+  readonly content: { readonly "application/json": infer Json };
 }
-  ? Body
+  ? Json
+  : never;
+
+export type BodyOf<Operation> = Operation extends { readonly requestBody?: infer Request }
+  ? JsonOf<Request>
   : never;
 
 export type QueryOf<Operation> = Operation extends {
@@ -21,11 +25,9 @@ type PathOf<Operation> = Operation extends {
   : never;
 
 export type ResultOf<Operation> = Operation extends {
-  readonly responses: {
-    readonly 200: { readonly content: { readonly "application/json": infer Result } };
-  };
+  readonly responses: { readonly 200: infer Response };
 }
-  ? Result
+  ? JsonOf<Response>
   : never;
 
 type Part<Name extends string, Value> = [Value] extends [never]

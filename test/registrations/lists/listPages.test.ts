@@ -172,7 +172,7 @@ test("a page ends after a long search, with a link to where it ended, and the cl
 
   const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
   const read: string[] = [];
-  for await (const tree of impact.listTrees({ metadata: { campaign: "rare" } })) {
+  for await (const tree of impact.listTrees({ metadata: '{"campaign":"rare"}' })) {
     read.push(tree.id);
   }
   t.deepEqual(read, idsOf(whole));
