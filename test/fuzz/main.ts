@@ -1,6 +1,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { z } from "zod";
 import { readRunFile } from "../../embedded/runFile.ts";
+import { installPythonPackages } from "../support/installPythonPackages.ts";
 
 /*
  * npm run fuzz: Schemathesis generates requests from both API descriptions, valid and invalid ones, and sends them to a
@@ -18,7 +19,6 @@ import { readRunFile } from "../../embedded/runFile.ts";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const ENVIRONMENT = join(ROOT, "node_modules/.cache/fuzz");
 const STORE_DOMAIN = "fuzz.example.com";
 
 const { values } = parseArgs({
@@ -30,26 +30,6 @@ const { values } = parseArgs({
 });
 
 const run = promisify(execFile);
-
-/** Installs the pinned packages in a virtual environment of Python, once for each version of the requirements. */
-const installSchemathesis = async (): Promise<string> => {
-  const requirements = await readFile(join(HERE, "requirements.txt"), "utf8");
-  const installed = join(ENVIRONMENT, "requirements.txt");
-  if ((await readFile(installed, "utf8").catch(() => "")) !== requirements) {
-    console.error("Installing Schemathesis with pip …");
-    await run("python3", ["-m", "venv", "--clear", ENVIRONMENT]);
-    await run(
-      join(ENVIRONMENT, "bin/pip"),
-      ["install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"].concat([
-        "--require-hashes",
-        "--requirement",
-        join(HERE, "requirements.txt"),
-      ]),
-    );
-    await writeFile(installed, requirements);
-  }
-  return join(ENVIRONMENT, "bin/schemathesis");
-};
 
 const SETTINGS = {
   PORT: "0",
@@ -146,7 +126,7 @@ const fuzz = async (
 const keys = z.looseObject({ api_key_test: z.string() });
 
 const main = async (): Promise<void> => {
-  const program = await installSchemathesis();
+  const program = join(await installPythonPackages("fuzz", HERE), "schemathesis");
   const folder = await mkdtemp(join(tmpdir(), "impact-fuzz-"));
   try {
     const service = await startService(join(folder, "data"));
