@@ -2,69 +2,104 @@
 
 export interface components {
     schemas: {
+        readonly AllocatedEvidence: {
+            readonly allocations: readonly components["schemas"]["Allocation"][];
+            readonly partner: string;
+        };
+        readonly Allocation: {
+            /** Format: int64 */
+            readonly allocation_id: number;
+            readonly crew: components["schemas"]["PlantingCrew"];
+            readonly date_allocated: string;
+            readonly planting_site: components["schemas"]["PlantingSite"];
+        };
+        readonly BillingPeriod: {
+            /** Format: date-time */
+            readonly end: string;
+            /** Format: date-time */
+            readonly start: string;
+        };
         readonly BottleRefund: {
             readonly refund_details: readonly components["schemas"]["Registration"][];
             /** @example refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
             readonly refund_id: string;
             /**
+             * Format: int64
              * @description Number of bottles in this refund.
              * @example 3
              */
             readonly refunded_bottles: number;
             /**
+             * Format: int64
              * @description All bottles registered and not refunded, after this refund.
              * @example 1200
              */
             readonly total_rescued_bottles: number;
         };
         readonly BottleRefundBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["BottleRefund"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["BottleRefundResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
+        };
+        readonly BottleRefundResult: components["schemas"]["BottleRefundSuccess"] | components["schemas"]["ItemError"];
+        readonly BottleRefundSuccess: {
+            readonly body: components["schemas"]["BottleRefund"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
         };
         readonly BottleRegistrationBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["BottleRegistrations"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["BottleRegistrationResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
         };
+        readonly BottleRegistrationResult: components["schemas"]["BottleRegistrationSuccess"] | components["schemas"]["ItemError"];
         readonly BottleRegistrations: {
             readonly bottle_details: readonly components["schemas"]["Registration"][];
             /**
+             * Format: int64
              * @description All bottles registered and not refunded.
              * @example 1200
              */
             readonly total_rescued_bottles: number;
             /**
+             * Format: int64
              * @description Those registered in the current calendar month, UTC, and not refunded.
              * @example 1200
              */
             readonly total_rescued_bottles_month: number;
+        };
+        readonly BottleRegistrationSuccess: {
+            readonly body: components["schemas"]["BottleRegistrations"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
         };
         readonly Certificate: {
             readonly name: string;
@@ -185,15 +220,42 @@ export interface components {
         readonly CharityPage: {
             readonly charities: readonly components["schemas"]["Charity"][];
             /**
+             * Format: int64
              * @description Number of matches on all pages.
              * @example 1
              */
             readonly total_items: number;
             /**
+             * Format: int64
              * @description 0 if nothing matches.
              * @example 1
              */
             readonly total_pages: number;
+        };
+        readonly CreatedWebhookEndpoint: {
+            /** Format: date-time */
+            readonly created_at: string;
+            readonly description: string;
+            /** Format: date-time */
+            readonly disabled_at: string | null;
+            /**
+             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @enum {string|null}
+             */
+            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            /**
+             * Format: date-time
+             * @description The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled, whichever was last. Null if none failed since.
+             */
+            readonly failing_since: string | null;
+            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly id: string;
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            readonly secret: string;
+            /** @enum {string} */
+            readonly status: "enabled" | "disabled";
+            readonly types: readonly string[];
+            readonly url: string;
         };
         readonly Dashboard: {
             readonly bottles: {
@@ -232,12 +294,14 @@ export interface components {
             readonly org_id: string;
         };
         readonly DeletedWebhookEndpoint: {
-            /** @constant */
-            readonly deleted: true;
+            readonly deleted: boolean;
             readonly id: string;
         };
         readonly Donation: {
-            /** @example 500 */
+            /**
+             * Format: int64
+             * @example 500
+             */
             readonly amount_cents: number;
             /** @example newsletter */
             readonly attribution: string;
@@ -267,23 +331,76 @@ export interface components {
              *       "campaign": "spring"
              *     }
              */
-            readonly metadata: {
-                readonly [key: string]: unknown;
-            };
+            readonly metadata: components["schemas"]["Metadata"];
             /** @example irs_530196605 */
             readonly nonprofit_id: string;
             readonly refunded: boolean;
         };
+        readonly DonationCreatedData: {
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly attribution: string;
+            readonly charity_name: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly donation_id: string;
+            readonly ein: string;
+            readonly idempotency_key: string;
+            readonly metadata: components["schemas"]["Metadata"];
+            readonly nonprofit_id: string;
+        };
+        /** @description A donation was recorded. */
+        readonly DonationCreatedEvent: {
+            readonly data: components["schemas"]["DonationCreatedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "donation.created";
+        };
+        /** @description A donation was recorded. */
+        readonly DonationCreatedMessage: {
+            readonly data: components["schemas"]["DonationCreatedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "donation.created";
+        };
+        readonly DonationCreatedMessageData: {
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly charity_name: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly donation_id: string;
+            readonly ein: string;
+            readonly nonprofit_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
         readonly DonationPage: {
             readonly donations: readonly components["schemas"]["Donation"][];
+            /** Format: int64 */
             readonly page: number;
+            /** Format: int64 */
             readonly page_size: number;
             /**
+             * Format: int64
              * @description Number of matches on all pages.
              * @example 1
              */
             readonly total_items: number;
             /**
+             * Format: int64
              * @description 0 if nothing matches.
              * @example 1
              */
@@ -293,30 +410,88 @@ export interface components {
             readonly refund_details: readonly components["schemas"]["Donation"][];
             /** @example refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22 */
             readonly refund_id: string;
+            /** Format: int64 */
             readonly refunded_amount_cents: number;
             /**
+             * Format: int64
              * @description The organization's donations that are not refunded.
              * @example 1
              */
             readonly total_donations: number;
         };
         readonly DonationRefundBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["DonationRefund"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["DonationRefundResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
+        };
+        readonly DonationRefundedData: {
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly charity_name: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly donation_id: string;
+            readonly ein: string;
+            readonly nonprofit_id: string;
+            readonly reason: string;
+        };
+        /** @description A donation was refunded. */
+        readonly DonationRefundedEvent: {
+            readonly data: components["schemas"]["DonationRefundedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "donation.refunded";
+        };
+        /** @description A donation was refunded. */
+        readonly DonationRefundedMessage: {
+            readonly data: components["schemas"]["DonationRefundedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "donation.refunded";
+        };
+        readonly DonationRefundedMessageData: {
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly charity_name: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly donation_id: string;
+            readonly ein: string;
+            readonly nonprofit_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
+        readonly DonationRefundResult: components["schemas"]["DonationRefundSuccess"] | components["schemas"]["ItemError"];
+        readonly DonationRefundSuccess: {
+            readonly body: components["schemas"]["DonationRefund"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
         };
         readonly DonationSubscription: {
             readonly message: string;
@@ -325,114 +500,7 @@ export interface components {
         readonly Error: {
             readonly error: string;
         };
-        readonly Event: {
-            readonly data: {
-                readonly attribution: string;
-                readonly count: number;
-                readonly fractional_count: number;
-                readonly idempotency_key: string;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                readonly metadata: {
-                    readonly [key: string]: unknown;
-                };
-                readonly registration_id: string;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "registration.created";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                readonly reason: string;
-                readonly registration_id: string;
-                readonly remaining_count: number;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "registration.refunded";
-        } | {
-            readonly data: {
-                readonly amount_cents: number;
-                readonly attribution: string;
-                readonly charity_name: string;
-                /** @constant */
-                readonly currency: "USD";
-                readonly donation_id: string;
-                readonly ein: string;
-                readonly idempotency_key: string;
-                readonly metadata: {
-                    readonly [key: string]: unknown;
-                };
-                readonly nonprofit_id: string;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "donation.created";
-        } | {
-            readonly data: {
-                readonly amount_cents: number;
-                readonly charity_name: string;
-                /** @constant */
-                readonly currency: "USD";
-                readonly donation_id: string;
-                readonly ein: string;
-                readonly nonprofit_id: string;
-                readonly reason: string;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "donation.refunded";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                /** Format: date-time */
-                readonly registered_at: string;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "usage.failed";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                /** Format: date-time */
-                readonly registered_at: string;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "usage.recovered";
-        } | {
-            readonly data: {
-                /** @enum {string} */
-                readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
-                readonly order_id: number;
-                readonly public_id: string;
-                readonly tree_count: number;
-            };
-            readonly id: string;
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "evidence.milestone_reached";
-        };
+        readonly Event: components["schemas"]["RegistrationCreatedEvent"] | components["schemas"]["RegistrationRefundedEvent"] | components["schemas"]["DonationCreatedEvent"] | components["schemas"]["DonationRefundedEvent"] | components["schemas"]["UsageFailedEvent"] | components["schemas"]["UsageRecoveredEvent"] | components["schemas"]["EvidenceMilestoneReachedEvent"];
         readonly Events: {
             readonly events: readonly components["schemas"]["Event"][];
             /** @description Whether more events can be read immediately. */
@@ -444,37 +512,119 @@ export interface components {
              */
             readonly held_back_since: string | null;
         };
+        readonly EvidenceMilestoneReachedData: {
+            /** @enum {string} */
+            readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+            /** Format: int64 */
+            readonly order_id: number;
+            readonly public_id: string;
+            /** Format: int64 */
+            readonly tree_count: number;
+        };
+        /** @description A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`. */
+        readonly EvidenceMilestoneReachedEvent: {
+            readonly data: components["schemas"]["EvidenceMilestoneReachedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "evidence.milestone_reached";
+        };
+        /** @description A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`. */
+        readonly EvidenceMilestoneReachedMessage: {
+            readonly data: components["schemas"]["EvidenceMilestoneReachedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "evidence.milestone_reached";
+        };
+        readonly EvidenceMilestoneReachedMessageData: {
+            /** @enum {string} */
+            readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+            /** Format: int64 */
+            readonly order_id: number;
+            readonly public_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            /** Format: int64 */
+            readonly tree_count: number;
+        };
+        readonly EvidenceRegion: {
+            readonly country: string;
+            readonly evidence: readonly components["schemas"]["RegionEvidence"][];
+            readonly id: string;
+            readonly name: string;
+            /** @description Whether the region's trees are simulated. */
+            readonly simulated: boolean;
+        };
         readonly EvidenceSummary: {
-            readonly regions: readonly {
-                readonly country: string;
-                readonly evidence: readonly {
-                    readonly date: string;
-                    readonly id: string;
-                    readonly type: string;
-                    readonly url: string;
-                }[];
-                readonly id: string;
-                readonly name: string;
-                /** @description Whether the region's trees are simulated. */
-                readonly simulated: boolean;
-            }[];
-            readonly summary: {
-                /** @description Hectares that the planted trees are projected to cover. */
-                readonly area_restored_hectares: number;
-                /** @description Metric tons of CO2 that the planted trees are projected to store for life. */
-                readonly carbon_offset_tons: number;
-                readonly countries: readonly string[];
-                /** @description Registered trees, without refunded ones. */
-                readonly total_trees: number;
-                /** @description Registered trees that a partner reports as planted. */
-                readonly trees_planted: number;
-                /** @description How many of trees_planted are simulated, which are planted nowhere: all or none. */
-                readonly trees_planted_simulated: number;
-            };
+            readonly regions: readonly components["schemas"]["EvidenceRegion"][];
+            readonly summary: components["schemas"]["EvidenceTotals"];
+        };
+        readonly EvidenceTotals: {
+            /**
+             * Format: double
+             * @description Hectares that the planted trees are projected to cover.
+             */
+            readonly area_restored_hectares: number;
+            /**
+             * Format: double
+             * @description Metric tons of CO2 that the planted trees are projected to store for life.
+             */
+            readonly carbon_offset_tons: number;
+            readonly countries: readonly string[];
+            /**
+             * Format: int64
+             * @description Registered trees, without refunded ones.
+             */
+            readonly total_trees: number;
+            /**
+             * Format: int64
+             * @description Registered trees that a partner reports as planted.
+             */
+            readonly trees_planted: number;
+            /**
+             * Format: int64
+             * @description How many of trees_planted are simulated, which are planted nowhere: all or none.
+             */
+            readonly trees_planted_simulated: number;
+        };
+        readonly FundsDistributedEvidence: {
+            readonly buyer_name: string;
+            /** Format: int64 */
+            readonly order_id: number;
+            readonly order_public_id: string;
+            readonly partner: string;
+            /** Format: int64 */
+            readonly tree_amount: number;
+            /** Format: int64 */
+            readonly tree_order_id: number;
+            readonly tree_order_public_id: string;
+        };
+        readonly ItemError: {
+            readonly body: components["schemas"]["Error"];
+            /**
+             * Format: int64
+             * @description The status that the item alone would have had.
+             */
+            readonly status: number;
         };
         readonly Liveness: {
             /** @constant */
             readonly status: "ok";
+        };
+        /** @description A JSON object. */
+        readonly Metadata: {
+            readonly [key: string]: unknown;
         };
         /** @description A pending milestone has neither date nor timestamp nor evidence. */
         readonly Milestone: {
@@ -482,89 +632,30 @@ export interface components {
             readonly description: string;
             /** @enum {string} */
             readonly event: "registered" | "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
-            readonly evidence?: {
-                readonly attribution: string;
-                readonly count: number;
-                readonly fractional_count: number;
-                readonly record_id: string;
-                readonly registered_at: string;
-                readonly tree_id: string;
-            } | {
-                readonly buyer_name: string;
-                readonly order_id: number;
-                readonly order_public_id: string;
-                readonly partner: string;
-                readonly tree_amount: number;
-                readonly tree_order_id: number;
-                readonly tree_order_public_id: string;
-            } | {
-                readonly allocations: readonly {
-                    readonly allocation_id: number;
-                    readonly crew: {
-                        readonly leader: string;
-                        readonly style: string;
-                        readonly total_members: number;
-                        readonly women_members: number;
-                    };
-                    readonly date_allocated: string;
-                    readonly planting_site: {
-                        readonly id: number;
-                        readonly latitude: number;
-                        readonly longitude: number;
-                        readonly main_image: string;
-                        readonly name: string;
-                        readonly organization_name: string;
-                        readonly subsite_name: string;
-                    };
-                }[];
-                readonly partner: string;
-            } | {
-                readonly date_planted: string;
-                readonly media: readonly {
-                    readonly id: string;
-                    readonly latitude: number;
-                    readonly longitude: number;
-                    readonly thumbnail_url: string;
-                    readonly type: string;
-                    readonly url: string;
-                }[];
-                readonly partner: string;
-            } | {
-                readonly allocation_id: number;
-                readonly assessor_name: string;
-                readonly date_verified: string;
-                readonly field_update_id: number;
-                readonly image_url: string;
-                readonly latitude: string;
-                readonly longitude: string;
-                readonly organization_name: string;
-                readonly partner: string;
-                readonly photos: readonly string[];
-                readonly planting_session_id: number;
-                readonly planting_site_name: string;
-                readonly session_total_planted: number;
-                readonly species: readonly string[];
-                readonly subsite_name: string;
-                readonly verifier: string;
-            };
+            readonly evidence?: components["schemas"]["MilestoneEvidence"];
             /** @enum {string} */
             readonly status: "pending" | "completed";
+            /** Format: int64 */
             readonly step: number;
             readonly timestamp?: string;
             readonly title: string;
         };
+        readonly MilestoneEvidence: components["schemas"]["RegisteredEvidence"] | components["schemas"]["FundsDistributedEvidence"] | components["schemas"]["AllocatedEvidence"] | components["schemas"]["PlantedEvidence"] | components["schemas"]["PlantedAndVerifiedEvidence"];
         readonly NewBottleRefund: {
-            /** @description Number of bottles to refund; all remaining ones if omitted. */
-            readonly count?: number | null;
+            /**
+             * Format: int64
+             * @description Number of bottles to refund; all remaining ones if omitted.
+             */
+            readonly count?: number;
             /** @description Id of the bottle registration. */
             readonly id: string;
             /** @description Belongs to the refund that it is first used for: a later request with the same key returns that refund. Empty means none. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /**
              * @description Stored with the refund.
              * @example order cancelled
              */
-            readonly reason?: string | null;
+            readonly reason?: string;
         };
         readonly NewBottleRefundBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
@@ -575,27 +666,31 @@ export interface components {
              * @description A tag to filter by.
              * @example newsletter
              */
-            readonly attribution?: string | null;
+            readonly attribution?: string;
             /**
+             * Format: int64
              * @description Number of bottles.
              * @example 3
              */
             readonly count: number;
-            /** @description Only for organizations with fractional counting; never billed. Defaults to count. */
-            readonly fractional_count?: number | null;
+            /**
+             * Format: double
+             * @description Only for organizations with fractional counting; never billed. Defaults to count.
+             */
+            readonly fractional_count?: number;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
-            readonly metadata?: {
-                readonly [key: string]: unknown;
-            } | null;
+            readonly metadata?: components["schemas"]["Metadata"];
         };
         readonly NewBottleRegistrationBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
             readonly items: readonly components["schemas"]["NewBottleRegistration"][];
         };
+        /** @description One of ein and nonprofit_id is required. */
         readonly NewDonation: {
             /**
+             * Format: int64
              * @description US cents.
              * @example 500
              */
@@ -604,38 +699,30 @@ export interface components {
              * @description A tag to filter by.
              * @example newsletter
              */
-            readonly attribution?: string | null;
+            readonly attribution?: string;
             /** @description Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted. */
-            readonly charity_name?: string | null;
+            readonly charity_name?: string;
             /** @description EIN, with or without the dash. Empty is the same as omitted. */
-            readonly ein?: string | null;
+            readonly ein?: string;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
-            readonly metadata?: {
-                readonly [key: string]: unknown;
-            } | null;
+            readonly metadata?: components["schemas"]["Metadata"];
             /** @description The charity's id from a search. Empty is the same as omitted. */
-            readonly nonprofit_id?: string | null;
-        } & ({
-            readonly ein: string;
-        } | {
-            readonly nonprofit_id: string;
-        });
+            readonly nonprofit_id?: string;
+        };
         readonly NewDonationRefund: {
             /** @description The donation's id. */
             readonly id: string;
             /** @description Belongs to the donation that it is first used for. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /** @description Stored with the refund. */
-            readonly metadata?: {
-                readonly [key: string]: unknown;
-            } | null;
+            readonly metadata?: components["schemas"]["Metadata"];
             /**
              * @description Stored with the refund.
              * @example order cancelled
              */
-            readonly reason?: string | null;
+            readonly reason?: string;
         };
         readonly NewDonationRefundBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
@@ -646,17 +733,20 @@ export interface components {
             readonly items: readonly components["schemas"]["NewDonation"][];
         };
         readonly NewTreeRefund: {
-            /** @description Number of trees to refund; all remaining ones if omitted. */
-            readonly count?: number | null;
+            /**
+             * Format: int64
+             * @description Number of trees to refund; all remaining ones if omitted.
+             */
+            readonly count?: number;
             /** @description Id of the tree registration. */
             readonly id: string;
             /** @description Belongs to the refund that it is first used for: a later request with the same key returns that refund. Empty means none. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /**
              * @description Stored with the refund.
              * @example order cancelled
              */
-            readonly reason?: string | null;
+            readonly reason?: string;
         };
         readonly NewTreeRefundBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
@@ -667,49 +757,148 @@ export interface components {
              * @description A tag to filter by.
              * @example newsletter
              */
-            readonly attribution?: string | null;
+            readonly attribution?: string;
             /**
+             * Format: int64
              * @description Number of trees.
              * @example 3
              */
             readonly count: number;
-            /** @description Only for organizations with fractional counting; never billed. Defaults to count. */
-            readonly fractional_count?: number | null;
+            /**
+             * Format: double
+             * @description Only for organizations with fractional counting; never billed. Defaults to count.
+             */
+            readonly fractional_count?: number;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
-            readonly idempotency_key?: string | null;
+            readonly idempotency_key?: string;
             /** @description JSON object of at most 8 levels and 64 KiB, to filter by. */
-            readonly metadata?: {
-                readonly [key: string]: unknown;
-            } | null;
+            readonly metadata?: components["schemas"]["Metadata"];
         };
         readonly NewTreeRegistrationBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
             readonly items: readonly components["schemas"]["NewTreeRegistration"][];
         };
         readonly NewWebhookEndpoint: {
-            /** Format: date-time */
-            readonly created_at: string;
-            readonly description: string;
-            /** Format: date-time */
-            readonly disabled_at: string | null;
             /**
-             * @description `requested`: by you or the operator. `gone`: the server responded with 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
-             * @enum {string|null}
+             * @description Your own note.
+             * @example checkout
              */
-            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            readonly description?: string;
+            /**
+             * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+             * @example [
+             *       "donation.refunded",
+             *       "registration.refunded"
+             *     ]
+             */
+            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[];
+            /**
+             * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+             * @example https://shop.example/impact-events
+             */
+            readonly url: string;
+        };
+        readonly NewWebhookRecovery: {
             /**
              * Format: date-time
-             * @description The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled, whichever was last. Null if none failed since.
+             * @description Events from this time on.
+             * @example 2025-06-01T12:00:00Z
              */
-            readonly failing_since: string | null;
-            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly since: string;
+        };
+        readonly NewWebhookSecret: {
+            /**
+             * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
+             * @example false
+             */
+            readonly revoke_previous?: boolean;
+        };
+        /** @description You or the operator tested the endpoint. */
+        readonly PingMessage: {
+            readonly data: components["schemas"]["PingMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "ping";
+        };
+        readonly PingMessageData: {
+            readonly endpoint_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
+        readonly PlantedAndVerifiedEvidence: {
+            /** Format: int64 */
+            readonly allocation_id: number;
+            readonly assessor_name: string;
+            readonly date_verified: string;
+            /** Format: int64 */
+            readonly field_update_id: number;
+            readonly image_url: string;
+            readonly latitude: string;
+            readonly longitude: string;
+            readonly organization_name: string;
+            readonly partner: string;
+            readonly photos: readonly string[];
+            /** Format: int64 */
+            readonly planting_session_id: number;
+            readonly planting_site_name: string;
+            /** Format: int64 */
+            readonly session_total_planted: number;
+            readonly species: readonly string[];
+            readonly subsite_name: string;
+            readonly verifier: string;
+        };
+        readonly PlantedEvidence: {
+            readonly date_planted: string;
+            readonly media: readonly components["schemas"]["PlantingMedium"][];
+            readonly partner: string;
+        };
+        readonly PlantingCrew: {
+            readonly leader: string;
+            readonly style: string;
+            /** Format: int64 */
+            readonly total_members: number;
+            /** Format: int64 */
+            readonly women_members: number;
+        };
+        readonly PlantingMedium: {
             readonly id: string;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
-            readonly secret: string;
-            /** @enum {string} */
-            readonly status: "enabled" | "disabled";
-            readonly types: readonly string[];
+            /** Format: double */
+            readonly latitude: number;
+            /** Format: double */
+            readonly longitude: number;
+            readonly thumbnail_url: string;
+            readonly type: string;
             readonly url: string;
+        };
+        readonly PlantingSite: {
+            /** Format: int64 */
+            readonly id: number;
+            /** Format: double */
+            readonly latitude: number;
+            /** Format: double */
+            readonly longitude: number;
+            readonly main_image: string;
+            readonly name: string;
+            readonly organization_name: string;
+            readonly subsite_name: string;
+        };
+        readonly ProviderMeta: {
+            /** Format: int64 */
+            readonly allocation_id?: number;
+            /** Format: int64 */
+            readonly field_update_id?: number;
+            /** Format: int64 */
+            readonly order_id?: number;
+            /** Format: int64 */
+            readonly planting_session_id?: number;
+            readonly public_id?: string;
         };
         readonly Readiness: {
             /**
@@ -731,6 +920,7 @@ export interface components {
             readonly temporal: "ok" | "unreachable";
         };
         readonly RecordedDonation: {
+            /** Format: int64 */
             readonly amount_cents: number;
             readonly charity_name: string;
             readonly donation_details: readonly components["schemas"]["Donation"][];
@@ -738,33 +928,58 @@ export interface components {
             readonly ein: string;
             readonly nonprofit_id: string;
             /**
+             * Format: int64
              * @description The organization's donations that are not refunded.
              * @example 1
              */
             readonly total_donations: number;
         };
         readonly RecordedDonationBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["RecordedDonation"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["RecordedDonationResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
+        };
+        readonly RecordedDonationResult: components["schemas"]["RecordedDonationSuccess"] | components["schemas"]["ItemError"];
+        readonly RecordedDonationSuccess: {
+            readonly body: components["schemas"]["RecordedDonation"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
+        };
+        readonly RegionEvidence: {
+            readonly date: string;
+            readonly id: string;
+            readonly type: string;
+            readonly url: string;
+        };
+        readonly RegisteredEvidence: {
+            readonly attribution: string;
+            /** Format: int64 */
+            readonly count: number;
+            /** Format: double */
+            readonly fractional_count: number;
+            readonly record_id: string;
+            readonly registered_at: string;
+            readonly tree_id: string;
         };
         readonly Registration: {
             /** @example newsletter */
             readonly attribution: string;
             /**
+             * Format: int64
              * @description As registered; a refund does not change it.
              * @example 3
              */
@@ -774,7 +989,10 @@ export interface components {
              * @example 2025-06-01T12:00:00.000Z
              */
             readonly created_at: string;
-            /** @example 0 */
+            /**
+             * Format: double
+             * @example 0
+             */
             readonly fractional_count: number;
             /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
             readonly id: string;
@@ -788,27 +1006,104 @@ export interface components {
              *       "campaign": "spring"
              *     }
              */
-            readonly metadata: {
-                readonly [key: string]: unknown;
-            };
+            readonly metadata: components["schemas"]["Metadata"];
             /** @description True after any refund, full or partial. */
             readonly refunded: boolean;
             /**
+             * Format: int64
              * @description Units refunded so far.
              * @example 0
              */
             readonly refunded_count: number;
         };
+        readonly RegistrationCreatedData: {
+            readonly attribution: string;
+            /** Format: int64 */
+            readonly count: number;
+            /** Format: double */
+            readonly fractional_count: number;
+            readonly idempotency_key: string;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            readonly metadata: components["schemas"]["Metadata"];
+            readonly registration_id: string;
+        };
+        /** @description Trees or bottles were registered. `data` is as registered. */
+        readonly RegistrationCreatedEvent: {
+            readonly data: components["schemas"]["RegistrationCreatedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "registration.created";
+        };
+        readonly RegistrationRefundedData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            readonly reason: string;
+            readonly registration_id: string;
+            /** Format: int64 */
+            readonly remaining_count: number;
+        };
+        /** @description `count` units of a registration were refunded, and `remaining_count` are left. */
+        readonly RegistrationRefundedEvent: {
+            readonly data: components["schemas"]["RegistrationRefundedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "registration.refunded";
+        };
+        /** @description `count` units of a registration were refunded, and `remaining_count` are left. */
+        readonly RegistrationRefundedMessage: {
+            readonly data: components["schemas"]["RegistrationRefundedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "registration.refunded";
+        };
+        readonly RegistrationRefundedMessageData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            readonly registration_id: string;
+            /** Format: int64 */
+            readonly remaining_count: number;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
         readonly RejectedBatch: {
             readonly error: string;
             /** @description All rejected items. Absent if the request itself is invalid. */
-            readonly errors?: readonly {
-                readonly error: string;
-                /** @description The index of the item in `items`, from 0. */
-                readonly index: number;
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            }[];
+            readonly errors?: readonly components["schemas"]["RejectedItem"][];
+        };
+        readonly RejectedItem: {
+            readonly error: string;
+            /**
+             * Format: int64
+             * @description The index of the item in `items`, from 0.
+             */
+            readonly index: number;
+            /**
+             * Format: int64
+             * @description The status that the item alone would have had.
+             */
+            readonly status: number;
         };
         readonly Statistics: {
             /** Format: date */
@@ -827,17 +1122,35 @@ export interface components {
             readonly group: string | null;
             /** @description Whether this row sums up the groups that are not listed. */
             readonly is_rest: boolean;
-            /** @description Those that are not refunded. */
+            /**
+             * Format: int64
+             * @description Those that are not refunded.
+             */
             readonly net: number;
-            /** @description Only of donations. */
+            /**
+             * Format: int64
+             * @description Only of donations.
+             */
             readonly net_cents?: number;
-            /** @description Those of them that were refunded, at any later time. */
+            /**
+             * Format: int64
+             * @description Those of them that were refunded, at any later time.
+             */
             readonly refunded: number;
-            /** @description Only of donations. */
+            /**
+             * Format: int64
+             * @description Only of donations.
+             */
             readonly refunded_cents?: number;
-            /** @description Units, or donations, recorded in the interval. */
+            /**
+             * Format: int64
+             * @description Units, or donations, recorded in the interval.
+             */
             readonly registered: number;
-            /** @description Only of donations. */
+            /**
+             * Format: int64
+             * @description Only of donations.
+             */
             readonly registered_cents?: number;
             /**
              * Format: date
@@ -851,17 +1164,14 @@ export interface components {
             readonly impact_type: "trees";
             /** @description The system that showed this evidence before the records were imported. Absent if the evidence was recorded here. */
             readonly imported_from?: string;
-            readonly provider_meta: {
-                readonly allocation_id?: number;
-                readonly field_update_id?: number;
-                readonly order_id?: number;
-                readonly planting_session_id?: number;
-                readonly public_id?: string;
-            };
+            readonly provider_meta: components["schemas"]["ProviderMeta"];
             readonly record_id: string;
             /** @description True after the first refund, even a partial one. */
             readonly refunded: boolean;
-            /** @description Refunded units of the registration. */
+            /**
+             * Format: int64
+             * @description Refunded units of the registration.
+             */
             readonly refunded_count: number;
             /** @description True if no trees are planted for this evidence: test keys, the simulated planting partner and evidence_stage. */
             readonly simulated: boolean;
@@ -875,67 +1185,86 @@ export interface components {
             /** @example refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
             readonly refund_id: string;
             /**
+             * Format: int64
              * @description Number of trees in this refund.
              * @example 3
              */
             readonly refunded_trees: number;
             /**
+             * Format: int64
              * @description All trees registered and not refunded, after this refund.
              * @example 1200
              */
             readonly total_planted_trees: number;
         };
         readonly TreeRefundBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["TreeRefund"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["TreeRefundResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
+        };
+        readonly TreeRefundResult: components["schemas"]["TreeRefundSuccess"] | components["schemas"]["ItemError"];
+        readonly TreeRefundSuccess: {
+            readonly body: components["schemas"]["TreeRefund"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
         };
         readonly TreeRegistrationBatch: {
-            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            /**
+             * Format: int64
+             * @description How many items were rejected; 0 unless `atomic` is `false`.
+             */
             readonly failed: number;
             /** @description One for each item, in the order of the items. */
-            readonly results: readonly ({
-                readonly body: components["schemas"]["TreeRegistrations"];
-                /** @description Whether an earlier request or item created the record. */
-                readonly idempotent_replayed: boolean;
-                /** @constant */
-                readonly status: 200;
-            } | {
-                readonly body: components["schemas"]["Error"];
-                /** @description The status that the item alone would have had. */
-                readonly status: number;
-            })[];
-            /** @description How many items were recorded, or had been recorded before. */
+            readonly results: readonly components["schemas"]["TreeRegistrationResult"][];
+            /**
+             * Format: int64
+             * @description How many items were recorded, or had been recorded before.
+             */
             readonly succeeded: number;
         };
+        readonly TreeRegistrationResult: components["schemas"]["TreeRegistrationSuccess"] | components["schemas"]["ItemError"];
         readonly TreeRegistrations: {
             /**
+             * Format: int64
              * @description All trees registered and not refunded.
              * @example 1200
              */
             readonly total_planted_trees: number;
             /**
+             * Format: int64
              * @description Those registered in the current calendar month, UTC, and not refunded.
              * @example 1200
              */
             readonly total_planted_trees_month: number;
             readonly tree_details: readonly components["schemas"]["Registration"][];
         };
+        readonly TreeRegistrationSuccess: {
+            readonly body: components["schemas"]["TreeRegistrations"];
+            /** @description Whether an earlier request or item created the record. */
+            readonly idempotent_replayed: boolean;
+            /**
+             * Format: int64
+             * @constant
+             */
+            readonly status: 200;
+        };
         readonly Usage: {
             /**
+             * Format: int64
              * @description As registered.
              * @example 3
              */
@@ -948,13 +1277,11 @@ export interface components {
             /** @enum {string} */
             readonly kind: "tree" | "bottle";
             /** @description The billing period of the registration; its end is exclusive. Null if it is not billed, or while the period is not known. */
-            readonly period: {
-                /** Format: date-time */
-                readonly end: string;
-                /** Format: date-time */
-                readonly start: string;
-            } | null;
-            /** @example 0 */
+            readonly period: components["schemas"]["BillingPeriod"] | null;
+            /**
+             * Format: int64
+             * @example 0
+             */
             readonly refunded_count: number;
             /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
             readonly registration_id: string;
@@ -964,22 +1291,116 @@ export interface components {
              */
             readonly state: "pending" | "reported" | "corrected" | "failed" | "waived" | "not_billed";
         };
+        readonly UsageFailedData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            /** Format: date-time */
+            readonly registered_at: string;
+        };
+        /** @description The payment processor refused the usage of the registrations of one second, or it is unknown whether it has it. `count` is negative for refunds. It is not billed until the operator acts. */
+        readonly UsageFailedEvent: {
+            readonly data: components["schemas"]["UsageFailedData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "usage.failed";
+        };
+        /** @description The payment processor refused the usage of the registrations of one second, or it is unknown whether it has it. `count` is negative for refunds. It is not billed until the operator acts. */
+        readonly UsageFailedMessage: {
+            readonly data: components["schemas"]["UsageFailedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "usage.failed";
+        };
+        readonly UsageFailedMessageData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            /** Format: date-time */
+            readonly registered_at: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
         readonly UsageList: {
             readonly usage: readonly components["schemas"]["Usage"][];
         };
+        readonly UsageRecoveredData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            /** Format: date-time */
+            readonly registered_at: string;
+        };
+        /** @description Usage that had failed is reported again, or the processor turned out to have it. */
+        readonly UsageRecoveredEvent: {
+            readonly data: components["schemas"]["UsageRecoveredData"];
+            readonly id: string;
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "usage.recovered";
+        };
+        /** @description Usage that had failed is reported again, or the processor turned out to have it. */
+        readonly UsageRecoveredMessage: {
+            readonly data: components["schemas"]["UsageRecoveredMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "usage.recovered";
+        };
+        readonly UsageRecoveredMessageData: {
+            /** Format: int64 */
+            readonly count: number;
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle";
+            /** Format: date-time */
+            readonly registered_at: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
         readonly WebhookAttempt: {
+            /** Format: int64 */
             readonly duration_ms: number;
             /** @description Why it failed; null if it succeeded. */
             readonly error: string | null;
+            /** Format: int64 */
             readonly number: number;
             /** @description The first KiB of the response's body. */
             readonly response: string | null;
             /** Format: date-time */
             readonly started_at: string;
-            /** @description Of the response; null if none arrived. */
+            /**
+             * Format: int64
+             * @description Of the response; null if none arrived.
+             */
             readonly status: number | null;
         };
         readonly WebhookDelivery: {
+            /** Format: int64 */
             readonly attempt_count: number;
             /** Format: date-time */
             readonly created_at: string;
@@ -1011,6 +1432,7 @@ export interface components {
             readonly has_more: boolean;
         };
         readonly WebhookDeliveryWithAttempts: {
+            /** Format: int64 */
             readonly attempt_count: number;
             /** @description The last 100, oldest first. */
             readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
@@ -1065,105 +1487,27 @@ export interface components {
         readonly WebhookEndpointList: {
             readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
         };
-        readonly WebhookMessage: {
-            readonly data: {
-                readonly endpoint_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "ping";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                readonly registration_id: string;
-                readonly remaining_count: number;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "registration.refunded";
-        } | {
-            readonly data: {
-                readonly amount_cents: number;
-                readonly charity_name: string;
-                /** @constant */
-                readonly currency: "USD";
-                readonly donation_id: string;
-                readonly ein: string;
-                readonly nonprofit_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "donation.created";
-        } | {
-            readonly data: {
-                readonly amount_cents: number;
-                readonly charity_name: string;
-                /** @constant */
-                readonly currency: "USD";
-                readonly donation_id: string;
-                readonly ein: string;
-                readonly nonprofit_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "donation.refunded";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                /** Format: date-time */
-                readonly registered_at: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "usage.failed";
-        } | {
-            readonly data: {
-                readonly count: number;
-                /** @enum {string} */
-                readonly kind: "tree" | "bottle";
-                /** Format: date-time */
-                readonly registered_at: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "usage.recovered";
-        } | {
-            readonly data: {
-                /** @enum {string} */
-                readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
-                readonly order_id: number;
-                readonly public_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-                readonly tree_count: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "evidence.milestone_reached";
+        readonly WebhookEndpointUpdate: {
+            /**
+             * @description Your own note.
+             * @example checkout
+             */
+            readonly description?: string;
+            /**
+             * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+             * @example [
+             *       "donation.refunded",
+             *       "registration.refunded"
+             *     ]
+             */
+            readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[];
+            /**
+             * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+             * @example https://shop.example/impact-events
+             */
+            readonly url?: string;
         };
+        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["RegistrationRefundedMessage"] | components["schemas"]["DonationCreatedMessage"] | components["schemas"]["DonationRefundedMessage"] | components["schemas"]["UsageFailedMessage"] | components["schemas"]["UsageRecoveredMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"];
         readonly WebhookPing: {
             /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
             readonly id: string;
@@ -1171,6 +1515,7 @@ export interface components {
         readonly WebhookRecovery: {
             /** @description Whether more events can be recovered; repeat the request with the same time. */
             readonly has_more: boolean;
+            /** Format: int64 */
             readonly recovered_count: number;
         };
         readonly WebhookSecret: {
@@ -1224,7 +1569,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewDonation"];
             };
@@ -1251,7 +1596,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewRecordedDonationBatch"];
             };
@@ -1480,10 +1825,8 @@ export interface operations {
                 readonly id?: string;
                 /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
                 readonly limit?: number;
-                /** @description JSON object of at most 20 pairs; each of them must match. */
-                readonly metadata?: {
-                    readonly [key: string]: unknown;
-                };
+                /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
+                readonly metadata?: string;
                 /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
@@ -1513,7 +1856,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewTreeRegistration"];
             };
@@ -1540,7 +1883,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewTreeRegistrationBatch"];
             };
@@ -1584,7 +1927,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewDonationRefund"];
             };
@@ -1611,7 +1954,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewDonationRefundBatch"];
             };
@@ -1635,7 +1978,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewBottleRefund"];
             };
@@ -1662,7 +2005,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewBottleRefundBatch"];
             };
@@ -1686,7 +2029,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewTreeRefund"];
             };
@@ -1713,7 +2056,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewTreeRefundBatch"];
             };
@@ -1743,10 +2086,8 @@ export interface operations {
                 readonly id?: string;
                 /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
                 readonly limit?: number;
-                /** @description JSON object of at most 20 pairs; each of them must match. */
-                readonly metadata?: {
-                    readonly [key: string]: unknown;
-                };
+                /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
+                readonly metadata?: string;
                 /** @description The id of a record. The response has the records that follow it in the list. */
                 readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
@@ -1776,7 +2117,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewBottleRegistration"];
             };
@@ -1803,7 +2144,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewBottleRegistrationBatch"];
             };
@@ -1937,28 +2278,9 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description Your own note.
-                     * @example checkout
-                     */
-                    readonly description?: string | null;
-                    /**
-                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
-                     * @example [
-                     *       "donation.refunded",
-                     *       "registration.refunded"
-                     *     ]
-                     */
-                    readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[] | null;
-                    /**
-                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
-                     * @example https://shop.example/impact-events
-                     */
-                    readonly url: string;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
             };
         };
         readonly responses: {
@@ -1968,7 +2290,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
+                    readonly "application/json": components["schemas"]["CreatedWebhookEndpoint"];
                 };
             };
         };
@@ -2006,28 +2328,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description Your own note.
-                     * @example checkout
-                     */
-                    readonly description?: string | null;
-                    /**
-                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
-                     * @example [
-                     *       "donation.refunded",
-                     *       "registration.refunded"
-                     *     ]
-                     */
-                    readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[] | null;
-                    /**
-                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
-                     * @example https://shop.example/impact-events
-                     */
-                    readonly url?: string | null;
-                };
+                readonly "application/json": components["schemas"]["WebhookEndpointUpdate"];
             };
         };
         readonly responses: {
@@ -2224,16 +2527,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * Format: date-time
-                     * @description Events from this time on.
-                     * @example 2025-06-01T12:00:00Z
-                     */
-                    readonly since: string;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookRecovery"];
             };
         };
         readonly responses: {
@@ -2258,15 +2554,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
-                     * @example false
-                     */
-                    readonly revoke_previous?: boolean | null;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookSecret"];
             };
         };
         readonly responses: {

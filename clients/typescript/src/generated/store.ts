@@ -2,8 +2,22 @@
 
 export interface components {
     schemas: {
+        readonly AllocatedEvidence: {
+            readonly allocations: readonly components["schemas"]["Allocation"][];
+            readonly partner: string;
+        };
+        readonly Allocation: {
+            /** Format: int64 */
+            readonly allocation_id: number;
+            readonly crew: components["schemas"]["PlantingCrew"];
+            readonly date_allocated: string;
+            readonly planting_site: components["schemas"]["PlantingSite"];
+        };
         readonly Balance: {
-            /** @description Null with a test key, because test keys spend nothing. */
+            /**
+             * Format: int64
+             * @description Null with a test key, because test keys spend nothing.
+             */
             readonly balance_cents: number | null;
             /** @description Newest first; empty with a test key. */
             readonly entries: readonly components["schemas"]["BalanceEntry"][];
@@ -14,18 +28,47 @@ export interface components {
              */
             readonly key_mode: "PROD" | "TEST";
             readonly low_balance: boolean;
+            /** Format: int64 */
             readonly low_balance_threshold_cents: number;
             /** @description Empty on the last page. */
             readonly next_cursor: string;
-            readonly prices: {
-                readonly bottle_cents: number;
-                readonly tree_cents: number;
-            };
+            readonly prices: components["schemas"]["StorePrices"];
+        };
+        /** @description A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen. */
+        readonly BalanceDepletedMessage: {
+            readonly data: components["schemas"]["BalanceDepletedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "balance.depleted";
+        };
+        readonly BalanceDepletedMessageData: {
+            /** Format: int64 */
+            readonly balance_cents: number;
+            /** @constant */
+            readonly currency: "USD";
+            /** Format: int64 */
+            readonly needed_cents: number;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            readonly shop_domain: string;
         };
         readonly BalanceEntry: {
-            /** @description Negative for what was spent. */
+            /**
+             * Format: int64
+             * @description Negative for what was spent.
+             */
             readonly amount_cents: number;
-            /** @description The balance after this entry. */
+            /**
+             * Format: int64
+             * @description The balance after this entry.
+             */
             readonly balance_cents: number;
             /** Format: date-time */
             readonly created_at: string;
@@ -34,12 +77,40 @@ export interface components {
             /** @enum {string} */
             readonly kind: "topup" | "adjustment" | "tree" | "bottle" | "donation" | "refund";
             readonly note: string;
-            /** @description Number of trees or bottles. */
+            /**
+             * Format: int64
+             * @description Number of trees or bottles.
+             */
             readonly quantity: number | null;
             /** @description The tree record, plastic record or donation that was paid for. */
             readonly record_id: string | null;
             /** @description The operator's reference of a top-up or an adjustment, such as the number of an invoice. */
             readonly reference: string | null;
+        };
+        /** @description The balance has passed below the store's low-balance threshold. */
+        readonly BalanceLowMessage: {
+            readonly data: components["schemas"]["BalanceLowMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "balance.low";
+        };
+        readonly BalanceLowMessageData: {
+            /** Format: int64 */
+            readonly balance_cents: number;
+            /** @constant */
+            readonly currency: "USD";
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            readonly shop_domain: string;
+            /** Format: int64 */
+            readonly threshold_cents: number;
         };
         readonly CertificateUrl: {
             /**
@@ -71,274 +142,19 @@ export interface components {
         readonly CharityPage: {
             readonly charities: readonly components["schemas"]["Charity"][];
             /**
+             * Format: int64
              * @description Number of matches on all pages.
              * @example 1
              */
             readonly total_items: number;
             /**
+             * Format: int64
              * @description 0 if nothing matches.
              * @example 1
              */
             readonly total_pages: number;
         };
-        readonly DeletedWebhookEndpoint: {
-            /** @constant */
-            readonly deleted: true;
-            readonly id: string;
-        };
-        readonly DonationRecord: {
-            /** @description US dollars. */
-            readonly amount: number;
-            readonly amount_cents: number;
-            readonly charity_name: string;
-            /** Format: date-time */
-            readonly created_at: string;
-            /** @constant */
-            readonly currency: "USD";
-            readonly customer_email: string;
-            readonly customer_id: string;
-            /** @description Empty if none was given. */
-            readonly customer_name: string;
-            /** @description Empty if the charity has none. */
-            readonly ein: string;
-            /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22 */
-            readonly id: string;
-            /** @description The charity's id at its provider. */
-            readonly nonprofit_id: string;
-            readonly order_id: string;
-            readonly refunded: boolean;
-        };
-        readonly DonationRecords: {
-            /** @description Records on this page. */
-            readonly count: number;
-            readonly donations: readonly components["schemas"]["DonationRecord"][];
-            readonly has_more: boolean;
-            /** @description Empty on the last page. */
-            readonly next_cursor: string;
-        };
-        readonly Error: {
-            /** @enum {string} */
-            readonly code: "UNAUTHORIZED" | "WRONG_KEY_TYPE" | "INVALID_KEY" | "INVALID_SHOP" | "READ_ONLY_KEY" | "INSUFFICIENT_BUDGET" | "INVALID_PARAMETER" | "FEATURE_DISABLED" | "DAILY_LIMIT_REACHED" | "TEST_QUOTA_REACHED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "OVERLOADED" | "INTERNAL_ERROR";
-            readonly error: string;
-        };
-        readonly ImpactRecord: {
-            /**
-             * @description Units as recorded; refunds do not change it.
-             * @example 3
-             */
-            readonly count: number;
-            /**
-             * Format: date-time
-             * @example 2025-06-01T12:00:00.000000Z
-             */
-            readonly created_at: string;
-            readonly customer_email: string;
-            readonly customer_id: string;
-            /** @description Empty if none was given. */
-            readonly customer_name: string;
-            /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
-            readonly id: string;
-            readonly notes: string;
-            readonly order_id: string;
-            /**
-             * @description Refunded units.
-             * @example 0
-             */
-            readonly refunded_count: number;
-        };
-        readonly ImpactStats: {
-            /** @description Carbon that the trees are projected to bind over their lifetime; bottles do not count. */
-            readonly co2_kg: number;
-            /** @description Whether the totals cover one customer. */
-            readonly customer_scoped: boolean;
-            /** @description US dollars. */
-            readonly donations: number;
-            readonly plastic_bottles: number;
-            readonly trees: number;
-        };
-        readonly KeyVerification: {
-            readonly features: {
-                readonly donations: boolean;
-                readonly plastic_removal: boolean;
-                readonly tree_planting: boolean;
-            };
-            /**
-             * @example PROD
-             * @enum {string}
-             */
-            readonly key_mode: "PROD" | "TEST";
-            /** @description Whether the balance is below the low-balance threshold. */
-            readonly low_balance: boolean;
-            readonly low_balance_threshold_cents: number;
-            readonly shop_domain: string;
-            /** @constant */
-            readonly status: "success";
-        };
-        readonly Liveness: {
-            /** @constant */
-            readonly status: "ok";
-        };
-        /** @description A pending milestone has neither date nor timestamp nor evidence. */
-        readonly Milestone: {
-            readonly date?: string;
-            readonly description: string;
-            /** @enum {string} */
-            readonly event: "registered" | "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
-            readonly evidence?: {
-                readonly attribution: string;
-                readonly count: number;
-                readonly fractional_count: number;
-                readonly record_id: string;
-                readonly registered_at: string;
-                readonly tree_id: string;
-            } | {
-                readonly buyer_name: string;
-                readonly order_id: number;
-                readonly order_public_id: string;
-                readonly partner: string;
-                readonly tree_amount: number;
-                readonly tree_order_id: number;
-                readonly tree_order_public_id: string;
-            } | {
-                readonly allocations: readonly {
-                    readonly allocation_id: number;
-                    readonly crew: {
-                        readonly leader: string;
-                        readonly style: string;
-                        readonly total_members: number;
-                        readonly women_members: number;
-                    };
-                    readonly date_allocated: string;
-                    readonly planting_site: {
-                        readonly id: number;
-                        readonly latitude: number;
-                        readonly longitude: number;
-                        readonly main_image: string;
-                        readonly name: string;
-                        readonly organization_name: string;
-                        readonly subsite_name: string;
-                    };
-                }[];
-                readonly partner: string;
-            } | {
-                readonly date_planted: string;
-                readonly media: readonly {
-                    readonly id: string;
-                    readonly latitude: number;
-                    readonly longitude: number;
-                    readonly thumbnail_url: string;
-                    readonly type: string;
-                    readonly url: string;
-                }[];
-                readonly partner: string;
-            } | {
-                readonly allocation_id: number;
-                readonly assessor_name: string;
-                readonly date_verified: string;
-                readonly field_update_id: number;
-                readonly image_url: string;
-                readonly latitude: string;
-                readonly longitude: string;
-                readonly organization_name: string;
-                readonly partner: string;
-                readonly photos: readonly string[];
-                readonly planting_session_id: number;
-                readonly planting_site_name: string;
-                readonly session_total_planted: number;
-                readonly species: readonly string[];
-                readonly subsite_name: string;
-                readonly verifier: string;
-            };
-            /** @enum {string} */
-            readonly status: "pending" | "completed";
-            readonly step: number;
-            readonly timestamp?: string;
-            readonly title: string;
-        };
-        readonly NewPlasticRecord: {
-            /**
-             * @description Number of bottles.
-             * @example 3
-             */
-            readonly bottles: number;
-            /** @example ann@example.com */
-            readonly customer_email?: string | null;
-            readonly customer_id?: (string | number) | null;
-            /** @example Ann Lee */
-            readonly customer_name?: string | null;
-            /**
-             * @description Stored with the record.
-             * @example loyalty redemption
-             */
-            readonly notes?: string | null;
-            /** @example #1001 */
-            readonly order_id?: string | null;
-        };
-        readonly NewStoreDonation: {
-            /** @description Alias of amount_dollars. */
-            readonly amount?: number | null;
-            /** @description US dollars with at most two decimals. Required under one of its three names. */
-            readonly amount_dollars?: number | null;
-            /** @description The charity's nonprofit_id, or its EIN with or without the dash. */
-            readonly charity_id: string;
-            /** @example ann@example.com */
-            readonly customer_email?: string | null;
-            readonly customer_id?: (string | number) | null;
-            /** @example Ann Lee */
-            readonly customer_name?: string | null;
-            /** @description Alias of amount_dollars. */
-            readonly donation_amount?: number | null;
-            /** @example #1001 */
-            readonly order_id?: string | null;
-        } & ({
-            readonly amount_dollars: number;
-        } | {
-            readonly amount: number;
-        } | {
-            readonly donation_amount: number;
-        });
-        readonly NewStoreRefund: {
-            /** @example ann@example.com */
-            readonly customer_email?: string;
-            /** @description The customer's id in the shop. */
-            readonly customer_id?: string | number;
-            /** @example Ann Lee */
-            readonly customer_name?: string;
-            /** @example #1001 */
-            readonly order_id?: string;
-            /**
-             * @description Trees, bottles or donations.
-             * @example 1
-             */
-            readonly quantity: number;
-            /**
-             * @description Stored with the refund.
-             * @example order cancelled
-             */
-            readonly reason?: string | null;
-            /** @enum {string} */
-            readonly type: "tree" | "plastic" | "donation";
-        };
-        readonly NewTreeRecord: {
-            /** @example ann@example.com */
-            readonly customer_email?: string | null;
-            readonly customer_id?: (string | number) | null;
-            /** @example Ann Lee */
-            readonly customer_name?: string | null;
-            /**
-             * @description Stored with the record.
-             * @example loyalty redemption
-             */
-            readonly notes?: string | null;
-            /** @example #1001 */
-            readonly order_id?: string | null;
-            /**
-             * @description Number of trees.
-             * @example 3
-             */
-            readonly trees: number;
-        };
-        readonly NewWebhookEndpoint: {
+        readonly CreatedWebhookEndpoint: {
             /** Format: date-time */
             readonly created_at: string;
             readonly description: string;
@@ -363,7 +179,373 @@ export interface components {
             readonly types: readonly string[];
             readonly url: string;
         };
+        readonly DeletedWebhookEndpoint: {
+            readonly deleted: boolean;
+            readonly id: string;
+        };
+        readonly DonationRecord: {
+            /**
+             * Format: double
+             * @description US dollars.
+             */
+            readonly amount: number;
+            /** Format: int64 */
+            readonly amount_cents: number;
+            readonly charity_name: string;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** @constant */
+            readonly currency: "USD";
+            readonly customer_email: string;
+            readonly customer_id: string;
+            /** @description Empty if none was given. */
+            readonly customer_name: string;
+            /** @description Empty if the charity has none. */
+            readonly ein: string;
+            /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22 */
+            readonly id: string;
+            /** @description The charity's id at its provider. */
+            readonly nonprofit_id: string;
+            readonly order_id: string;
+            readonly refunded: boolean;
+        };
+        readonly DonationRecords: {
+            /**
+             * Format: int64
+             * @description Records on this page.
+             */
+            readonly count: number;
+            readonly donations: readonly components["schemas"]["DonationRecord"][];
+            readonly has_more: boolean;
+            /** @description Empty on the last page. */
+            readonly next_cursor: string;
+        };
+        readonly Error: {
+            /** @enum {string} */
+            readonly code: "UNAUTHORIZED" | "WRONG_KEY_TYPE" | "INVALID_KEY" | "INVALID_SHOP" | "READ_ONLY_KEY" | "INSUFFICIENT_BUDGET" | "INVALID_PARAMETER" | "FEATURE_DISABLED" | "DAILY_LIMIT_REACHED" | "TEST_QUOTA_REACHED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "OVERLOADED" | "INTERNAL_ERROR";
+            readonly error: string;
+        };
+        /** @description A planting order has reached a milestone, and so have its trees. Their evidence names the order as `order_id`. */
+        readonly EvidenceMilestoneReachedMessage: {
+            readonly data: components["schemas"]["EvidenceMilestoneReachedMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "evidence.milestone_reached";
+        };
+        readonly EvidenceMilestoneReachedMessageData: {
+            /** @enum {string} */
+            readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+            /** Format: int64 */
+            readonly order_id: number;
+            readonly public_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+            /** Format: int64 */
+            readonly tree_count: number;
+        };
+        readonly FundsDistributedEvidence: {
+            readonly buyer_name: string;
+            /** Format: int64 */
+            readonly order_id: number;
+            readonly order_public_id: string;
+            readonly partner: string;
+            /** Format: int64 */
+            readonly tree_amount: number;
+            /** Format: int64 */
+            readonly tree_order_id: number;
+            readonly tree_order_public_id: string;
+        };
+        readonly ImpactRecord: {
+            /**
+             * Format: int64
+             * @description Units as recorded; refunds do not change it.
+             * @example 3
+             */
+            readonly count: number;
+            /**
+             * Format: date-time
+             * @example 2025-06-01T12:00:00.000000Z
+             */
+            readonly created_at: string;
+            readonly customer_email: string;
+            readonly customer_id: string;
+            /** @description Empty if none was given. */
+            readonly customer_name: string;
+            /** @example 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11 */
+            readonly id: string;
+            readonly notes: string;
+            readonly order_id: string;
+            /**
+             * Format: int64
+             * @description Refunded units.
+             * @example 0
+             */
+            readonly refunded_count: number;
+        };
+        readonly ImpactStats: {
+            /**
+             * Format: double
+             * @description Carbon that the trees are projected to bind over their lifetime; bottles do not count.
+             */
+            readonly co2_kg: number;
+            /** @description Whether the totals cover one customer. */
+            readonly customer_scoped: boolean;
+            /**
+             * Format: double
+             * @description US dollars.
+             */
+            readonly donations: number;
+            /** Format: int64 */
+            readonly plastic_bottles: number;
+            /** Format: int64 */
+            readonly trees: number;
+        };
+        readonly KeyVerification: {
+            readonly features: components["schemas"]["StoreFeatures"];
+            /**
+             * @example PROD
+             * @enum {string}
+             */
+            readonly key_mode: "PROD" | "TEST";
+            /** @description Whether the balance is below the low-balance threshold. */
+            readonly low_balance: boolean;
+            /** Format: int64 */
+            readonly low_balance_threshold_cents: number;
+            readonly shop_domain: string;
+            /** @constant */
+            readonly status: "success";
+        };
+        readonly Liveness: {
+            /** @constant */
+            readonly status: "ok";
+        };
+        /** @description A pending milestone has neither date nor timestamp nor evidence. */
+        readonly Milestone: {
+            readonly date?: string;
+            readonly description: string;
+            /** @enum {string} */
+            readonly event: "registered" | "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+            readonly evidence?: components["schemas"]["MilestoneEvidence"];
+            /** @enum {string} */
+            readonly status: "pending" | "completed";
+            /** Format: int64 */
+            readonly step: number;
+            readonly timestamp?: string;
+            readonly title: string;
+        };
+        readonly MilestoneEvidence: components["schemas"]["RegisteredEvidence"] | components["schemas"]["FundsDistributedEvidence"] | components["schemas"]["AllocatedEvidence"] | components["schemas"]["PlantedEvidence"] | components["schemas"]["PlantedAndVerifiedEvidence"];
+        readonly NewPlasticRecord: {
+            /**
+             * Format: int64
+             * @description Number of bottles.
+             * @example 3
+             */
+            readonly bottles: number;
+            /** @example ann@example.com */
+            readonly customer_email?: string;
+            /** @description The customer's id in the shop. */
+            readonly customer_id?: string;
+            /** @example Ann Lee */
+            readonly customer_name?: string;
+            /**
+             * @description Stored with the record.
+             * @example loyalty redemption
+             */
+            readonly notes?: string;
+            /** @example #1001 */
+            readonly order_id?: string;
+        };
+        readonly NewStoreDonation: {
+            /**
+             * Format: double
+             * @description Alias of amount_dollars.
+             */
+            readonly amount?: number;
+            /**
+             * Format: double
+             * @description US dollars with at most two decimals. Required under one of its three names.
+             */
+            readonly amount_dollars?: number;
+            /** @description The charity's nonprofit_id, or its EIN with or without the dash. */
+            readonly charity_id: string;
+            /** @example ann@example.com */
+            readonly customer_email?: string;
+            /** @description The customer's id in the shop. */
+            readonly customer_id?: string;
+            /** @example Ann Lee */
+            readonly customer_name?: string;
+            /**
+             * Format: double
+             * @description Alias of amount_dollars.
+             */
+            readonly donation_amount?: number;
+            /** @example #1001 */
+            readonly order_id?: string;
+        };
+        readonly NewStoreRefund: {
+            /** @example ann@example.com */
+            readonly customer_email?: string;
+            /** @description The customer's id in the shop. */
+            readonly customer_id?: string;
+            /** @example Ann Lee */
+            readonly customer_name?: string;
+            /** @example #1001 */
+            readonly order_id?: string;
+            /**
+             * Format: int64
+             * @description Trees, bottles or donations.
+             * @example 1
+             */
+            readonly quantity: number;
+            /**
+             * @description Stored with the refund.
+             * @example order cancelled
+             */
+            readonly reason?: string;
+            /** @enum {string} */
+            readonly type: "tree" | "plastic" | "donation";
+        };
+        readonly NewTreeRecord: {
+            /** @example ann@example.com */
+            readonly customer_email?: string;
+            /** @description The customer's id in the shop. */
+            readonly customer_id?: string;
+            /** @example Ann Lee */
+            readonly customer_name?: string;
+            /**
+             * @description Stored with the record.
+             * @example loyalty redemption
+             */
+            readonly notes?: string;
+            /** @example #1001 */
+            readonly order_id?: string;
+            /**
+             * Format: int64
+             * @description Number of trees.
+             * @example 3
+             */
+            readonly trees: number;
+        };
+        readonly NewWebhookEndpoint: {
+            /**
+             * @description Your own note.
+             * @example checkout
+             */
+            readonly description?: string;
+            /**
+             * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+             * @example [
+             *       "balance.low",
+             *       "balance.depleted"
+             *     ]
+             */
+            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[];
+            /**
+             * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+             * @example https://shop.example/impact-events
+             */
+            readonly url: string;
+        };
+        readonly NewWebhookRecovery: {
+            /**
+             * Format: date-time
+             * @description Events from this time on.
+             * @example 2025-06-01T12:00:00Z
+             */
+            readonly since: string;
+        };
+        readonly NewWebhookSecret: {
+            /**
+             * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
+             * @example false
+             */
+            readonly revoke_previous?: boolean;
+        };
+        /** @description You or the operator tested the endpoint. */
+        readonly PingMessage: {
+            readonly data: components["schemas"]["PingMessageData"];
+            /** Format: date-time */
+            readonly timestamp: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "ping";
+        };
+        readonly PingMessageData: {
+            readonly endpoint_id: string;
+            /**
+             * Format: int64
+             * @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.
+             */
+            readonly sequence: number;
+        };
+        readonly PlantedAndVerifiedEvidence: {
+            /** Format: int64 */
+            readonly allocation_id: number;
+            readonly assessor_name: string;
+            readonly date_verified: string;
+            /** Format: int64 */
+            readonly field_update_id: number;
+            readonly image_url: string;
+            readonly latitude: string;
+            readonly longitude: string;
+            readonly organization_name: string;
+            readonly partner: string;
+            readonly photos: readonly string[];
+            /** Format: int64 */
+            readonly planting_session_id: number;
+            readonly planting_site_name: string;
+            /** Format: int64 */
+            readonly session_total_planted: number;
+            readonly species: readonly string[];
+            readonly subsite_name: string;
+            readonly verifier: string;
+        };
+        readonly PlantedEvidence: {
+            readonly date_planted: string;
+            readonly media: readonly components["schemas"]["PlantingMedium"][];
+            readonly partner: string;
+        };
+        readonly PlantingCrew: {
+            readonly leader: string;
+            readonly style: string;
+            /** Format: int64 */
+            readonly total_members: number;
+            /** Format: int64 */
+            readonly women_members: number;
+        };
+        readonly PlantingMedium: {
+            readonly id: string;
+            /** Format: double */
+            readonly latitude: number;
+            /** Format: double */
+            readonly longitude: number;
+            readonly thumbnail_url: string;
+            readonly type: string;
+            readonly url: string;
+        };
+        readonly PlantingSite: {
+            /** Format: int64 */
+            readonly id: number;
+            /** Format: double */
+            readonly latitude: number;
+            /** Format: double */
+            readonly longitude: number;
+            readonly main_image: string;
+            readonly name: string;
+            readonly organization_name: string;
+            readonly subsite_name: string;
+        };
         readonly PlasticReceipt: {
+            /** Format: int64 */
             readonly bottles_rescued: number;
             readonly customer_name: string;
             readonly order_id: string;
@@ -371,12 +553,26 @@ export interface components {
             readonly status: "success";
         };
         readonly PlasticRecords: {
-            /** @description Records on this page. */
+            /**
+             * Format: int64
+             * @description Records on this page.
+             */
             readonly count: number;
             readonly has_more: boolean;
             /** @description Empty on the last page. */
             readonly next_cursor: string;
             readonly plastics: readonly components["schemas"]["ImpactRecord"][];
+        };
+        readonly ProviderMeta: {
+            /** Format: int64 */
+            readonly allocation_id?: number;
+            /** Format: int64 */
+            readonly field_update_id?: number;
+            /** Format: int64 */
+            readonly order_id?: number;
+            /** Format: int64 */
+            readonly planting_session_id?: number;
+            readonly public_id?: string;
         };
         readonly Readiness: {
             /**
@@ -397,8 +593,21 @@ export interface components {
              */
             readonly temporal: "ok" | "unreachable";
         };
+        readonly RegisteredEvidence: {
+            readonly attribution: string;
+            /** Format: int64 */
+            readonly count: number;
+            /** Format: double */
+            readonly fractional_count: number;
+            readonly record_id: string;
+            readonly registered_at: string;
+            readonly tree_id: string;
+        };
         readonly StoreDonation: {
-            /** @description US dollars. */
+            /**
+             * Format: double
+             * @description US dollars.
+             */
             readonly amount: number;
             /** @description As given in the request, without spaces around it. */
             readonly charity_id: string;
@@ -413,24 +622,24 @@ export interface components {
         readonly StoreEvidence: {
             /** Format: date-time */
             readonly created_at: string;
-            /** @description Number of milestones that carry evidence. */
+            /**
+             * Format: int64
+             * @description Number of milestones that carry evidence.
+             */
             readonly evidence_count: number;
             readonly impact_provider: string;
             /** @constant */
             readonly impact_type: "trees";
             /** @description The system that showed this evidence before the records were imported. Absent if the evidence was recorded here. */
             readonly imported_from?: string;
-            readonly provider_meta: {
-                readonly allocation_id?: number;
-                readonly field_update_id?: number;
-                readonly order_id?: number;
-                readonly planting_session_id?: number;
-                readonly public_id?: string;
-            };
+            readonly provider_meta: components["schemas"]["ProviderMeta"];
             readonly record_id: string;
             /** @description True after the first refund, even a partial one. */
             readonly refunded: boolean;
-            /** @description Refunded units of the registration. */
+            /**
+             * Format: int64
+             * @description Refunded units of the registration.
+             */
             readonly refunded_count: number;
             /** @description Empty until the planting site is known. */
             readonly region: string;
@@ -441,7 +650,19 @@ export interface components {
             readonly timeline: readonly components["schemas"]["Milestone"][];
             readonly tree_id: string;
         };
+        readonly StoreFeatures: {
+            readonly donations: boolean;
+            readonly plastic_removal: boolean;
+            readonly tree_planting: boolean;
+        };
+        readonly StorePrices: {
+            /** Format: int64 */
+            readonly bottle_cents: number;
+            /** Format: int64 */
+            readonly tree_cents: number;
+        };
         readonly StoreRefund: {
+            /** Format: int64 */
             readonly count: number;
             /**
              * @example PROD
@@ -458,10 +679,14 @@ export interface components {
             readonly order_id: string;
             /** @constant */
             readonly status: "success";
+            /** Format: int64 */
             readonly trees_planted: number;
         };
         readonly TreeRecords: {
-            /** @description Records on this page. */
+            /**
+             * Format: int64
+             * @description Records on this page.
+             */
             readonly count: number;
             readonly has_more: boolean;
             /** @description Empty on the last page. */
@@ -469,18 +694,24 @@ export interface components {
             readonly trees: readonly components["schemas"]["ImpactRecord"][];
         };
         readonly WebhookAttempt: {
+            /** Format: int64 */
             readonly duration_ms: number;
             /** @description Why it failed; null if it succeeded. */
             readonly error: string | null;
+            /** Format: int64 */
             readonly number: number;
             /** @description The first KiB of the response's body. */
             readonly response: string | null;
             /** Format: date-time */
             readonly started_at: string;
-            /** @description Of the response; null if none arrived. */
+            /**
+             * Format: int64
+             * @description Of the response; null if none arrived.
+             */
             readonly status: number | null;
         };
         readonly WebhookDelivery: {
+            /** Format: int64 */
             readonly attempt_count: number;
             /** Format: date-time */
             readonly created_at: string;
@@ -512,6 +743,7 @@ export interface components {
             readonly has_more: boolean;
         };
         readonly WebhookDeliveryWithAttempts: {
+            /** Format: int64 */
             readonly attempt_count: number;
             /** @description The last 100, oldest first. */
             readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
@@ -566,59 +798,27 @@ export interface components {
         readonly WebhookEndpointList: {
             readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
         };
-        readonly WebhookMessage: {
-            readonly data: {
-                readonly endpoint_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "ping";
-        } | {
-            readonly data: {
-                readonly balance_cents: number;
-                /** @constant */
-                readonly currency: "USD";
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-                readonly shop_domain: string;
-                readonly threshold_cents: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "balance.low";
-        } | {
-            readonly data: {
-                readonly balance_cents: number;
-                /** @constant */
-                readonly currency: "USD";
-                readonly needed_cents: number;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-                readonly shop_domain: string;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "balance.depleted";
-        } | {
-            readonly data: {
-                /** @enum {string} */
-                readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
-                readonly order_id: number;
-                readonly public_id: string;
-                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
-                readonly sequence: number;
-                readonly tree_count: number;
-            };
-            /** Format: date-time */
-            readonly timestamp: string;
-            /** @constant */
-            readonly type: "evidence.milestone_reached";
+        readonly WebhookEndpointUpdate: {
+            /**
+             * @description Your own note.
+             * @example checkout
+             */
+            readonly description?: string;
+            /**
+             * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+             * @example [
+             *       "balance.low",
+             *       "balance.depleted"
+             *     ]
+             */
+            readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[];
+            /**
+             * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+             * @example https://shop.example/impact-events
+             */
+            readonly url?: string;
         };
+        readonly WebhookMessage: components["schemas"]["PingMessage"] | components["schemas"]["BalanceLowMessage"] | components["schemas"]["BalanceDepletedMessage"] | components["schemas"]["EvidenceMilestoneReachedMessage"];
         readonly WebhookPing: {
             /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
             readonly id: string;
@@ -626,6 +826,7 @@ export interface components {
         readonly WebhookRecovery: {
             /** @description Whether more events can be recovered; repeat the request with the same time. */
             readonly has_more: boolean;
+            /** Format: int64 */
             readonly recovered_count: number;
         };
         readonly WebhookSecret: {
@@ -704,7 +905,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewStoreDonation"];
             };
@@ -731,7 +932,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: string | number;
+                readonly customer_id?: string;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -838,7 +1039,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: string | number;
+                readonly customer_id?: string;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -894,7 +1095,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: string | number;
+                readonly customer_id?: string;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -932,7 +1133,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewTreeRecord"];
             };
@@ -959,7 +1160,7 @@ export interface operations {
                 /** @description The whole email address, in any case. */
                 readonly customer_email?: string;
                 /** @description The customer's id in the shop. */
-                readonly customer_id?: string | number;
+                readonly customer_id?: string;
                 /** @description A part of the name, in any case. */
                 readonly customer_name?: string;
                 /** @description Alias of customer_email. */
@@ -997,7 +1198,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewPlasticRecord"];
             };
@@ -1021,7 +1222,7 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
                 readonly "application/json": components["schemas"]["NewStoreRefund"];
             };
@@ -1085,28 +1286,9 @@ export interface operations {
             readonly path?: never;
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description Your own note.
-                     * @example checkout
-                     */
-                    readonly description?: string | null;
-                    /**
-                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
-                     * @example [
-                     *       "balance.low",
-                     *       "balance.depleted"
-                     *     ]
-                     */
-                    readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[] | null;
-                    /**
-                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
-                     * @example https://shop.example/impact-events
-                     */
-                    readonly url: string;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
             };
         };
         readonly responses: {
@@ -1116,7 +1298,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
+                    readonly "application/json": components["schemas"]["CreatedWebhookEndpoint"];
                 };
             };
         };
@@ -1154,28 +1336,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description Your own note.
-                     * @example checkout
-                     */
-                    readonly description?: string | null;
-                    /**
-                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
-                     * @example [
-                     *       "balance.low",
-                     *       "balance.depleted"
-                     *     ]
-                     */
-                    readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[] | null;
-                    /**
-                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
-                     * @example https://shop.example/impact-events
-                     */
-                    readonly url?: string | null;
-                };
+                readonly "application/json": components["schemas"]["WebhookEndpointUpdate"];
             };
         };
         readonly responses: {
@@ -1372,16 +1535,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * Format: date-time
-                     * @description Events from this time on.
-                     * @example 2025-06-01T12:00:00Z
-                     */
-                    readonly since: string;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookRecovery"];
             };
         };
         readonly responses: {
@@ -1406,15 +1562,9 @@ export interface operations {
             };
             readonly cookie?: never;
         };
-        readonly requestBody: {
+        readonly requestBody?: {
             readonly content: {
-                readonly "application/json": {
-                    /**
-                     * @description True to revoke the previous secret immediately, for example because it has leaked. The default is false.
-                     * @example false
-                     */
-                    readonly revoke_previous?: boolean | null;
-                };
+                readonly "application/json": components["schemas"]["NewWebhookSecret"];
             };
         };
         readonly responses: {
