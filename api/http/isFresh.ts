@@ -11,5 +11,7 @@ export const isFresh = (ctx: ApiContext): boolean => {
   }
   // It must be ignored then, which Koa does not (RFC 9110, section 13.1.3).
   delete headers["if-modified-since"];
+  // Asks caches to revalidate; `fetch` adds no-cache to each conditional request. Koa takes it for a request of the body.
+  delete headers["cache-control"];
   return ctx.fresh;
 };
