@@ -103,10 +103,10 @@ export const measureReads = async (
   const newestEvents = new Map(records.map(({ accountId, id }) => [id, newestOf.get(accountId)]));
   const eventIds = new Map(records.map((record) => [record.id, eventIdOf(record)]));
   const comparisons: readonly Comparison[] = [
-    { what: "a page of 20", path: "/plant/trees?limit=20", bare: (account) => `/page?${account}` },
+    { what: "a page of 20", path: "/plant/trees?first=20", bare: (account) => `/page?${account}` },
     {
       what: "a page of 20 of an attribution",
-      path: "/plant/trees?limit=20&attribution_key=newsletter",
+      path: "/plant/trees?first=20&attribution_key=newsletter",
       bare: (account) => `/attribution?${account}`,
     },
     { what: "one id of the list", path: (id) => `/plant/trees?id=${id}`, bare: one },

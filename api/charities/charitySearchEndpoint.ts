@@ -8,6 +8,7 @@ import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
+import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
 import { queryError } from "../http/queryError.ts";
 import { monogramUrl } from "./monograms.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "./limits.ts";
@@ -137,7 +138,7 @@ export const charitySearchEndpoint = (
       details,
       responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
       errors: [
-        queryError("page_size: must be an integer from 1 to 20"),
+        queryError(`page_size: ${LIMIT_MUST_BE}`),
         keyError,
         PROVIDER_SHARE_ERROR,
         {

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { limitUpTo } from "../http/lists/listPages.ts";
+import { integerUpTo } from "../http/lists/listPages.ts";
 
 const DEFAULT_LIMIT = 20;
 const MAXIMUM_LIMIT = 100;
 
-export const limitParameter = limitUpTo(MAXIMUM_LIMIT)
+export const limitParameter = integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
   .default(DEFAULT_LIMIT)
   .meta({
     description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,

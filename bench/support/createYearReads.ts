@@ -70,7 +70,7 @@ export const createYearReads = async (
     );
   };
   return new Map([
-    ["first page of 100 trees", () => timeWarmCalls(READS, () => read("/plant/trees?limit=100"))],
+    ["first page of 100 trees", () => timeWarmCalls(READS, () => read("/plant/trees?first=100"))],
     ["one id of the list", inTurn((id) => `/plant/trees?id=${id}`)],
     ["billing status of one id", inTurn((id) => `/usage/${id}`)],
     ["evidence of one id, not cached", inTurn((id) => `/evidence/tree/${id}`)],

@@ -26,8 +26,7 @@ const PAGE_BYTES = 768 * 1024;
 /** While lists yield to what clients record. Planning takes a third of the time of such a page. */
 const YIELDING_PAGE_ROWS = 250;
 
-export const STARTING_AFTER_UNKNOWN =
-  "starting_after: is not the id of a registration in this list";
+const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
 
 type ListDependencies = {
   readonly db: CommonQueryMethods;
@@ -58,7 +57,7 @@ const getListPosition = async (
   }
   const position = await findListPosition(db, owner, id);
   if (!position) {
-    throw invalidRequest(STARTING_AFTER_UNKNOWN);
+    throw invalidRequest(AFTER_UNKNOWN);
   }
   return position;
 };

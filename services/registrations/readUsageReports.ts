@@ -24,7 +24,6 @@ import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
-import { STARTING_AFTER_UNKNOWN } from "./listRegistrations.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
 
 /** The most registrations that one query reads, whatever their state. */
@@ -168,7 +167,7 @@ const findStart = async (
       return { kindIndex, position };
     }
   }
-  throw invalidRequest(STARTING_AFTER_UNKNOWN);
+  throw invalidRequest("starting_after: is not the id of a registration in this list");
 };
 
 /**

@@ -180,7 +180,7 @@ test("filters and pages select what is exported", async (t) => {
   for (const attribution of ["a", "b", "a", "a"]) {
     await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
   }
-  const path = "/plant/trees?attribution_key=a&limit=2";
+  const path = "/plant/trees?attribution_key=a&first=2";
 
   const first = await download(url + path, CSV, { Authorization: key });
 
@@ -228,8 +228,8 @@ test("errors of exports are JSON and no files", async (t) => {
 
   for (const [query, expected] of [
     ["?created_at=yesterday", 400],
-    ["?starting_after=nothing", 400],
-    ["?starting_after=nothing&limit=1", 400],
+    ["?after=nothing", 400],
+    ["?after=nothing&first=1", 400],
   ] as const) {
     const { status, headers, text } = await download(`${url}/plant/trees${query}`, CSV, {
       Authorization: key,

@@ -243,6 +243,7 @@ test("pages list every charity once, with exact totals", async (t) => {
     pages.map(({ found }) => found.length),
     [20, 20, 5, 0],
   );
+  t.is((await search({ name: "quagga", page_size: "21" })).found.length, 20);
   t.is(new Set(pages.flatMap(({ found }) => found.map(({ ein }) => ein))).size, 45);
   t.true(pages.every(({ body }) => body["total_items"] === 45 && body["total_pages"] === 3));
 });
@@ -257,7 +258,6 @@ const rejects = test.macro({
   title: (given = "") => `${given} is a 400`,
 });
 
-test("a page size of 21", rejects, { page_size: "21" }, /^page_size: .*20/u);
 test("a page size of 0", rejects, { page_size: "0" }, /^page_size: /u);
 test("page 0", rejects, { page: "0" }, /^page: /u);
 const EIN_MESSAGE = /^ein: must be nine digits such as 53-0196605$/u;
@@ -265,7 +265,6 @@ test("an EIN of seven digits", rejects, { ein: "53-01966" }, EIN_MESSAGE);
 test("an EIN of ten digits", rejects, { ein: "53-01966055" }, EIN_MESSAGE);
 test("an EIN with letters", rejects, { ein: "53-O196605" }, EIN_MESSAGE);
 test("half a page", rejects, { page: "1.5" }, /^page: /u);
-test("an unknown parameter", rejects, { q: "red" }, /q: unknown parameter/u);
 
 test("a provider without an API key in the settings is a 500 without details", async (t) => {
   const { get, accountId } = await stage(t);

@@ -138,7 +138,7 @@ test("a loop over a list reads all pages once, with the filters", async (t) => {
     await impact.registerTrees({ count, attribution: "kept", metadata: { campaign: "spring" } });
     await impact.registerTrees({ count: 100, attribution: "other" });
   }
-  const query = { attribution_key: "kept", metadata: '{"campaign":"spring"}', limit: 2 };
+  const query = { attribution_key: "kept", metadata: '{"campaign":"spring"}', first: 2 };
 
   const records = await collect(impact.listTrees(query));
   const pages = await collect(impact.listTrees(query).pages());
@@ -163,7 +163,7 @@ test("donations and billing statuses are read page after page, too", async (t) =
 
   const donations = await collect(impact.listDonations({ page_size: 2 }));
   const usage = await collect(impact.listUsage({ limit: 2, kind: "bottle" }));
-  const bottles = await collect(impact.listBottles({ limit: 1 }));
+  const bottles = await collect(impact.listBottles({ first: 1 }));
 
   t.deepEqual(
     donations.map((donation) => donation.amount_cents).toSorted((first, second) => first - second),
@@ -200,7 +200,7 @@ test("a list is streamed as records, equal to those of its pages, and as CSV", a
   );
   const csv = (await collect(impact.listTrees().csv())).join("");
 
-  t.deepEqual(streamed, await collect(impact.listTrees({ limit: 2 })));
+  t.deepEqual(streamed, await collect(impact.listTrees({ first: 2 })));
   t.is(streamed[0]?.attribution, "three – ü");
   t.is(csv.split("\r\n").length, 5);
   t.true(csv.startsWith("id,count,"));

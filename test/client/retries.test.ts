@@ -155,7 +155,7 @@ test("pages and the beginning of a streamed list are repeated", async (t) => {
   await direct.registerTrees({ count: 2 });
 
   let count = 0;
-  for await (const tree of impact.listTrees({ limit: 1 })) {
+  for await (const tree of impact.listTrees({ first: 1 })) {
     count += tree.count;
   }
   for await (const tree of impact.listTrees().stream()) {

@@ -75,7 +75,7 @@ export const passesOn = async (
   const items = [1, 2].map((count) => ({ count, metadata }));
   await call("standalone", "/plant/trees/batch", { headers: key, body: JSON.stringify({ items }) });
   const filter = `metadata=${encodeURIComponent(JSON.stringify(metadata))}`;
-  const listed = await call("standalone", `/plant/trees?limit=1&${filter}`, { headers: key });
+  const listed = await call("standalone", `/plant/trees?first=1&${filter}`, { headers: key });
   t.is(listed.status, 200, "a link to the next page that repeats a long filter");
   t.true(String(listed.headers["link"]).includes(note));
 

@@ -84,8 +84,10 @@ const describeExported = (
   responseHeaders: { ...description.responseHeaders, ...headers, ...EXPORT_HEADERS },
 });
 
-/** A list that is sent whole, or as one page if the query has a limit. */
+/** A list that is sent whole, or as one page. */
 type PagedList = {
+  /** How many rows the page has at most; null for the whole list. */
+  readonly limit: number | null;
   /** The list from the first row of the response on. */
   readonly rows: () => AsyncIterable<SearchedRows>;
   /** Returns the JSON before the rows, which opens the array that they are in. */
@@ -95,13 +97,10 @@ type PagedList = {
 };
 
 /**
- * Defines an endpoint whose response is a list: whole, or page by page with `pageParameters`, as JSON, CSV or NDJSON. It may
- * be too long to be held in memory.
+ * Defines an endpoint whose response is a list: whole, or page by page, as JSON, CSV or NDJSON. It may be too long to be held
+ * in memory.
  */
-export const pagedListEndpoint = <
-  Query extends z.ZodType<{ readonly limit?: number | undefined }>,
-  ResponseBody extends z.ZodType,
->(
+export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
   definition: KeyDefinition<Query, z.ZodType, ResponseBody, PagedList> &
     RowLinks & { readonly exported: ListExport },
   {
@@ -109,46 +108,36 @@ export const pagedListEndpoint = <
     publicBaseUrl,
   }: { readonly streaming: Streaming; readonly publicBaseUrl: () => string },
 ): Endpoint => {
-  const { exported, idField, linkParameters, handle, ...rest } = definition;
+  const { exported, idField, startParameter, linkParameters, ...rest } = definition;
   const description = describeExported(rest.description, exported, LINK_HEADER);
   const chunksOf = (
     ctx: ApiContext,
     format: ExportFormat | null,
-    limit: number | null,
-    { rows, readHead, wholeJson }: PagedList,
+    { limit, rows, readHead, wholeJson }: PagedList,
   ): AsyncIterable<string | Buffer> => {
     if (format === null && limit === null && wholeJson) {
       return inChunks(wholeJson());
     }
-    const links = { idField, linkParameters, baseUrl: publicBaseUrl() };
     const pages = limitPages(ctx, whileConnected(ctx, rows()), {
       limit,
       searchMs: streaming.pageSearchMs,
-      ...links,
+      idField,
+      startParameter,
+      linkParameters,
+      baseUrl: publicBaseUrl(),
     });
     return format === null
       ? inChunks(listJson(readHead, pages, rowsJson))
       : exportChunks(ctx, format, exported, pages);
   };
-  return buildKeyEndpoint(
-    {
-      ...rest,
-      description,
-      handle: (request) => ({ list: handle(request), limit: request.query.limit ?? null }),
-    },
-    async (ctx, handleRequest) => {
-      const format = requestedFormat(ctx);
-      if (ctx.method === "HEAD") {
-        sendHead(ctx, format);
-        return;
-      }
-      const chunks = (): AsyncIterable<string | Buffer> => {
-        const { list, limit } = handleRequest();
-        return chunksOf(ctx, format, limit, list);
-      };
-      await stream(ctx, chunks, streaming);
-    },
-  );
+  return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
+    const format = requestedFormat(ctx);
+    if (ctx.method === "HEAD") {
+      sendHead(ctx, format);
+    } else {
+      await stream(ctx, () => chunksOf(ctx, format, handle()), streaming);
+    }
+  });
 };
 
 /** Defines an endpoint whose response is a JSON document, or all matching rows as CSV or NDJSON. */

@@ -6,7 +6,7 @@ import { joinPieces } from "../../../program/exports/inChunks.ts";
 import type { ApiContext } from "../apiContext.ts";
 
 /*
- * Pages of lists that are otherwise sent whole: `limit` and `starting_after`.
+ * Pages of lists that are otherwise sent whole.
  */
 
 const MAXIMUM_LIMIT = 1000;
@@ -20,39 +20,47 @@ const PAGE_BYTES = 768 * 1024;
 /** A page ends after a search of this time. Clients and proxies commonly wait 30 or 60 seconds for a response. */
 export const PAGE_SEARCH_MS = 5000;
 
-/** The most records of a page; more than the maximum is read as the maximum. */
-export const limitUpTo = (maximum: number) =>
+/**
+ * An integer in a query, from 1; more than the maximum is read as the maximum. Its default and examples are metadata
+ * here, because JSON Schema generation drops those of a transform.
+ */
+export const integerUpTo = (
+  maximum: number,
+  metadata: { readonly default?: number; readonly examples?: number[] } = {},
+) =>
   z
     .string({ error: LIMIT_MUST_BE })
     .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
-    .meta({ type: "integer", minimum: 1, examples: [100] })
+    .meta({ type: "integer", minimum: 1, ...metadata })
     .transform((given) => Math.min(Number(given), maximum));
 
 /** The parameter `limit` of a list that is always sent in pages. */
 export const defaultedLimit = (items: string) =>
-  limitUpTo(MAXIMUM_LIMIT)
+  integerUpTo(MAXIMUM_LIMIT, { default: DEFAULT_LIMIT })
     .default(DEFAULT_LIMIT)
     .meta({
       description: `The most ${items} of the response, ${DEFAULT_LIMIT} if it is omitted. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
     });
 
-/** The parameters of a list that has pages. */
-export const pageParameters = {
-  limit: limitUpTo(MAXIMUM_LIMIT)
+/** The parameter that asks for a page of a list that is otherwise sent whole: how many records it has. */
+export const pageLength = () =>
+  integerUpTo(MAXIMUM_LIMIT, { examples: [100] })
     .optional()
     .meta({
       description:
         `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
         `${MAXIMUM_LIMIT}. A page can have fewer records, even none, and a Link. Without it, the response has all records.`,
-    }),
-  starting_after: z.string().optional().meta({
+    });
+
+/** The parameter that names the record before the response. */
+export const pageStart = () =>
+  z.string().optional().meta({
     description: "The id of a record. The response has the records that follow it in the list.",
-  }),
-};
+  });
 
 /** The header that leads to the next page. */
 export const LINK_HEADER = {
-  Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and without `limit`.',
+  Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and of the whole list.',
 };
 
 const rowFields = z.record(z.string(), z.unknown());
@@ -118,8 +126,9 @@ export const setNextLink = (
 
 /** How the rows of a list lead to its next page. */
 export type RowLinks = {
-  /** The field of a row that identifies it. */
+  /** The field of a row that identifies it, and the parameter that takes it. */
   readonly idField: string;
+  readonly startParameter: string;
   /** The parameters that the link needs besides the id of the last row. */
   readonly linkParameters?: ((last: RowFields) => Readonly<Record<string, string>>) | undefined;
 };
@@ -136,7 +145,7 @@ type PageOptions = RowLinks & {
 export async function* limitPages(
   ctx: ApiContext,
   pages: AsyncIterable<SearchedRows>,
-  { limit, searchMs, idField, linkParameters, baseUrl }: PageOptions,
+  { limit, searchMs, idField, startParameter, linkParameters, baseUrl }: PageOptions,
 ): AsyncGenerator<readonly ListRow[], void, void> {
   if (limit === null) {
     yield* rowsOf(pages);
@@ -145,7 +154,7 @@ export async function* limitPages(
   const { rows, last } = await readRows(pages, limit, searchMs);
   if (last !== null) {
     setNextLink(ctx, baseUrl, {
-      starting_after: z.string().parse(last[idField]),
+      [startParameter]: z.string().parse(last[idField]),
       ...linkParameters?.(last),
     });
   }

@@ -126,7 +126,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         summary: `List ${names.noun} registrations`,
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
-          "in one response, or page by page with `limit`. The totals cover all registrations, whatever the filters.",
+          "in one response, or page by page with `first`. The totals cover all registrations, whatever the filters.",
         errors: [
           queryError("created_at: must be a calendar date in the form YYYY-MM-DD"),
           KEY_ERROR,
@@ -136,15 +136,17 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       examples: EXAMPLES[kind].list,
       exported: { name: names.plural, columns: REGISTRATION_COLUMNS },
       idField: "id",
+      startParameter: "after",
       handle: ({ caller, query }) => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
-        const { starting_after: startingAfter = null, limit = null } = query;
+        const { after: startingAfter = null, first: limit = null } = query;
         const { pages, readTotals } = listRegistrationRows(dependencies, owner, filter, {
           startingAfter,
           limit,
         });
         return {
+          limit,
           rows: () => pages,
           readHead: async () => headOf(kind, await readTotals()),
           wholeJson: () => wholeJson(dependencies, owner, filter, startingAfter),

@@ -8,8 +8,7 @@ import {
 } from "../../../domain/registrations/registrationFields.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Registration } from "../../../domain/registrations/registrations.ts";
-import { isRange } from "../../http/lists/days.ts";
-import { pageParameters } from "../../http/lists/listPages.ts";
+import { pageLength, pageStart } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 import {
@@ -141,20 +140,16 @@ export const listQuery = queryObject({
     .optional()
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   metadata: metadataParameter.optional(),
-  ...pageParameters,
-})
-  .refine(
-    ({ attribution_key: given, without_attribution }) =>
-      isOneAttribution(given, without_attribution),
-    {
-      path: ["without_attribution"],
-      error: "excludes attribution_key",
-    },
-  )
-  .refine(({ created_at, end_at }) => isRange(created_at, end_at), {
-    path: ["end_at"],
-    error: "must not be before created_at",
-  });
+  // Names that no client sends by habit, because the contract has no pages here.
+  first: pageLength(),
+  after: pageStart(),
+}).refine(
+  ({ attribution_key: given, without_attribution }) => isOneAttribution(given, without_attribution),
+  {
+    path: ["without_attribution"],
+    error: "excludes attribution_key",
+  },
+);
 
 const total = (description: string) =>
   z

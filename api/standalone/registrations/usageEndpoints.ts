@@ -12,13 +12,13 @@ import {
 import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
-import { isRange, rangeOfDays } from "../../http/lists/days.ts";
+import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
-import { pageParameters } from "../../http/lists/listPages.ts";
+import { pageLength, pageStart } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -129,10 +129,8 @@ const listQuery = queryObject({
   end_at: date()
     .optional()
     .meta({ description: "Last day of the registrations, UTC.", examples: ["2025-06-30"] }),
-  ...pageParameters,
-}).refine(({ created_at, end_at }) => isRange(created_at, end_at), {
-  path: ["end_at"],
-  error: "must not be before created_at",
+  limit: pageLength(),
+  starting_after: pageStart(),
 });
 
 const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
@@ -165,11 +163,14 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
       examples: { response: { usage: [EXAMPLE] } },
       exported: { name: "usage", columns: USAGE_COLUMNS },
       idField: "registration_id",
+      startParameter: "starting_after",
       // After a bottle come only bottles. A tree that was imported with the same id would be found first.
       linkParameters: ({ kind }) => (kind === "bottle" ? { kind } : {}),
       handle: ({ caller: { accountId, mode }, query }) => {
         const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
+        const { limit = null } = query;
         return {
+          limit,
           rows: () =>
             presentSearched(
               listUsageReports(
@@ -181,7 +182,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
                   from,
                   until,
                   startingAfter: query.starting_after ?? null,
-                  limit: query.limit ?? null,
+                  limit,
                 },
               ),
             ),

@@ -161,6 +161,7 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
 };
 
 const PAGE = { limit: 1000 };
+const REGISTRATION_PAGE = { first: 1000 };
 const DONATION_PAGE = { page_size: 100 };
 
 const certificatePath = (urlOrToken: string): string => {
@@ -221,8 +222,8 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     refundDonation: (body, own) => call("refundDonation", { body }, own),
     subscribeToDonations: (own) => call("subscribeToDonations", {}, own),
 
-    listTrees: (query, own) => list("listTrees", query, own, PAGE),
-    listBottles: (query, own) => list("listBottles", query, own, PAGE),
+    listTrees: (query, own) => list("listTrees", query, own, REGISTRATION_PAGE),
+    listBottles: (query, own) => list("listBottles", query, own, REGISTRATION_PAGE),
     listDonations,
     listUsage: (query, own) => list("listUsage", query, own, PAGE),
     searchCharities: (query = {}, own) => call("searchCharities", { query }, own),

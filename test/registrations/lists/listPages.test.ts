@@ -78,10 +78,10 @@ test("a link to the next page has the request's parameters as the client has enc
   const raw = encoded.replace("%3E", ">").replace("%3C", "<");
   const response = await rawRequest(
     api.url,
-    `GET /plant/trees?limit=1&attribution_key=${raw} HTTP/1.1\r\nHost: a\r\nAuthorization: ${key}\r\nConnection: close\r\n\r\n`,
+    `GET /plant/trees?first=1&attribution_key=${raw} HTTP/1.1\r\nHost: a\r\nAuthorization: ${key}\r\nConnection: close\r\n\r\n`,
   );
   const [, id = ""] = /"id":"(?<id>[^"]+)"/u.exec(response) ?? [];
-  const link = `/plant/trees?limit=1&attribution_key=${encoded}&starting_after=${id}`;
+  const link = `/plant/trees?first=1&attribution_key=${encoded}&after=${id}`;
   t.true(response.includes(`Link: <${BASE}${link}>; rel="next"`), response);
 });
 
@@ -93,7 +93,7 @@ test("pages have every registration once, in the list's order, and the last has 
   const whole = await api.call("GET", "/plant/trees", { key });
   t.false(whole.headers.has("link"));
 
-  const pages = await readPages(api, key, "/plant/trees?limit=100");
+  const pages = await readPages(api, key, "/plant/trees?first=100");
 
   t.deepEqual(
     pages.map((page) => idsOf(page).length),
@@ -104,7 +104,7 @@ test("pages have every registration once, in the list's order, and the last has 
   const { tree_details: __, ...wholeTotals } = whole.body;
   t.deepEqual(totals, wholeTotals);
 
-  const exact = await api.call("GET", "/plant/trees?limit=250", { key });
+  const exact = await api.call("GET", "/plant/trees?first=250", { key });
   t.deepEqual(exact.body, whole.body);
   t.false(exact.headers.has("link"), "nothing follows");
 });
@@ -118,7 +118,7 @@ test("the link keeps the filters, and a page of a metadata filter is full althou
   const filter = `metadata=${metadata}&created_at=2026-03-01&end_at=2026-03-01`;
   const whole = await api.call("GET", `/plant/trees?${filter}`, { key });
 
-  const pages = await readPages(api, key, `/plant/trees?limit=25&${filter}&_=1&_=2`);
+  const pages = await readPages(api, key, `/plant/trees?first=25&${filter}&_=1&_=2`);
 
   t.deepEqual(
     pages.map((page) => idsOf(page).length),
@@ -146,14 +146,14 @@ test("a page ends after a long search, with a link to where it ended, and the cl
   const whole = await api.call("GET", `/plant/trees?${rare}`, { key });
   t.is(idsOf(whole).length, 6);
 
-  const pages = await readPages(api, key, `/plant/trees?limit=1000&${rare}`);
+  const pages = await readPages(api, key, `/plant/trees?first=1000&${rare}`);
   t.deepEqual(
     pages.map((page) => idsOf(page).length),
     [3, 2, 1],
   );
   t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
   const none = `metadata=${encodeURIComponent('{"campaign":"none"}')}`;
-  const empty = await readPages(api, key, `/plant/trees?limit=1000&${none}`);
+  const empty = await readPages(api, key, `/plant/trees?first=1000&${none}`);
   t.deepEqual(empty.map(idsOf), [[], [], []]);
   const waived = await readPages(api, key, "/usage?limit=1000&kind=tree&state=waived");
   // After 600 billing statuses, it is not known that none follows.
@@ -163,11 +163,11 @@ test("a page ends after a long search, with a link to where it ended, and the cl
     ["text/csv", /^id,[^\n]*\r\n$/u],
     ["application/x-ndjson", /^$/u],
   ] as const) {
-    const file = await fetch(`${api.url}/plant/trees?limit=1000&${none}`, {
+    const file = await fetch(`${api.url}/plant/trees?first=1000&${none}`, {
       headers: { Authorization: key, accept },
     });
     t.regex(await file.text(), head);
-    t.regex(file.headers.get("link") ?? "", /starting_after=[-0-9a-f]{36}>; rel="next"$/u);
+    t.regex(file.headers.get("link") ?? "", /&after=[-0-9a-f]{36}>; rel="next"$/u);
   }
 
   const impact = createImpactClient({ baseUrl: api.url, apiKey: key });
@@ -194,7 +194,7 @@ test("a page is cut before its records are too large to hold, and none is lost",
     FROM generate_series(1, 3) AS n
   `);
 
-  const pages = await readPages(api, key, "/plant/trees?limit=1000");
+  const pages = await readPages(api, key, "/plant/trees?first=1000");
 
   t.deepEqual(
     pages.map((page) => idsOf(page).length),
@@ -203,16 +203,16 @@ test("a page is cut before its records are too large to hold, and none is lost",
   t.is(new Set(pages.flatMap(idsOf)).size, 3);
 });
 
-test("starting_after without limit returns all that follows, and a new registration moves no page", async (t) => {
+test("after without first returns all that follows, and a new registration moves no page", async (t) => {
   const { db } = t.context;
   const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 20);
-  const first = await api.call("GET", "/plant/trees?limit=5", { key });
+  const first = await api.call("GET", "/plant/trees?first=5", { key });
   const before = idsOf(await api.call("GET", "/plant/trees", { key }));
   await api.call("POST", "/plant/trees", { key, body: { count: 1 } });
 
-  const rest = await api.call("GET", `/plant/trees?starting_after=${idsOf(first).at(-1)}`, { key });
+  const rest = await api.call("GET", `/plant/trees?after=${idsOf(first).at(-1)}`, { key });
 
   t.deepEqual([...idsOf(first), ...idsOf(rest)], before);
   t.false(rest.headers.has("link"));
@@ -228,31 +228,31 @@ test("an id of another list, account or system is no place to start", async (t) 
     [apiKeyTest, idIn(tree.body, "tree")],
     [key, "no-such-id"],
   ] as const) {
-    for (const limit of ["", "&limit=10"]) {
-      const response = await call("GET", `/plant/trees?starting_after=${id}${limit}`, {
+    for (const length of ["", "&first=10"]) {
+      const response = await call("GET", `/plant/trees?after=${id}${length}`, {
         key: reader,
       });
       t.is(response.status, 400);
       t.deepEqual(response.body, {
-        error: "starting_after: is not the id of a registration in this list",
+        error: "after: is not the id of a registration in this list",
       });
       t.false(response.headers.has("link"));
     }
   }
 });
 
-test("a limit is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
+test("first is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
   const { db } = t.context;
   const { call, id, key } = await startApiOf(t);
   await fill(db, id, 1001);
 
   for (const limit of ["0", "-1", "1.5", "ten", "1e3"]) {
-    const { status, body } = await call("GET", `/plant/trees?limit=${limit}`, { key });
+    const { status, body } = await call("GET", `/plant/trees?first=${limit}`, { key });
     t.is(status, 400);
-    t.deepEqual(body, { error: "limit: must be an integer of at least 1" });
+    t.deepEqual(body, { error: "first: must be an integer of at least 1" });
   }
-  t.is(idsOf(await call("GET", "/plant/trees?limit=5000", { key })).length, 1000);
-  t.is(idsOf(await call("GET", "/plant/trees?limit=", { key })).length, 1001);
+  t.is(idsOf(await call("GET", "/plant/trees?first=5000", { key })).length, 1000);
+  t.is(idsOf(await call("GET", "/plant/trees?first=", { key })).length, 1001);
 });
 
 test("the billing statuses of trees and bottles have pages across both", async (t) => {
@@ -319,7 +319,7 @@ test.serial("an error after the rows of a page has no link", async (t) => {
   await fill(db, id, 2);
   const lock = await lockTable(t, databaseUrl, "impact_total");
 
-  const page = call("GET", "/plant/trees?limit=1", { key });
+  const page = call("GET", "/plant/trees?first=1", { key });
   // The totals are read after the rows.
   await eventually(async () => (await lock.cancelWaiting()) === 1);
 

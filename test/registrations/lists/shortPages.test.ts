@@ -97,7 +97,7 @@ test("a list that fits into a chunk has a length, and a longer one is sent in ch
     };
   };
 
-  const page = await read("?limit=100");
+  const page = await read("?first=100");
   t.is(page.count, 100);
   t.is(page.length, String(page.bytes));
   const whole = await read("");

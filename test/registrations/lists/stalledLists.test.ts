@@ -179,7 +179,7 @@ test("a client that reads none of many short lists is disconnected", async (t) =
   socket.on("error", () => undefined);
   socket.pause();
   // Far more than the buffers of both sides hold. Each response is one chunk.
-  const list = `GET /plant/trees?limit=1 HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${key}\r\n\r\n`;
+  const list = `GET /plant/trees?first=1 HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${key}\r\n\r\n`;
   for (let sent = 0; sent < 2000; sent += 1) {
     socket.write(list);
   }
@@ -194,8 +194,8 @@ test("a client that reads none of many short lists is disconnected", async (t) =
 });
 
 for (const [accept, page] of [
-  ["application/json", "&limit=1"],
-  ["text/csv", "&limit=1"],
+  ["application/json", "&first=1"],
+  ["text/csv", "&first=1"],
   ["application/x-ndjson", ""],
 ] as const) {
   test(`a search of ${accept} ends when its client disconnects, although it has found nothing`, async (t) => {
