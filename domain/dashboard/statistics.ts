@@ -71,7 +71,7 @@ const defaultStart = (to: string, interval: Interval): string => {
 /**
  * Returns the days to count.
  * @param today the current day
- * @throws DomainError request_invalid if they are in the wrong order or too many
+ * @throws DomainError request_invalid if they are too many
  */
 export const rangeOf = (
   given: { readonly from: string | null; readonly to: string | null },
@@ -80,9 +80,6 @@ export const rangeOf = (
 ): DayRange => {
   const to = given.to ?? (given.from !== null && given.from > today ? given.from : today);
   const range = { from: given.from ?? defaultStart(to, interval), to };
-  if (range.from > range.to) {
-    throw invalidRequest("to: must not be before from");
-  }
   if (daysOf(range) > MAXIMUM_DAYS[interval]) {
     throw invalidRequest(
       `from: with the interval ${interval}, at most ${MAXIMUM_DAYS[interval]} days can be counted in one request`,
@@ -91,9 +88,12 @@ export const rangeOf = (
   return range;
 };
 
-/** Returns the first days of all intervals of a range. */
+/** Returns the first days of all intervals of a range; none if it ends before it begins. */
 const intervalsOf = ({ from, to }: DayRange, interval: Interval): readonly string[] => {
   const starts: string[] = [];
+  if (from > to) {
+    return starts;
+  }
   const last = Date.parse(to);
   const time = new Date(interval === "day" ? from : `${from.slice(0, 7)}-01`);
   while (time.getTime() <= last) {

@@ -4,7 +4,7 @@ import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { daysBefore } from "../../domain/durations.ts";
-import { DomainError, invalidRequest } from "../../domain/errors.ts";
+import { DomainError } from "../../domain/errors.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
 import { EVENT_DAYS, parseEventId } from "../../domain/events/events.ts";
 
@@ -30,11 +30,16 @@ const gone = (why: string): DomainError =>
     `starting_after: ${why}. Compare your copy with the lists of records, and read the feed from its start, without starting_after`,
   );
 
-/** @throws DomainError request_invalid */
+const unknown = (): DomainError =>
+  gone(
+    "the event is unknown; it was deleted because of its age, or lost when the database was restored",
+  );
+
+/** @throws DomainError event_gone */
 const parsePosition = (startingAfter: string | null): FeedPosition | null => {
   const position = startingAfter === null ? null : parseEventId(startingAfter);
   if (startingAfter !== null && position === null) {
-    throw invalidRequest("starting_after: must be the id of an event");
+    throw unknown();
   }
   return position;
 };
@@ -43,8 +48,7 @@ const parsePosition = (startingAfter: string | null): FeedPosition | null => {
  * Reads events of an account and mode, oldest first, each once. Those of a transaction are shown when all older
  * transactions have ended, so none can appear before one that was already read.
  * @param startingAfter the id of the last event that was read; null for the oldest event that is kept
- * @throws DomainError request_invalid if it is no id of an event; event_gone if it is unknown, or events that follow it may
- * have been deleted
+ * @throws DomainError event_gone if it is unknown, or events that follow it may have been deleted
  */
 export const readFeed = async (
   { db, clock }: Dependencies,
@@ -69,9 +73,7 @@ export const readFeed = async (
   };
   const { isKnown, firstTransactionId, isFromElsewhere, ...feed } = await readFeedPage(db, query);
   if (!isKnown) {
-    throw gone(
-      "the event is unknown; it was deleted because of its age, or lost when the database was restored",
-    );
+    throw unknown();
   }
   if (
     after !== null &&

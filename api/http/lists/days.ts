@@ -7,10 +7,6 @@ export const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000
 export const startOfNextDay = (date: string): Date | undefined =>
   date === "9999-12-31" ? undefined : new Date(startOfDay(date).getTime() + DAY_MS);
 
-/** Returns whether a range of days, `YYYY-MM-DD`, does not end before it begins; either may be open. */
-export const isRange = (first: string | undefined, last: string | undefined): boolean =>
-  first === undefined || last === undefined || first <= last;
-
 /** Returns the times from the start of the first day to the end of the last; either may be open. */
 export const rangeOfDays = (
   first: string | undefined,

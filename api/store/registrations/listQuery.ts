@@ -3,7 +3,7 @@ import { date } from "../../../domain/fields.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
 import { readTimestamp, TIMESTAMP_PATTERN } from "../../../domain/timestamps.ts";
-import { isRange, startOfDay } from "../../http/lists/days.ts";
+import { startOfDay } from "../../http/lists/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { customerFilterOf, customerParameters, isGiven } from "../fields.ts";
 import { limitParameter } from "../pagination.ts";
@@ -47,9 +47,6 @@ export const listQuery = queryObject({
     }),
   limit: limitParameter,
   after_created_at: cursorParameter,
-}).refine(({ start_date, end_date }) => isRange(start_date, end_date), {
-  path: ["end_date"],
-  error: "must not be before start_date",
 });
 
 /** Returns the filter that a list's query describes; blank parameters are ignored. */

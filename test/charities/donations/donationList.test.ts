@@ -255,15 +255,7 @@ const rejects = test.macro({
 test("a metadata value without its key", rejects, "metadata_value=x", /requires metadata_key/u);
 test("a date in another format", rejects, "start_date=03/10/2026", /^start_date: /u);
 test("a day that does not exist", rejects, "end_date=2026-02-30", /^end_date: /u);
-test(
-  "a range that ends before it begins",
-  rejects,
-  "start_date=2026-03-12&end_date=2026-03-11",
-  /^end_date: must not be before start_date$/u,
-);
 test("page 0", rejects, "page=0", /^page: /u);
 test("a page that is not a number", rejects, "page=x", /^page: /u);
-test("a page size of 101", rejects, "page_size=101", /^page_size: .*100/u);
 test("a page size of 0", rejects, "page_size=0", /^page_size: /u);
 test("a parameter given twice", rejects, "page=1&page=2", /^page: must be given at most once$/u);
-test("an unknown parameter", rejects, "limit=1", /limit: unknown parameter/u);
