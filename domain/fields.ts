@@ -51,6 +51,16 @@ export const shortText = () => text(SHORT_TEXT_LENGTH);
 export const LONG_TEXT_LENGTH = 10_000;
 export const longText = () => text(LONG_TEXT_LENGTH);
 
+const numberAsText = (given: unknown): unknown =>
+  Number.isSafeInteger(given) ? String(given) : given;
+
+/** Text such as an id or an order number, which clients also send as a number. */
+export const textOrNumber = (maximumLength = SHORT_TEXT_LENGTH) =>
+  z
+    .preprocess(numberAsText, text(maximumLength))
+    // The API description names only the string, because clients that are generated from a union are awkward.
+    .meta({ type: "string", maxLength: maximumLength });
+
 export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
 
 export const blankAsNull = (given: string): string | null => (given.trim() === "" ? null : given);
@@ -75,7 +85,10 @@ export const isUuid = (given: string): boolean => UUID.test(given);
 
 /** The id of a record. A text that cannot be one is an id that does not exist. */
 export const recordId = () =>
-  z.string({ error: mustBe("a string") }).meta({ pattern: String.raw`\S` });
+  z.preprocess(
+    numberAsText,
+    z.string({ error: mustBe("a string") }).meta({ pattern: String.raw`\S` }),
+  );
 
 const DATE_MUST_BE = "a calendar date in the form YYYY-MM-DD";
 

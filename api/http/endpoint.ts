@@ -6,11 +6,9 @@ import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { callerOf } from "./apiContext.ts";
 import type { ApiContext } from "./apiContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
-import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
-import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
-import { parseQueryString } from "./parseQueryString.ts";
-import { bodyObject, createMisplacedFieldCheck, parseQuery, parseRequest } from "./parseRequest.ts";
+import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
+import { parseBody, parseQuery } from "./parseRequest.ts";
 
 /** A documented error response of an endpoint. */
 export type ErrorResponse = {
@@ -110,8 +108,6 @@ type Definition<
   readonly examples: Examples<Body, ResponseBody>;
   /** Checks the body before its schema does; returns the message of a 400, or null. */
   readonly checkBody?: (body: unknown) => string | null;
-  /** Query parameters of other endpoints that must not be ignored, because the request would change other records. */
-  readonly selectors?: readonly string[];
 };
 
 /** An endpoint for clients with a key; `Result` is what its handler returns. */
@@ -130,58 +126,31 @@ const ACCESS = { get: "read", post: "write", delete: "write" } as const satisfie
   KeyScope
 >;
 
-/** The body of a POST that accepts no fields. */
-const NO_FIELDS = bodyObject({});
-
-/** @throws HttpError request_malformed */
-export const requireWellFormedQuery = (ctx: ApiContext): void => {
-  try {
-    decodeURIComponent(ctx.querystring);
-  } catch (error) {
-    throw new HttpError(
-      "request_malformed",
-      "the query string is not well-formed percent-encoded UTF-8",
-      { cause: error },
-    );
-  }
-};
-
 /** Returns what reads the requests of an endpoint. */
 const createReader = <
   Query extends z.ZodType,
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
 >({
-  method,
   schemas,
   checkBody,
-  selectors = [],
 }: Definition<Query, Body, ResponseBody>): ((ctx: ApiContext) => Request<Query, Body>) => {
-  const rejectMisplacedFields = createMisplacedFieldCheck(schemas.body, selectors);
-  const bodySchema = schemas.body ?? (method === "post" ? NO_FIELDS : undefined);
+  const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return (ctx) => {
-    const readsQuery = schemas.query !== undefined || method === "post";
-    if (readsQuery) {
-      requireWellFormedQuery(ctx);
-    }
-    if (method === "post") {
-      rejectMisplacedFields(parseQueryString(ctx.querystring));
-    }
-    const problem = checkBody?.(ctx.request.body) ?? null;
+    const given = ctx.request.body;
+    const problem = checkBody?.(given) ?? (hasKeyField ? findWrongKey(given) : null);
     if (problem !== null) {
       throw invalidRequest(problem);
     }
-    const body = hasIdempotencyKeyField(schemas.body)
-      ? withHeaderKey(ctx, ctx.request.body)
-      : ctx.request.body;
+    const body = hasKeyField ? withHeaderKey(ctx, given) : given;
     // What is not used of a long body is not in memory while the request waits for the database.
     ctx.request.rawBody = "";
     ctx.request.body = undefined;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the type of the value is unknown.
     return {
       ctx,
-      query: schemas.query && parseQuery(schemas.query, parseQueryString(ctx.querystring)),
-      body: bodySchema && parseRequest(bodySchema, body, "field"),
+      query: schemas.query && parseQuery(schemas.query, ctx.querystring),
+      body: schemas.body && parseBody(schemas.body, body),
     } as Request<Query, Body>;
   };
 };
@@ -196,7 +165,7 @@ export const buildKeyEndpoint = <
   definition: KeyDefinition<Query, Body, ResponseBody, Result>,
   respond: (ctx: ApiContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
-  const { handle, checkBody: _, selectors: __, ...endpoint } = definition;
+  const { handle, checkBody: _, ...endpoint } = definition;
   const readRequest = createReader(definition);
   return {
     ...endpoint,
@@ -247,7 +216,7 @@ export const textKeyEndpoint = <
 export const publicEndpoint = <ResponseBody extends z.ZodType>({
   handle,
   ...endpoint
-}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody" | "selectors"> & {
+}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
   readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
 }): Endpoint => ({
   ...endpoint,

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
+import { describeIssues } from "../../domain/describeIssues.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 import type { ApiContext } from "./apiContext.ts";
@@ -15,6 +16,12 @@ import { parseRequest, queryObject } from "./parseRequest.ts";
 const FIELD = "idempotency_key";
 
 const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
+
+/** A string of a structured header (RFC 9651): quotes are syntax, and a backslash escapes a quote and itself. */
+const QUOTED = /^"((?:[^"\\]|\\["\\])*)"$/u;
+
+const unquote = (given: string): string =>
+  QUOTED.exec(given)?.[1]?.replaceAll(/\\(.)/gu, "$1") ?? given;
 
 /**
  * Returns the key in the header; null if the header is absent or empty.
@@ -33,8 +40,27 @@ export const readIdempotencyKey = (ctx: ApiContext): string | null => {
   if (!isUtf8(Buffer.from(given, "latin1"))) {
     throw invalidRequest("Idempotency-Key: must be well-formed UTF-8");
   }
-  const headers = { "Idempotency-Key": decodeHeader(given) };
+  const headers = { "Idempotency-Key": unquote(decodeHeader(given)) };
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
+};
+
+/** Returns whether a name is the field's, in whatever case and with whatever separators. */
+const isKeyName = (name: string): boolean =>
+  name.toLowerCase().replaceAll(/[-_\s]/gu, "") === "idempotencykey";
+
+/**
+ * Returns the message of a 400 for a body that has the key under another name than the right one, or null: if it were
+ * ignored, a repeated request would be done and billed twice.
+ */
+export const findWrongKey = (body: unknown, rightName: string = FIELD): string | null => {
+  const names = typeof body === "object" && body !== null ? Object.keys(body) : [];
+  const wrong = names.find((name) => name !== rightName && isKeyName(name));
+  return wrong === undefined
+    ? null
+    : describeIssues(
+        [{ code: "custom", path: [wrong], message: `must be given as ${rightName}` }],
+        "field",
+      );
 };
 
 /** Returns whether a body has the field that the header stands in for. */

@@ -1,8 +1,8 @@
 import type { ParsedUrlQuery } from "node:querystring";
 
 /**
- * Parses a query string; the values of a repeated parameter become an array. Takes time in proportion to its length, unlike
- * `ctx.query`, which searches all pairs again for each pair.
+ * Parses a query string; the values of a repeated parameter become an array, and an empty parameter is absent. Takes time in
+ * proportion to its length, unlike `ctx.query`, which searches all pairs again for each pair.
  */
 export const parseQueryString = (querystring: string): ParsedUrlQuery => {
   if (querystring === "") {
@@ -11,6 +11,9 @@ export const parseQueryString = (querystring: string): ParsedUrlQuery => {
   const values = new Map<string, string | string[]>();
   for (const [name, value] of new URLSearchParams(querystring)) {
     const earlier = values.get(name);
+    if (value === "") {
+      continue;
+    }
     if (earlier === undefined) {
       values.set(name, value);
     } else if (Array.isArray(earlier)) {

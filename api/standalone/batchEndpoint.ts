@@ -15,12 +15,10 @@ import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";
 import { callerOf } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import { requireWellFormedQuery } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { booleanParameter } from "../http/booleanParameter.ts";
-import { readIdempotencyKey } from "../http/idempotencyKey.ts";
-import { parseQueryString } from "../http/parseQueryString.ts";
-import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
+import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
+import { bodyObject, parseBody, parseQuery, queryObject } from "../http/parseRequest.ts";
 import { streamText, WRITE_TIMEOUT_MS } from "../http/lists/streamText.ts";
 import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
@@ -149,6 +147,10 @@ const rejectKeyOfBatch = (ctx: ApiContext): void => {
       "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",
     );
   }
+  const problem = findWrongKey(ctx.request.body, "idempotency_key of each item");
+  if (problem !== null) {
+    throw invalidRequest(problem);
+  }
 };
 
 const presentRejection = ({
@@ -207,11 +209,11 @@ export const batchEndpoint = <
 }: BatchDefinition<Item, Result, Entry, Done>): Endpoint => {
   const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> =>
     outcomeOf(() => {
-      const problem = checkItem?.(raw) ?? null;
+      const problem = checkItem?.(raw) ?? findWrongKey(raw);
       if (problem !== null) {
         throw invalidRequest(problem);
       }
-      return accept(parseRequest(schemas.item, raw, "field"), caller);
+      return accept(parseBody(schemas.item, raw), caller);
     });
 
   /** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
@@ -293,10 +295,9 @@ export const batchEndpoint = <
     },
     run: async (ctx) => {
       const caller = callerOf(ctx);
-      requireWellFormedQuery(ctx);
       rejectKeyOfBatch(ctx);
-      const { atomic } = parseQuery(batchQuery, parseQueryString(ctx.querystring));
-      const { items } = parseRequest(anyItems, ctx.request.body, "field");
+      const { atomic } = parseQuery(batchQuery, ctx.querystring);
+      const { items } = parseBody(anyItems, ctx.request.body);
       let outcomes: readonly Outcome<Done>[];
       try {
         outcomes = await write(

@@ -19,7 +19,7 @@ export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
 
-/** The fields of a write's body that describe its customer and order. */
+/** The fields of a write's body that describe its customer and order. The body is transformed by `withOneEmail`. */
 export const orderFields = {
   customer_name: customerName()
     .optional()
@@ -27,12 +27,39 @@ export const orderFields = {
   customer_email: customerEmail()
     .optional()
     .meta({ examples: ["ann@example.com"] }),
+  email: customerEmail()
+    .optional()
+    .meta({ description: "Alias of customer_email.", examples: ["ann@example.com"] }),
   customer_id: customerId()
     .optional()
     .meta({ description: "The customer's id in the shop.", examples: ["7701"] }),
   order_id: orderId()
     .optional()
     .meta({ examples: ["#1001"] }),
+};
+
+export const isGiven = (value: string | undefined): value is string =>
+  value !== undefined && value.trim() !== "";
+
+type Emails = {
+  readonly customer_email?: string | undefined;
+  readonly email?: string | undefined;
+};
+
+/** Transforms the body of a write: the customer's email address has one name. */
+export const withOneEmail = <Body extends Emails>(
+  { email, ...body }: Body,
+  context: z.core.$RefinementCtx,
+) => {
+  const given = [body.customer_email, email].filter(isGiven);
+  if (given.some((address) => address !== given[0])) {
+    context.addIssue({
+      code: "custom",
+      path: ["customer_email"],
+      message: "customer_email, email are aliases; their values must match",
+    });
+  }
+  return { ...body, customer_email: given[0] };
 };
 
 export const notesField = notes()
@@ -75,9 +102,6 @@ export const customerParameters = {
       examples: ["ann"],
     }),
 };
-
-export const isGiven = (value: string | undefined): value is string =>
-  value !== undefined && value.trim() !== "";
 
 export const customerFilterOf = (query: {
   readonly customer_name?: string | undefined;

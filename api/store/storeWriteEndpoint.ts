@@ -13,7 +13,7 @@ import { findEarlierResponse } from "../../services/stores/records/runIdempotent
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
-import { readIdempotencyKey } from "../http/idempotencyKey.ts";
+import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { markReplay } from "../http/replays.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
@@ -104,6 +104,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   textKeyEndpoint<Body, ResponseBody>({
     ...definition,
     method: "post",
+    checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
     description: {
       ...description,
       errors: [...(feature === null ? [] : [disabledError(feature)]), ...description.errors],

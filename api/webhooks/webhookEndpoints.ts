@@ -80,7 +80,7 @@ const createTools = (
   example: endpointExample(accountType),
   invalidError: {
     code: "request_invalid",
-    when: "The body has a missing, unknown or malformed field; the message names it.",
+    when: "The body has a missing or malformed field; the message names it.",
     example: `types: ${typesMustBe(accountType)}`,
   } as const,
   notFoundError: {

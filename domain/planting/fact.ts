@@ -5,8 +5,8 @@ import { FOREST_TYPES } from "./impactFactors.ts";
 import { TIMELINE_SHAPES } from "./order.ts";
 
 /*
- * The facts that a partner, its callback or an operator reports about an order. Unknown fields are rejected, because a
- * misspelt one would be missing from the proof.
+ * The facts that a partner, its callback or an operator reports about an order. Unknown fields of a fact are rejected,
+ * because a misspelt one would be missing from the proof.
  */
 
 const NAME = 200;
@@ -189,7 +189,7 @@ export const sitesOf = (fact: PlantingFact): readonly ReportedSite[] => {
 };
 
 /** The content of a callback or of an operator's file: facts of one order. */
-export const plantingReport = z.strictObject({
+export const plantingReport = z.object({
   /** The order's public id. */
   order: text(100),
   /** The shape of the order's timeline; only for orders of the manual partner. */

@@ -1,15 +1,14 @@
-import { z } from "zod";
-import { longText, mustBe, SHORT_TEXT_LENGTH, shortText } from "../fields.ts";
+import { longText, shortText, textOrNumber } from "../fields.ts";
 
 /*
  * The customer and the order that a store records impact for, and the filters that find its records again.
  */
 
-export const customerName = shortText;
+export const customerName = () => textOrNumber();
 export const customerEmail = shortText;
 /** A name, an email address or an id. */
 export const anyCustomer = shortText;
-export const orderId = shortText;
+export const orderId = () => textOrNumber();
 export const notes = longText;
 
 const SHOPIFY_CUSTOMER = /^gid:\/\/shopify\/Customer\/(\d+)$/u;
@@ -18,15 +17,7 @@ const SHOPIFY_CUSTOMER = /^gid:\/\/shopify\/Customer\/(\d+)$/u;
 export const normalizeCustomerId = (given: string): string =>
   SHOPIFY_CUSTOMER.exec(given.trim())?.[1] ?? given;
 
-/** A string or an integer; stored as text because ids exceed 2^53. */
-export const customerId = () =>
-  z
-    .union([shortText(), z.int().transform(String)], {
-      error: mustBe(`a string of at most ${SHORT_TEXT_LENGTH} characters or an integer`),
-    })
-    // The API description names only the string, because clients that are generated from a union are awkward.
-    .meta({ type: "string", maxLength: 255, anyOf: undefined })
-    .transform(normalizeCustomerId);
+export const customerId = () => textOrNumber().transform(normalizeCustomerId);
 
 /** What a write says about its customer and order; null where nothing was given. */
 export type CustomerDetails = {

@@ -208,12 +208,20 @@ test(
   /1024 KiB/u,
 );
 test(
-  "an unknown parameter of a batch is rejected",
+  "a field with a key for a whole batch is rejected",
   refuses,
-  `${BATCH}?atomc=false`,
-  { items: [{ count: 1 }] },
+  BATCH,
+  { items: [{ count: 1 }], idempotencyKey: "k" },
   400,
-  /^atomc: unknown parameter/u,
+  /^idempotencyKey: must be given as idempotency_key of each item$/u,
+);
+test(
+  "a misspelt key of an item is an error of the item",
+  refuses,
+  BATCH,
+  { items: [{ count: 1 }, { count: 1, "idempotency-key": "k" }] },
+  400,
+  /idempotency-key: must be given as idempotency_key/u,
 );
 test(
   "an unknown value of atomic is rejected",

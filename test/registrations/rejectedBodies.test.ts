@@ -14,7 +14,7 @@ const UNICODE = "must be well-formed Unicode without NUL characters";
 const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = [
   ["no body", undefined, "count: required"],
   ["no count", {}, "count: required"],
-  ["a count of null", { count: null }, `count: ${COUNT}`],
+  ["a count of null", { count: null }, "count: required"],
   ["a count of 0", { count: 0 }, `count: ${COUNT}`],
   ["a negative count", { count: -1 }, `count: ${COUNT}`],
   ["a fraction as count", { count: 1.5 }, `count: ${COUNT}`],
@@ -89,11 +89,24 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
     '{"count":1,"__proto__":{"idempotency_key":"k"}}',
     /^the body is not a valid JSON object: /u,
   ],
-  ["an unknown field", { count: 1, idempotencykey: "k" }, "idempotencykey: unknown field"],
+  ...[
+    "idempotencykey",
+    "idempotencyKey",
+    "idempotency-key",
+    "Idempotency_Key",
+    "IDEMPOTENCY KEY",
+  ].map(
+    (name) =>
+      [
+        `a key that is spelled ${name}`,
+        { count: 1, [name]: "k", idempotency_key: "k" },
+        `${name}: must be given as idempotency_key`,
+      ] as const,
+  ),
   [
     "several problems",
     { count: 0, attribution: 1, quantity: 2, foo: 3 },
-    `count: ${COUNT}; attribution: must be a string; quantity: unknown field; foo: unknown field`,
+    `count: ${COUNT}; attribution: must be a string`,
   ],
   ["a list as body", [], "the body must be a JSON object"],
   ["a list of objects as body", [{ count: 1 }], "the body must be a JSON object"],
@@ -142,13 +155,13 @@ forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
     [{ id: null }, idRequired],
     [{ id: "" }, idRequired],
     [{ count: 0, foo: 1 }, idRequired],
-    [{ id: 7 }, "id: must be a string"],
+    [{ id: true }, "id: must be a string"],
+    [{ id: UUID, idempotencyKey: "k" }, "idempotencyKey: must be given as idempotency_key"],
     [{ id: UUID, count: 0 }, `count: ${COUNT}`],
     [{ id: UUID, count: 0.5 }, `count: ${COUNT}`],
     [{ id: UUID, reason: 1 }, "reason: must be a string"],
     [{ id: UUID, reason: "x".repeat(10_001) }, "reason: must be at most 10000 characters"],
     [{ id: UUID, reason: "\0" }, `reason: ${UNICODE}`],
-    [{ id: UUID, amount: 1 }, "amount: unknown field"],
     [[], "the body must be a JSON object"],
   ];
   for (const [given, message] of refunds) {
@@ -162,8 +175,6 @@ forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
   }
 });
 
-const ACCEPTED =
-  "accepted parameters: attribution_key, without_attribution, id, created_at, end_at, metadata, limit, starting_after";
 const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
 forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {
@@ -171,29 +182,36 @@ forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {
   const { call, key } = await startApiOf(t);
   await call("POST", path, { key, body: { count: 1 } });
 
-  for (const id of ["1", "refund-1", `${UUID}0`, "\0", "x".repeat(1000), " "]) {
+  for (const id of ["1", 7, "refund-1", `${UUID}0`, "\0", "x".repeat(1000), " "]) {
     const refund = await call("POST", refundPath, { key, body: { id } });
-    t.is(refund.status, 404, id);
+    t.is(refund.status, 404, String(id));
     t.deepEqual(refund.body, { error: `failed to find ${kind} registration` });
     const keyed = await call("POST", refundPath, { key, body: { id, idempotency_key: "k" } });
-    t.is(keyed.status, 404, id);
+    t.is(keyed.status, 404, String(id));
     const list = await call("GET", `${path}?id=${encodeURIComponent(id)}`, { key });
-    t.is(list.status, 200, id);
-    t.deepEqual(list.body[details], [], id);
+    t.is(list.status, 200, String(id));
+    t.deepEqual(list.body[details], [], String(id));
   }
 });
 
-forBothKinds("an empty filter is no filter", async (t, kind) => {
-  const { path, details } = KIND_NAMES[kind];
-  const { call, key } = await startApiOf(t);
-  await call("POST", path, { key, body: { count: 1, attribution: "a" } });
+forBothKinds(
+  "an empty filter is no filter, and one that is not known is ignored",
+  async (t, kind) => {
+    const { path, details } = KIND_NAMES[kind];
+    const { call, key } = await startApiOf(t);
+    await call("POST", path, { key, body: { count: 1, attribution: "a" } });
 
-  const query = "attribution_key=&without_attribution=&id=&created_at=&end_at=&metadata=";
-  const { status, body } = await call("GET", `${path}?${query}`, { key });
+    for (const query of [
+      "attribution_key=&without_attribution=&id=&id=&created_at=&end_at=&metadata=&first=&after=",
+      "page=2&page=3&page_size=1&limit=0&starting_after=x&attribution=b&__proto__=a&=x&_=1&utm_id=x",
+    ]) {
+      const { status, body } = await call("GET", `${path}?${query}`, { key });
 
-  t.is(status, 200);
-  t.like(body, { [details]: [{ attribution: "a" }] });
-});
+      t.is(status, 200);
+      t.like(body, { [details]: [{ attribution: "a" }] });
+    }
+  },
+);
 
 forBothKinds("invalid filters are rejected by parameter name", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
@@ -207,7 +225,6 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
     ["end_at=2025-02-29", `end_at: ${DATE}`],
     ["end_at=yesterday", `end_at: ${DATE}`],
     ["end_at=2026-01-01&end_at=2026-01-02", "end_at: must be given at most once"],
-    ["created_at=2026-01-02&end_at=2026-01-01", "end_at: must not be before created_at"],
     ["without_attribution=yes", "without_attribution: must be true or false"],
     ["without_attribution=true&attribution_key=a", "without_attribution: excludes attribution_key"],
     ["attribution_key=a&attribution_key=b", "attribution_key: must be given at most once"],
@@ -224,14 +241,8 @@ forBothKinds("invalid filters are rejected by parameter name", async (t, kind) =
       "metadata.in.in.in.in.in.in.in.in: must not be nested deeper than 8 levels",
     ],
     ["metadata={}&metadata={}", "metadata: must be given at most once"],
-    ["page=1", `page: unknown parameter; ${ACCEPTED}`],
-    ["attribution=a", `attribution: unknown parameter; ${ACCEPTED}`],
-    ["__proto__=a", `__proto__: unknown parameter; ${ACCEPTED}`],
-    [
-      "page=1&page=2&id=x&id=y",
-      `id: must be given at most once; page: unknown parameter; ${ACCEPTED}`,
-    ],
-    ["end_at=x&foo=1", `end_at: ${DATE}; foo: unknown parameter; ${ACCEPTED}`],
+    ["page=1&page=2&id=x&id=y", "id: must be given at most once"],
+    ["end_at=x&foo=1", `end_at: ${DATE}`],
     ["attribution_key=%ff", "the query string is not well-formed percent-encoded UTF-8"],
     ["attribution_key=%zz", "the query string is not well-formed percent-encoded UTF-8"],
   ];

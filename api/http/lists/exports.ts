@@ -42,7 +42,7 @@ export const requestedFormat = (ctx: ApiContext): ExportFormat | null => {
 /** Returns whether a request names one of the parameters, so that an export has only the page that they select. */
 export const selectsPage = (ctx: ApiContext, names: readonly string[]): boolean => {
   const query = parseQueryString(ctx.querystring);
-  return names.some((name) => query[name] !== undefined && query[name] !== "");
+  return names.some((name) => query[name] !== undefined);
 };
 
 /** Yields the rows of one page, which is read when the first rows are wanted. */

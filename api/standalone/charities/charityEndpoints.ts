@@ -26,7 +26,7 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
       errors: [
         {
           code: "request_invalid",
-          when: "The organization has no subscription to add the items to, or the body has fields.",
+          when: "The organization has no subscription to add the items to.",
           example: "the organization has no Stripe subscription to add donations to",
         },
         KEY_ERROR,

@@ -8,14 +8,14 @@ import {
   mustBe,
   recordId,
   storedMetadata,
-  text,
   longText,
   shortText,
+  textOrNumber,
 } from "../../../domain/fields.ts";
 import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
+import { currencyField } from "../../charities/currencyField.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
-import { isRange } from "../../http/lists/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 import {
@@ -27,19 +27,25 @@ import {
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
 
+/** Restores the leading zero that an EIN loses as a number. */
+const numberAsEin = (given: unknown): unknown =>
+  Number.isSafeInteger(given) ? String(given).padStart(9, "0") : given;
+
 export const donateBody = bodyObject({
   amount_cents: z
     .int({ error: mustBe(AMOUNT_MUST_BE), abort: true })
     .min(1, `must be ${AMOUNT_MUST_BE}`)
     .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
     .meta({ description: "US cents.", examples: [500] }),
-  ein: ein()
+  currency: currencyField(),
+  ein: z
+    .preprocess(numberAsEin, ein())
     .optional()
     .meta({
       description: "EIN, with or without the dash. Empty is the same as omitted.",
       examples: ["53-0196605"],
     }),
-  nonprofit_id: text(200)
+  nonprofit_id: textOrNumber(200)
     .transform(emptyAsNull)
     .optional()
     .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
@@ -125,11 +131,7 @@ export const listQuery = queryObject({
       path: ["metadata_value"],
       error: "requires metadata_key",
     },
-  )
-  .refine(({ start_date, end_date }) => isRange(start_date, end_date), {
-    path: ["end_date"],
-    error: "must not be before start_date",
-  });
+  );
 
 export const listResponse = z
   .strictObject({

@@ -59,7 +59,7 @@ export const dashboardEndpoints = (deps: {
     errors: [
       {
         code: "request_invalid",
-        when: "A query parameter is missing, unknown, repeated or malformed; the message names it.",
+        when: "A query parameter is missing, repeated or malformed; the message names it.",
         example: "id: required",
       },
       KEY_ERROR,

@@ -144,7 +144,7 @@ export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint 
         errors: [
           {
             code: "request_invalid",
-            when: "A query parameter is unknown, repeated or malformed, or the range has too many days; the message names it.",
+            when: "A query parameter is missing, repeated or malformed, or the range has too many days; the message names it.",
             example: `kind: ${mustBeOneOf(STATISTICS_KINDS)}`,
           },
           KEY_ERROR,

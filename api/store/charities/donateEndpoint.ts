@@ -1,15 +1,23 @@
 import { z } from "zod";
-import { text } from "../../../domain/fields.ts";
+import { textOrNumber } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
 import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
+import { currencyField } from "../../charities/currencyField.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
-import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
+import {
+  KEY_MODES,
+  keyMode,
+  customerDetailsOf,
+  orderFields,
+  SUCCESS,
+  withOneEmail,
+} from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
 const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
@@ -31,9 +39,8 @@ const amount = () =>
     .optional();
 
 const fields = bodyObject({
-  charity_id: text(200)
-    .transform((given) => given.trim())
-    .refine((given) => given !== "", "required")
+  charity_id: textOrNumber(200)
+    .refine((given) => given.trim() !== "", "required")
     .meta({
       pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$`,
       description: "The charity's nonprofit_id, or its EIN with or without the dash.",
@@ -45,11 +52,13 @@ const fields = bodyObject({
   }),
   amount: amount().meta({ description: "Alias of amount_dollars." }),
   donation_amount: amount().meta({ description: "Alias of amount_dollars." }),
+  currency: currencyField(),
   ...orderFields,
 });
 
 /** The body with one amount, whichever of its names the client used. */
 const body = fields
+  .transform(withOneEmail)
   .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
     const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
     const [cents] = given;
@@ -72,9 +81,7 @@ const body = fields
 const response = z
   .strictObject({
     status: z.literal(SUCCESS),
-    charity_id: z
-      .string()
-      .meta({ description: "As given in the request, without spaces around it." }),
+    charity_id: z.string().meta({ description: "As given in the request." }),
     amount: z.number().meta({ description: "US dollars." }),
     mode: keyMode(),
   })
@@ -122,7 +129,7 @@ export const donateEndpoint = (
     write: (write, given) =>
       donateFromStore(deps, write, {
         ...customerDetailsOf(given),
-        charityId: given.charity_id,
+        charityId: given.charity_id.trim(),
         amountCents: given.cents,
       }),
   });

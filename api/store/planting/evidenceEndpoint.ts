@@ -29,14 +29,17 @@ import { KEY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
+/** A text that cannot be an id is one that does not exist. */
+const recordId = () => z.string().optional();
+
 const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
-  tree_id: parameter().optional().meta({
+  tree_id: recordId().meta({
     description: "The tree record. If absent, the newest record that matches the other parameters.",
   }),
-  id: parameter().optional().meta({ description: "Alias of tree_id." }),
-  tree: parameter().optional().meta({ description: "Alias of tree_id." }),
+  id: recordId().meta({ description: "Alias of tree_id." }),
+  tree: recordId().meta({ description: "Alias of tree_id." }),
   impact_type: z
     .literal("trees", { error: TYPE_MUST_BE })
     .optional()

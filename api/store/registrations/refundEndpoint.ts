@@ -16,7 +16,14 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
-import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
+import {
+  KEY_MODES,
+  keyMode,
+  customerDetailsOf,
+  orderFields,
+  SUCCESS,
+  withOneEmail,
+} from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
 /** Rejects an empty selector, which would select the whole store. */
@@ -24,22 +31,6 @@ const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Fi
   field
     .refine((given) => given?.trim() !== "", "must not be empty; omit it to select the whole store")
     .meta({ pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$` });
-
-/** What selects records in lists and evidence, and is no field here. */
-const SELECTORS = [
-  "customer",
-  "email",
-  "start_date",
-  "end_date",
-  "after_created_at",
-  "tree_id",
-  "tree",
-  "id",
-  "created_at",
-  "tree_date",
-  "project_public_id",
-  "region",
-];
 
 const TYPES = ["tree", "plastic", "donation"] as const;
 
@@ -49,14 +40,13 @@ const body = bodyObject({
   reason: balanceNote()
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
+  customer_name: selector(orderFields.customer_name),
+  customer_email: selector(orderFields.customer_email),
+  email: selector(orderFields.email),
+  customer_id: selector(orderFields.customer_id),
+  order_id: selector(orderFields.order_id),
 })
-  // Not among the fields above, where null means that a field is not given.
-  .extend({
-    customer_name: selector(orderFields.customer_name),
-    customer_email: selector(orderFields.customer_email),
-    customer_id: selector(orderFields.customer_id),
-    order_id: selector(orderFields.order_id),
-  })
+  .transform(withOneEmail)
   .meta({ id: "NewStoreRefund" });
 
 const response = z
@@ -109,7 +99,6 @@ export const refundEndpoint = (
       ],
     },
     schemas: { body, response },
-    selectors: SELECTORS,
     examples: {
       body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
       response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },

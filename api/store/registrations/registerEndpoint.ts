@@ -8,7 +8,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
-import { customerDetailsOf, notesField, orderFields, SUCCESS } from "../fields.ts";
+import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
 
@@ -23,8 +23,12 @@ const units = (plural: string) =>
 
 const fields = { ...orderFields, notes: notesField };
 const BODIES = {
-  tree: bodyObject({ trees: units("trees"), ...fields }).meta({ id: "NewTreeRecord" }),
-  bottle: bodyObject({ bottles: units("bottles"), ...fields }).meta({ id: "NewPlasticRecord" }),
+  tree: bodyObject({ trees: units("trees"), ...fields })
+    .transform(withOneEmail)
+    .meta({ id: "NewTreeRecord" }),
+  bottle: bodyObject({ bottles: units("bottles"), ...fields })
+    .transform(withOneEmail)
+    .meta({ id: "NewPlasticRecord" }),
 } satisfies Record<Kind, z.ZodType>;
 
 const unitsOf = (body: z.output<(typeof BODIES)[Kind]>): number =>

@@ -102,7 +102,7 @@ test("a batch with wrong donations records nothing and names them all; with atom
     { amount_cents: 1.5, ein: EIN },
     { amount_cents: 100 },
     "donation",
-    { amount_cents: 100, ein: EIN, tip: 1 },
+    { amount_cents: 100, ein: EIN, currency: "EUR" },
   ];
   const unknown = [
     { amount_cents: 100, ein: EIN },

@@ -231,55 +231,6 @@ test("writes of a disabled feature are rejected, verify reports it, and other fe
   t.deepEqual(body["features"], { tree_planting: true, plastic_removal: false, donations: true });
 });
 
-test("a query string without names and values has no parameters; an empty name is reported", async (t) => {
-  const { get, store } = await startStoreApiOf(t);
-
-  t.is((await get("/app/api/plant?&&&", store.live)).status, 200);
-  for (const query of ["=", "=x", "&=&"]) {
-    const { status, body } = await get(`/app/api/plant?${query}`, store.live);
-    t.is(status, 400, query);
-    t.is(body["code"], "INVALID_PARAMETER");
-    t.regex(String(body["error"]), /^\(empty name\): unknown parameter; accepted parameters: /u);
-    t.is((await get(`/app/api/verify?${query}`, store.live)).status, 200, query);
-  }
-});
-
-test("a refund rejects selectors and the idempotency key in the query, because they would change its effect", async (t) => {
-  const { post, store } = await startStoreApiOf(t);
-  await post("/app/api/plant?trace=1", store.test, { trees: 2 });
-  const refund = { type: "tree", quantity: 1 };
-
-  for (const name of ["order_id", "orderId", "customer-name", "Idempotency-Key"]) {
-    const { status, body } = await post(`/app/api/refund?${name}=1`, store.test, refund);
-    t.is(status, 400, name);
-    t.is(body["error"], `${name}: does not belong in the query string`);
-  }
-  const ofLists = ["customer", "email", "Email", "start_date", "end_date", "after_created_at"];
-  const ofEvidence = [
-    "id",
-    "tree_id",
-    "tree",
-    "created_at",
-    "tree_date",
-    "project_public_id",
-    "region",
-  ];
-  for (const name of [...ofLists, ...ofEvidence]) {
-    const { status, body } = await post(`/app/api/refund?${name}=1`, store.test, refund);
-    t.is(status, 400, name);
-    t.is(
-      body["error"],
-      `${name}: does not belong in the query string; accepted fields of the body: type, quantity, reason, customer_name, customer_email, customer_id, order_id`,
-    );
-  }
-  t.is((await post("/app/api/refund?trace=1", store.test, refund)).status, 200);
-  const donation = await post("/app/api/charity/donate?amount=1", store.test, {
-    charity_id: "53-0196605",
-    amount_dollars: 1,
-  });
-  t.is(donation.status, 400);
-});
-
 test("errors of HTTP itself have a code too", async (t) => {
   const { url, get, post, store } = await startStoreApiOf(t);
 

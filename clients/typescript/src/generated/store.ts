@@ -352,14 +352,17 @@ export interface components {
             readonly customer_email?: string;
             /** @description The customer's id in the shop. */
             readonly customer_id?: string;
-            /** @example Ann Lee */
             readonly customer_name?: string;
+            /**
+             * @description Alias of customer_email.
+             * @example ann@example.com
+             */
+            readonly email?: string;
             /**
              * @description Stored with the record.
              * @example loyalty redemption
              */
             readonly notes?: string;
-            /** @example #1001 */
             readonly order_id?: string;
         };
         readonly NewStoreDonation: {
@@ -375,18 +378,23 @@ export interface components {
             readonly amount_dollars?: number;
             /** @description The charity's nonprofit_id, or its EIN with or without the dash. */
             readonly charity_id: string;
+            /** @description Always USD, which is also the default. */
+            readonly currency?: string;
             /** @example ann@example.com */
             readonly customer_email?: string;
             /** @description The customer's id in the shop. */
             readonly customer_id?: string;
-            /** @example Ann Lee */
             readonly customer_name?: string;
             /**
              * Format: double
              * @description Alias of amount_dollars.
              */
             readonly donation_amount?: number;
-            /** @example #1001 */
+            /**
+             * @description Alias of customer_email.
+             * @example ann@example.com
+             */
+            readonly email?: string;
             readonly order_id?: string;
         };
         readonly NewStoreRefund: {
@@ -394,9 +402,12 @@ export interface components {
             readonly customer_email?: string;
             /** @description The customer's id in the shop. */
             readonly customer_id?: string;
-            /** @example Ann Lee */
             readonly customer_name?: string;
-            /** @example #1001 */
+            /**
+             * @description Alias of customer_email.
+             * @example ann@example.com
+             */
+            readonly email?: string;
             readonly order_id?: string;
             /**
              * Format: int64
@@ -417,14 +428,17 @@ export interface components {
             readonly customer_email?: string;
             /** @description The customer's id in the shop. */
             readonly customer_id?: string;
-            /** @example Ann Lee */
             readonly customer_name?: string;
+            /**
+             * @description Alias of customer_email.
+             * @example ann@example.com
+             */
+            readonly email?: string;
             /**
              * @description Stored with the record.
              * @example loyalty redemption
              */
             readonly notes?: string;
-            /** @example #1001 */
             readonly order_id?: string;
             /**
              * Format: int64
@@ -609,7 +623,7 @@ export interface components {
              * @description US dollars.
              */
             readonly amount: number;
-            /** @description As given in the request, without spaces around it. */
+            /** @description As given in the request. */
             readonly charity_id: string;
             /**
              * @example PROD
@@ -972,7 +986,7 @@ export interface operations {
                 readonly name?: string;
                 /** @description Page number, from 1. */
                 readonly page?: number;
-                /** @description Number of items on a page. */
+                /** @description Number of items on a page. More than 20 is read as 20. */
                 readonly page_size?: number;
             };
             readonly header?: never;

@@ -1,0 +1,292 @@
+import { z } from "zod";
+import { EIN } from "../charities/donations/donationSetup.ts";
+import { createTestStore, startStoreApi, startStoreApiOf } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { idIn } from "./contract.ts";
+import { startApiOf, startStandaloneApi } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+type Headers = Readonly<Record<string, string>>;
+
+test("a range that ends before it begins has nothing in it", async (t) => {
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  const { get, post, store } = await startStoreApiOf(t);
+  await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  await call("POST", "/charities/donate", { key, body: { amount_cents: 5, ein: EIN } });
+  await post("/app/api/plant", store.test, { trees: 1 });
+  await post("/app/api/charity/donate", store.test, { charity_id: EIN, amount: 1 });
+
+  for (const [path, rows] of [
+    ["/plant/trees?created_at=2026-03-02&end_at=2026-03-01", "tree_details"],
+    ["/plant/trees?created_at=9999-12-31&end_at=0001-01-01&first=5", "tree_details"],
+    ["/rescue/plastic_bottles?created_at=2026-03-02&end_at=2026-03-01", "bottle_details"],
+    ["/usage?created_at=2026-03-02&end_at=2026-03-01", "usage"],
+    ["/usage?state=pending&created_at=2026-03-02&end_at=2026-03-01", "usage"],
+    ["/charities/donations?start_date=2026-03-02&end_date=2026-03-01", "donations"],
+    ["/stats?kind=tree&from=2026-03-02&to=2026-03-01", "stats"],
+    ["/stats?kind=donation&interval=month&from=2026-03-02&to=2026-03-01", "stats"],
+    ["/stats?kind=tree&group_by=attribution&from=9999-12-31&to=0001-01-01", "stats"],
+  ] as const) {
+    const { status, body } = await call("GET", path, { key });
+    t.is(status, 200, path);
+    t.deepEqual(body[rows], [], path);
+  }
+  for (const [path, rows] of [
+    ["/app/api/plant", "trees"],
+    ["/app/api/plastic", "plastics"],
+    ["/app/api/charity/donations", "donations"],
+  ] as const) {
+    const range = "start_date=2026-03-02&end_date=2026-03-01";
+    t.deepEqual((await get(`${path}?${range}`, store.test)).body, {
+      [rows]: [],
+      count: 0,
+      has_more: false,
+      next_cursor: "",
+    });
+  }
+});
+
+test("a number is accepted as an id, an order, a customer and an EIN", async (t) => {
+  const { get, post, store } = await startStoreApiOf(t);
+  const order = { customer_name: 12, customer_id: 7701, order_id: 1001 };
+
+  const { body } = await post("/app/api/plant", store.test, { trees: 1, ...order });
+  t.like(body, { customer_name: "12", order_id: "1001" });
+  t.like((await get("/app/api/plant?order_id=1001&customer_id=7701", store.test)).body, {
+    trees: [{ customer_name: "12", customer_id: "7701", order_id: "1001" }],
+  });
+  const keyed = { ...store.test, "Idempotency-Key": "k" };
+  const first = await post("/app/api/plant", keyed, { trees: 1, order_id: 1002 });
+  const again = await post("/app/api/plant", keyed, { trees: 1, order_id: "1002" });
+  t.is(again.text, first.text, "it is the same request");
+  const donation = { charity_id: 530_196_605, amount_dollars: 1 };
+  t.is(
+    (await post("/app/api/charity/donate", store.test, donation)).body["charity_id"],
+    "530196605",
+  );
+
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  const donate = async (given: object) =>
+    call("POST", "/charities/donate", { key, body: { amount_cents: 5, ...given } });
+  t.is((await donate({ ein: 530_196_605 })).body["ein"], EIN);
+  t.is((await donate({ ein: 6_002_345 })).body["error"], "no charity found for the ein 00-6002345");
+  t.is((await donate({ ein: 53.5 })).status, 400);
+});
+
+test("the name email means customer_email in every write of a store", async (t) => {
+  const { get, post, store } = await startStoreApiOf(t);
+  const customer = { email: "ann@example.com" };
+  const writes = [
+    ["plant", { trees: 2 }],
+    ["plastic", { bottles: 2 }],
+    ["charity/donate", { charity_id: EIN, amount: 1 }],
+  ] as const;
+  for (const [path, body] of writes) {
+    t.is((await post(`/app/api/${path}`, store.test, { ...body, ...customer })).status, 200);
+    const both = { ...body, ...customer, customer_email: customer.email };
+    const blank = { ...body, ...customer, customer_email: "" };
+    t.is((await post(`/app/api/${path}`, store.test, blank)).status, 200);
+    t.is((await post(`/app/api/${path}`, store.test, both)).status, 200);
+    const different = await post(`/app/api/${path}`, store.test, {
+      ...both,
+      email: "b@example.com",
+    });
+    t.is(different.status, 400);
+    t.regex(String(different.body["error"]), /^customer_email: customer_email, email are aliases/u);
+  }
+  await post("/app/api/plant", store.test, { trees: 7 });
+
+  const read = async () =>
+    (await get("/app/api/impact/stats?email=ANN@example.com", store.test)).body;
+  t.like(await read(), { trees: 6, plastic_bottles: 6, donations: 3 });
+  const refund = { type: "tree", quantity: 1, ...customer };
+  t.is((await post("/app/api/refund", store.test, refund)).status, 200);
+  t.like(await read(), { trees: 5 });
+});
+
+test("texts are stored and returned as they were sent, with their spaces", async (t) => {
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  const text = "  two  words \t";
+  const given = { attribution: text, idempotency_key: text, metadata: { [text]: text } };
+
+  const planted = await call("POST", "/plant/trees", { key, body: { count: 1, ...given } });
+  t.like(planted.body, { tree_details: [given] });
+  const { post, store } = await startStoreApiOf(t);
+  const order = { customer_name: text, order_id: text };
+  t.like((await post("/app/api/plant", store.test, { trees: 1, ...order })).body, order);
+  const donation = { charity_id: ` ${EIN} `, amount: 1 };
+  t.is(
+    (await post("/app/api/charity/donate", store.test, donation)).body["charity_id"],
+    ` ${EIN} `,
+  );
+});
+
+test("quotes around the header Idempotency-Key are syntax, on both interfaces", async (t) => {
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  const { post, store } = await startStoreApiOf(t);
+
+  for (const [written, meant] of [
+    ['"abc"', "abc"],
+    [String.raw`"a\"b\\c"`, String.raw`a"b\c`],
+    ['"', '"'],
+    ['"a"b"', '"a"b"'],
+  ] as const) {
+    const plant = (body: object, header: string | null) =>
+      call("POST", "/plant/trees", {
+        key,
+        body: { count: 1, ...body },
+        headers: header === null ? {} : { "Idempotency-Key": header },
+      });
+    const first = await plant({}, written);
+    t.like(first.body, { tree_details: [{ idempotency_key: meant }] });
+    const again = await plant({ idempotency_key: meant }, null);
+    t.is(again.headers.get("Idempotent-Replayed"), "true", written);
+    t.is((await plant({ idempotency_key: meant }, written)).status, 200);
+
+    const ofStore = (header: string) =>
+      post("/app/api/plant", { ...store.test, "Idempotency-Key": header }, { trees: 1 });
+    await ofStore(written);
+    t.is((await ofStore(meant)).headers.get("Idempotent-Replayed"), "true", written);
+  }
+  const unkeyed = { key, body: { count: 1 }, headers: { "Idempotency-Key": '""' } };
+  t.like((await call("POST", "/plant/trees", unkeyed)).body, {
+    tree_details: [{ idempotency_key: "" }],
+  });
+});
+
+test("USD is accepted as the currency of a donation, in any case", async (t) => {
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  const { post, store } = await startStoreApiOf(t);
+
+  for (const [currency, status] of [
+    ["USD", 200],
+    ["usd", 200],
+    [null, 200],
+    ["EUR", 400],
+    ["", 400],
+    [840, 400],
+  ] as const) {
+    const donated = await call("POST", "/charities/donate", {
+      key,
+      body: { amount_cents: 5, ein: EIN, currency },
+    });
+    t.is(donated.status, status, String(currency));
+    const body = { charity_id: EIN, amount: 1, currency };
+    t.is((await post("/app/api/charity/donate", store.test, body)).status, status);
+  }
+});
+
+test("trees and bottles have no pages under the names of other lists", async (t) => {
+  const { call, apiKeyTest: key } = await startApiOf(t);
+  for (const [path, rows] of [
+    ["/plant/trees", "tree_details"],
+    ["/rescue/plastic_bottles", "bottle_details"],
+  ] as const) {
+    for (const count of [1, 2, 3]) {
+      await call("POST", path, { key, body: { count } });
+    }
+    const whole = await call("GET", path, { key });
+    const [newest] = z.array(z.looseObject({ id: z.string() })).parse(whole.body[rows]);
+
+    for (const query of [
+      "limit=1",
+      "page=2&page_size=1",
+      `starting_after=${newest?.id}`,
+      "starting_after=x&limit=0",
+      "offset=2&cursor=x&per_page=1",
+    ]) {
+      const { status, headers, body } = await call("GET", `${path}?${query}`, { key });
+      t.is(status, 200);
+      t.deepEqual(body, whole.body, query);
+      t.false(headers.has("Link"));
+    }
+    const page = await call("GET", `${path}?first=1&after=${newest?.id}`, { key });
+    t.like(page.body, { [rows]: [{ count: 2 }] });
+    t.regex(page.headers.get("Link") ?? "", /\?first=1&after=[-0-9a-f]{36}>; rel="next"$/u);
+  }
+});
+
+test("an id that is malformed is as unknown as another account's or the other mode's", async (t) => {
+  const { db } = t.context;
+  const { call, url } = await startStandaloneApi(t, { db });
+  const [own, other] = [await createTestOrganization(db), await createTestOrganization(db)];
+  const key = own.apiKeyTest;
+  const hook = { url: "https://shop.example/x" };
+  const created = async (caller: string) => ({
+    tree: idIn(
+      (await call("POST", "/plant/trees", { key: caller, body: { count: 1 } })).body,
+      "tree",
+    ),
+    hook: String(
+      (await call("POST", "/webhook_endpoints", { key: caller, body: hook })).body["id"],
+    ),
+  });
+  const strangers = [await created(own.apiKeyProd), await created(other.apiKeyTest)];
+  const ownHook = (await created(key)).hook;
+
+  const requests: readonly (readonly [string, string, ("tree" | "hook")?])[] = [
+    ["POST", "/refund/trees"],
+    ["POST", "/refund/plastic_bottles"],
+    ["POST", "/refund/donations"],
+    ["GET", "/evidence/tree/ID"],
+    ["GET", "/usage/ID"],
+    ["GET", "/certificate_url?id=ID"],
+    ["GET", "/plant/trees?id=ID"],
+    ["GET", "/plant/trees?after=ID"],
+    ["GET", "/usage?starting_after=ID"],
+    ["GET", "/events?starting_after=ID"],
+    ["GET", "/webhook_endpoints/ID", "hook"],
+    ["POST", "/webhook_endpoints/ID", "hook"],
+    ["DELETE", "/webhook_endpoints/ID", "hook"],
+    ["GET", "/webhook_endpoints/ID/deliveries", "hook"],
+    ["GET", `/webhook_endpoints/${ownHook}/deliveries?starting_after=ID`],
+    ["GET", `/webhook_endpoints/${ownHook}/deliveries/ID`],
+    ["POST", `/webhook_endpoints/${ownHook}/deliveries/ID/retry`],
+  ];
+  for (const [method, path, kind = "tree"] of requests) {
+    const responses = new Set<string>();
+    for (const id of [
+      crypto.randomUUID(),
+      ...strangers.map((stranger) => stranger[kind]),
+      "7",
+      "x".repeat(2000),
+      "é \u0000'%",
+    ]) {
+      const response = await fetch(url + path.replace("ID", encodeURIComponent(id)), {
+        method,
+        headers: { Authorization: key, "Content-Type": "application/json" },
+        ...(method === "POST" ? { body: JSON.stringify({ id }) } : {}),
+      });
+      responses.add(`${response.status} ${await response.text()}`);
+    }
+    t.is(responses.size, 1, `${method} ${path}: ${[...responses].join(" | ")}`);
+  }
+});
+
+test("the same holds for the ids of a store", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const [own, other] = [
+    await createTestStore(db, { balanceCents: 100 }),
+    await createTestStore(db),
+  ];
+  const planted = async (headers: Headers) =>
+    (await post("/app/api/plant", headers, { trees: 1 })).headers.get("Record-Id") ?? "";
+  const strangers = [await planted(own.live), await planted(other.test)];
+
+  for (const path of [
+    "/app/api/evidence?tree_id=",
+    "/app/api/evidence?id=",
+    "/app/api/evidence?tree=",
+    "/app/api/certificate_url?id=",
+    "/app/api/webhook_endpoints/",
+  ]) {
+    for (const id of [crypto.randomUUID(), ...strangers, "7", "x".repeat(2000), "é \u0000'%"]) {
+      const { status, body } = await get(path + encodeURIComponent(id), own.test);
+      t.is(status, 404, path + id);
+      t.is(body["code"], "NOT_FOUND");
+    }
+  }
+});
