@@ -6,8 +6,7 @@ import type { Authenticate } from "../../services/accounts/createAuthenticator.t
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Returns the key that a request claims to have, empty if there is none. */
-const keyOf = ({ authorization = "" }: IncomingHttpHeaders): string =>
-  authorization.replace(/^Bearer +/iu, "");
+const keyOf = ({ authorization = "" }: IncomingHttpHeaders): string => authorization;
 
 /** Returns the caller of a request whose key is cached and valid, otherwise null. */
 export const findCachedCaller =
@@ -15,7 +14,7 @@ export const findCachedCaller =
   (headers: IncomingHttpHeaders): Caller | null =>
     findCached(keyOf(headers));
 
-/** Rejects requests without a valid key, which is the value of `Authorization`, with or without the prefix `Bearer`. */
+/** Rejects requests without a valid key, which is the value of `Authorization`. */
 export const authenticate =
   (findCaller: Authenticate): Middleware<ApiState> =>
   async (ctx, next) => {

@@ -111,7 +111,7 @@ export const createStandaloneApp = ({
       securitySchemes: {
         apiKey: {
           header: "Authorization",
-          description: "The API key as it is, or after the prefix `Bearer `.",
+          description: "The API key as it is, without a prefix such as `Bearer `.",
         },
       },
       security: [["apiKey"]],

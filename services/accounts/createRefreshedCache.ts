@@ -2,10 +2,10 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { LRUCache } from "lru-cache";
 import type { LookUp } from "../batching/createLookups.ts";
 
-/** Half of the promise that every process notices a revoked key or an uninstalled store within five seconds. */
-const CACHED_MS = 2500;
+/** From the start of the read. A command that makes keys invalid waits for it. */
+export const CACHED_MS = 2000;
 /** A value of this age that is used is read again, so that no request waits for it when it expires. */
-const REFRESHED_MS = 1250;
+const REFRESHED_MS = 1000;
 /** For how long values that have this age are gathered. */
 const GATHERED_MS = 250;
 const MAXIMUM_CACHED = 10_000;
@@ -24,7 +24,7 @@ export type RefreshedCache<Value> = {
 };
 
 /**
- * Caches what many requests need for 2.5 seconds. Values that are in use are read again before they expire,
+ * Caches what many requests need for two seconds. Values that are in use are read again before they expire,
  * many in one statement. So with thousands of active accounts, hardly a request waits for a statement of its own.
  * @param nowMs a monotonic clock, so that setting the system clock back does not prolong the cache
  */

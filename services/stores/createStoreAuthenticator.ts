@@ -22,8 +22,7 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
 
 /**
  * Creates a function that checks a key, and then the store that it is used for: without a valid key, a caller cannot find out
- * which stores exist. Stores are cached as briefly as keys, so that every process rejects the keys of an uninstalled store
- * within five seconds.
+ * which stores exist. Stores are cached as briefly as keys.
  * @param nowMs a monotonic clock
  */
 export const createStoreAuthenticator = ({

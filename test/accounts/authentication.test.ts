@@ -1,9 +1,10 @@
 import { insertAccount } from "../../db/accounts/accounts.ts";
-import { listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import { listApiKeys } from "../../db/accounts/apiKeys.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator, UNKNOWN_MS } from "../../services/accounts/createAuthenticator.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
+import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { apiDescription } from "../api/responseChecker.ts";
@@ -29,7 +30,7 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
   const { url, call, apiKeyProd } = await startApiOf(t);
   const requests = await listRequests(url);
   t.true(requests.length > 30);
-  const wrong = [undefined, `${apiKeyProd}x`, `Bearer ${apiKeyProd}x`];
+  const wrong = [undefined, `${apiKeyProd}x`, `Bearer ${apiKeyProd}`, `bearer  ${apiKeyProd}`];
   for (const { endpoint, method, path } of requests) {
     for (const key of wrong) {
       const response = await call(method, path, key === undefined ? {} : { key });
@@ -49,7 +50,9 @@ test("whatever is not a key is a 403", async (t) => {
     "",
     "x",
     "Bearer",
-    `Bearer Bearer ${apiKeyProd}`,
+    `Bearer ${apiKeyProd}`,
+    `bearer  ${apiKeyProd}`,
+    `BEARER\t${apiKeyProd}`,
     `Token ${apiKeyProd}`,
     apiKeyProd.slice(0, -1),
     apiKeyProd.toUpperCase(),
@@ -65,15 +68,6 @@ test("whatever is not a key is a 403", async (t) => {
       t.is(response.status, 403, `${method} with ${key}`);
       t.deepEqual(response.body, { error: "invalid API key" });
     }
-  }
-});
-
-test("a key works with and without the prefix Bearer", async (t) => {
-  const { call, apiKeyProd } = await startApiOf(t);
-
-  for (const key of [apiKeyProd, `Bearer ${apiKeyProd}`, `bearer  ${apiKeyProd}`]) {
-    t.is((await call("GET", "/plant/trees", { key })).status, 200);
-    t.is((await call("GET", "/dashboard_url", { key })).status, 200);
   }
 });
 
@@ -105,36 +99,31 @@ test("a store's key is rejected", async (t) => {
   t.is((await call("GET", "/plant/trees", { key })).status, 403);
 });
 
-test("every process rejects a revoked key within five seconds, even one in constant use", async (t) => {
-  const { db } = t.context;
-  const clock = { nowMs: 1 };
-  const startProcess = () =>
-    startStandaloneApi(t, {
-      db,
-      authenticator: createAuthenticator({
-        db,
-        accountType: "organization",
-        nowMs: () => clock.nowMs,
-      }),
-    });
-  const processes = [await startProcess(), await startProcess()];
+test("once key revoke returns, the next request with the key is rejected by every process", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const processes = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
   const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   const statuses = (key: string) =>
     Promise.all(
-      processes.map(async ({ call }) => (await call("GET", "/plant/trees", { key })).status),
+      processes.map(async ({ call }) => (await call("GET", "/dashboard_url", { key })).status),
     );
   t.deepEqual(await statuses(apiKeyProd), [200, 200]);
-
   const live = (await listApiKeys(db, id)).find(({ mode }) => mode === "live");
-  await revokeApiKey(db, live?.id ?? "", systemClock.now());
-  const revokedAtMs = clock.nowMs;
 
-  // Processes cache known keys, which is why revocation takes time.
-  t.deepEqual(await statuses(apiKeyProd), [200, 200]);
-  for (clock.nowMs += 500; clock.nowMs < revokedAtMs + 5000; clock.nowMs += 500) {
+  let isRevoked = false;
+  const revoking = runImpact(["key", "revoke", live?.id ?? ""], {
+    env: { DATABASE_URL: databaseUrl },
+  }).finally(() => {
+    isRevoked = true;
+  });
+  // Constant use must not prolong it.
+  while (!isRevoked) {
     await statuses(apiKeyProd);
   }
+  const revoked = await revoking;
+
   t.deepEqual(await statuses(apiKeyProd), [403, 403]);
+  t.is(revoked.exitCode, 0, revoked.stderr);
   t.deepEqual(await statuses(apiKeyTest), [200, 200]);
 });
 

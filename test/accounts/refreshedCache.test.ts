@@ -42,7 +42,7 @@ test("a value in use is refreshed once before it expires, and no reader waits fo
   const { cache, clock, lookups, nextLookup, readFirst } = createScene();
   await readFirst("key", "first");
 
-  clock.nowMs += 1249;
+  clock.nowMs += 999;
   t.is(cache.find("key"), "first");
   clock.nowMs += 1;
   const refreshed = nextLookup();
@@ -57,7 +57,7 @@ test("a value in use is refreshed once before it expires, and no reader waits fo
 
   t.is(cache.find("key"), "second");
   // Its time counts from the start of the lookup.
-  clock.nowMs += 1999;
+  clock.nowMs += 1499;
   t.is(cache.find("key"), "second");
   clock.nowMs += 2;
   t.is(cache.find("key"), null);
@@ -68,7 +68,7 @@ test("an unused value is not refreshed", async (t) => {
   await readFirst("idle", "value");
   await readFirst("busy", "value");
 
-  clock.nowMs += 2000;
+  clock.nowMs += 1500;
   const refreshed = nextLookup();
   cache.find("busy");
   await refreshed;
@@ -85,7 +85,7 @@ test("a value that no longer exists is gone as soon as it is read again", async 
   const { cache, clock, lookups, nextLookup, readFirst } = createScene();
   await readFirst("key", "value");
 
-  clock.nowMs += 2000;
+  clock.nowMs += 1500;
   const refreshed = nextLookup();
   cache.find("key");
   await refreshed;
@@ -99,7 +99,7 @@ test("a value that cannot be read again expires, and the next reader gets the er
   const { cache, clock, lookups, nextLookup, readFirst } = createScene();
   await readFirst("key", "value");
 
-  clock.nowMs += 2000;
+  clock.nowMs += 1500;
   const refreshed = nextLookup();
   cache.find("key");
   await refreshed;

@@ -33,7 +33,7 @@ test("a client keeps its key after the cut-over, and only the hash and four char
   await eventually(async () => (await call("GET", "/plant/trees", { key })).status === 200);
   const planted = await call("POST", "/plant/trees", { key, body: { count: 3 } });
   t.is(planted.status, 200);
-  t.is((await call("GET", "/plant/trees", { key: `Bearer ${key}` })).status, 200);
+  t.is((await call("GET", "/plant/trees", { key })).status, 200);
   t.is((await call("GET", "/dashboard_url", { key })).body["org_id"], id);
 
   t.like(readJson(await importKey("test")), { new: false });

@@ -3,6 +3,7 @@ import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId } from "../../arguments.ts";
+import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf, openChange, withAudit } from "../../operator.ts";
@@ -67,7 +68,8 @@ const revoke = async (
   } else {
     printRows(io, [key], KEY_COLUMNS);
   }
-  say(io, "Revoked. Every API process rejects the key within 5 seconds.");
+  await awaitCachedKeys(io);
+  say(io, "Revoked. Every API process rejects the key.");
   if (wasLast) {
     say(io, `The account has no valid ${key.mode} key left.`);
   }

@@ -5,6 +5,7 @@ import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { nullIfNone } from "../../arguments.ts";
+import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
@@ -88,6 +89,9 @@ export const updateOrg = async (
     }
   }
   reportColorAdjustments(context, profile);
+  if (limits !== null || subscriptionPolicy !== undefined) {
+    await awaitCachedKeys(context.io);
+  }
   const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
     (given) => given !== undefined,
   );

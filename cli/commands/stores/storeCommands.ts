@@ -120,7 +120,7 @@ const addSettingCommands = (store: Command, context: Context): void => {
   withAudit(
     store
       .command("uninstall")
-      .description("Uninstall a store: its keys are rejected within 5 seconds, its records remain")
+      .description("Uninstall a store: its keys are rejected, its records remain")
       .argument("<store>", STORE),
   ).action((named: string, options: ChangeOptions) => uninstallStore(context, named, options));
   withAudit(

@@ -1,4 +1,5 @@
 import { uninstallStore as uninstall } from "../../../services/stores/uninstallStore.ts";
+import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
@@ -16,6 +17,8 @@ export const uninstallStore = async (
   const { id } = await findNamedStore(deps.db, idOrDomain);
   const { store, wasUninstalledBefore } = await uninstall(deps, id);
   printStore(io, store, { json });
+  await awaitCachedKeys(io);
+  say(io, "Every API process rejects the store's keys.");
   if (wasUninstalledBefore) {
     say(io, "The store was already uninstalled; its date of uninstallation is unchanged.");
   }

@@ -1,6 +1,7 @@
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { nullIfNone } from "../../arguments.ts";
+import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
@@ -51,6 +52,7 @@ export const updateStore = async (
   printStore(io, await update(deps, id, changes), {
     json,
   });
+  await awaitCachedKeys(io);
   if (charityProvider !== undefined) {
     warnAboutCharityProvider(context, charityProvider);
   }

@@ -132,7 +132,7 @@ test.serial("what is not exactly usual is left to the app", async (t) => {
   const { start, id, key } = await setUp(t);
   const { read, fill, url, appRequests } = await start();
   const first = await fill();
-  t.false((await read({ Authorization: `Bearer ${key}` })).isByApp);
+  t.like(await read({ Authorization: `Bearer ${key}` }), { status: 403, isByApp: true });
 
   const etag = first.headers.get("etag") ?? "";
   t.like(await read({ "If-None-Match": etag }), { status: 304, body: "", isByApp: true });
