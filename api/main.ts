@@ -13,7 +13,6 @@ import {
   openReads,
   openSearches,
 } from "../program/openDatabase.ts";
-import { readAccountLimits } from "../program/settings/readAccountLimits.ts";
 import { logUnusableHits } from "../program/log/logUnusableHits.ts";
 import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
 import { findIgnoredPrice, readStripeOptions } from "../program/settings/readStripeOptions.ts";
@@ -21,6 +20,7 @@ import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts"
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
+import { createPlaces } from "../program/server/createPlaces.ts";
 import { serveMetrics } from "../program/server/serveMetrics.ts";
 import { browsableUrl, startServer } from "../program/server/startServer.ts";
 import type { RunningServer } from "../program/server/startServer.ts";
@@ -34,16 +34,14 @@ import { loadStripe, loadWebhookReader } from "../providers/billing/loadStripe.t
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/settings/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
-import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createDeploymentName } from "../services/billing/deploymentName.ts";
 import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import { createSpendingGuard } from "../services/registrations/limits/createSpendingGuard.ts";
+import { createRetryGuard } from "../services/registrations/createRetryGuard.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
-import { createOpenLists } from "./http/lists/openLists.ts";
 import { PAGE_SEARCH_MS } from "./http/lists/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
@@ -58,6 +56,9 @@ const SHUTDOWN_TIMEOUT_MS = 10_000;
 const FINISH_REQUESTS_MS = 7000;
 /** Short, because the partner's report waits for it and the workflow polls anyway. */
 const WAKE_TIMEOUT_MS = 1000;
+
+/** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
+const MAXIMUM_LISTS = 64;
 
 type Tracing = RunningTracing | undefined;
 
@@ -84,7 +85,6 @@ const openConnections = async (config: Config, tracing: Tracing) => {
 };
 
 type Observed = {
-  readonly config: Config;
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly metrics: ApiMetrics;
@@ -92,24 +92,12 @@ type Observed = {
   readonly tracing: Tracing;
 };
 
-/** What collects writes in memory: registrations for a batch, and the counts of accounts' days and last uses of keys. */
-const createWriters = ({ config, db, clock, metrics, logger, tracing }: Observed) => {
+/** What collects writes in memory: registrations for a batch, and last uses of keys. */
+const createWriters = ({ db, clock, metrics, logger, tracing }: Observed) => {
   const { observeBatch } = metrics;
   const writer = createRegistrationWriter({ db, clock, observeBatch, tracing });
   const storeWriter = createStoreRegistrationWriter({ db, clock, observeBatch, tracing });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
-  const guard = createSpendingGuard({
-    db,
-    clock,
-    defaults: readAccountLimits(config),
-    onUnusualDay: (day) => {
-      metrics.observeUnusualDay();
-      logger.warn(day, "an account has registered at least ten times its usual day");
-    },
-    onError: (error) => {
-      logger.warn({ err: error }, "the counts of accounts' days cannot be stored; retrying");
-    },
-  });
   const keyUses = createKeyUses({
     db,
     clock,
@@ -120,12 +108,10 @@ const createWriters = ({ config, db, clock, metrics, logger, tracing }: Observed
   return {
     writer,
     storeWriter,
-    guard,
     keyUses,
     /** Stores everything for the last time. */
     end: async (): Promise<void> => {
       await Promise.all([writer.drain(), storeWriter.drain()]);
-      await guard.stop();
       await keyUses.stop();
     },
   };
@@ -150,13 +136,10 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads });
-  const writers = createWriters({ config, db, clock, metrics, logger, tracing });
-  const { writer, storeWriter, guard, keyUses } = writers;
-  const openLists = createOpenLists({
-    maximum: config.MAXIMUM_OPEN_LISTS,
-    maximumPerAccount: config.MAXIMUM_OPEN_LISTS_PER_ACCOUNT,
-  });
-  metrics.watchLists(openLists.count);
+  const writers = createWriters({ db, clock, metrics, logger, tracing });
+  const { writer, storeWriter, keyUses } = writers;
+  const places = createPlaces(MAXIMUM_LISTS);
+  metrics.watchLists(places.usedCount);
   const getDeployment = await createDeploymentName({ db, clock });
   const running: RunningServer[] = [];
   /** Returns what reads secrets that are separated by commas, or null if there are none. */
@@ -168,7 +151,6 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
     app: {
       logger,
       observe: metrics.observeRequest,
-      limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
       tracing,
       takePermit: createPermits({ db }),
       trustedProxies: config.TRUSTED_PROXIES,
@@ -176,10 +158,10 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
     db,
     reads,
     clock,
-    guard,
+    guard: createRetryGuard(),
     readReadiness: health.read,
     streaming: {
-      openLists,
+      places,
       pace,
       writeTimeoutMs: WRITE_TIMEOUT_MS,
       pageSearchMs: PAGE_SEARCH_MS,

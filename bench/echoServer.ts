@@ -1,6 +1,5 @@
 import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
 import { newId } from "../services/newId.ts";
-import { createOpenLists } from "../api/http/lists/openLists.ts";
 import { PAGE_SEARCH_MS } from "../api/http/lists/listPages.ts";
 import { WRITE_TIMEOUT_MS } from "../api/http/lists/streamText.ts";
 import { createApp } from "../api/http/createApp.ts";
@@ -9,13 +8,12 @@ import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
 import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openCopies, openDatabase } from "../program/openDatabase.ts";
-import { readAccountLimits } from "../program/settings/readAccountLimits.ts";
 import { runProgram } from "../program/runProgram.ts";
+import { createPlaces } from "../program/server/createPlaces.ts";
 import { startServer } from "../program/server/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
-import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import type { SpendingGuard } from "../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../services/registrations/createRetryGuard.ts";
 import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 
 /*
@@ -44,8 +42,7 @@ const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal
   };
 };
 
-const ECHO_GUARD: Pick<SpendingGuard, "register" | "write" | "findOriginal"> = {
-  register: (_caller, _units, { write }) => write(),
+const ECHO_GUARD: Pick<RetryGuard, "write" | "findOriginal"> = {
   write: (_caller, { write }) => write(),
   findOriginal: (_caller, { findOriginal }) => findOriginal(),
 };
@@ -58,7 +55,6 @@ await runProgram(
     const app = createApp({
       logger,
       observe: createApiMetrics().observeRequest,
-      limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
       takePermit: () => Promise.resolve(true),
       keyHeaders: ["Authorization"],
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
@@ -71,7 +67,7 @@ await runProgram(
         writer: createEchoWriter(),
         streaming: {
           pace: unhurriedPace,
-          openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
+          places: createPlaces(1),
           writeTimeoutMs: WRITE_TIMEOUT_MS,
           pageSearchMs: PAGE_SEARCH_MS,
         },

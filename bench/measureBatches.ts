@@ -5,7 +5,6 @@ import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { pgbenchAccountId } from "./support/runPgbench.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 const SIZES = [100, 1000] as const;
@@ -69,7 +68,6 @@ export const measureBatches = async (
   const [key = ""] = await createAccounts(databaseUrl, [pgbenchAccountId(1)]);
   const api = await services.startProgram("api/main.ts", {
     DATABASE_URL: databaseUrl,
-    ...UNLIMITED,
   });
   const path = `${api.url}/plant/trees`;
   for (const size of SIZES) {

@@ -14,7 +14,6 @@ import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 const REGISTRATIONS = 1000;
@@ -64,7 +63,7 @@ export const measureCached = async (
   const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
   await plantOrders(deps, await createPlantingOrders(deps, NEVER_ABORTED));
   const slug = await getDashboardSlug(deps, accountId);
-  const settings = { DATABASE_URL: databaseUrl, ...UNLIMITED };
+  const settings = { DATABASE_URL: databaseUrl };
   const api = await services.startProgram("api/main.ts", settings);
   const headers = { Authorization: key };
   const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`

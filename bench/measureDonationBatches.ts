@@ -3,7 +3,6 @@ import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { pgbenchAccountId } from "./support/runPgbench.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 /** Each key may send 20 single donations and one batch a second, so many keys are needed to keep the service busy. */
@@ -61,7 +60,6 @@ export const measureDonationBatches = async (
   const keys = await createAccounts(databaseUrl, ids);
   const api = await services.startProgram("api/main.ts", {
     DATABASE_URL: databaseUrl,
-    ...UNLIMITED,
   });
   for (const key of keys) {
     await post(`${api.url}/charities/subscribe`, key, {});

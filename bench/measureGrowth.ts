@@ -5,7 +5,6 @@ import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Program, Services } from "./support/startServices.ts";
 
 export type GrowthSizes = {
@@ -52,7 +51,6 @@ export const measureGrowth = async (
     );
     const api = await services.startProgram("api/main.ts", {
       DATABASE_URL: databaseUrl,
-      ...UNLIMITED,
     });
     setups.push({ name, keys, api });
   }

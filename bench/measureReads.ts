@@ -10,7 +10,6 @@ import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadOptions, LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 import { watchGroups } from "./support/watchMachine.ts";
 
@@ -77,7 +76,6 @@ export const measureReads = async (
   const ids = records.map(({ id }) => id);
   const api = await services.startProgram("api/main.ts", {
     DATABASE_URL: databaseUrl,
-    ...UNLIMITED,
   });
   const bareReader = await services.startProgram("bench/bareReader.ts", {
     DATABASE_URL: databaseUrl,

@@ -7,7 +7,6 @@ import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 import { timeCalls } from "./support/timeCalls.ts";
 
@@ -104,7 +103,6 @@ export const measureRecords = async (
   }
   const api = await services.startProgram("api/main.ts", {
     DATABASE_URL: databaseUrl,
-    ...UNLIMITED,
   });
   const send = createSend(api.url);
   const [largeId = "", smallId = ""] = accountIds;

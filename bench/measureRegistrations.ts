@@ -5,7 +5,6 @@ import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { pgbenchAccountId, runPgbench } from "./support/runPgbench.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 export type RegistrationSizes = {
@@ -91,7 +90,7 @@ export const measureRegistrations = async (
   const databaseUrl = await services.createDatabase("registrations");
   const ids = Array.from({ length: MANY_ACCOUNTS }, (_, index) => pgbenchAccountId(index + 1));
   const keys = await createAccounts(databaseUrl, ids);
-  const settings = { DATABASE_URL: databaseUrl, ...UNLIMITED };
+  const settings = { DATABASE_URL: databaseUrl };
   const api = await services.startProgram("api/main.ts", settings);
   const echo = await services.startProgram("bench/echoServer.ts", settings);
   const results: Result[] = [];

@@ -78,6 +78,7 @@ const runTraffic = async (
             idempotencyKey: null,
             attribution: "bench",
             metadata: {},
+            isLimited: false,
           }),
         ),
       );

@@ -6,7 +6,6 @@ import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { startEverything } from "./support/startEverything.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 
 const WARM_UP_MS = 4000;
@@ -26,7 +25,7 @@ export const measureStart = async (
   { connections, rounds, roundMs }: RegistrationSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  const { run, stop } = await startEverything(services.folder, UNLIMITED);
+  const { run, stop } = await startEverything(services.folder, {});
   const bareServer = await services.startProgram("bench/bareServer.ts", {});
   const keys = await createAccounts(
     run.databaseOwnerUrl,

@@ -14,7 +14,6 @@ import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import type { LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Services } from "./support/startServices.ts";
 import { watchGroups } from "./support/watchMachine.ts";
 
@@ -108,7 +107,7 @@ export const measureStore = async (
     Array.from({ length: MANY_STORES }, () => crypto.randomUUID()),
   );
   const stores = await createFundedStores(db, MANY_STORES);
-  const settings = { DATABASE_URL: databaseUrl, ...UNLIMITED };
+  const settings = { DATABASE_URL: databaseUrl };
   const api = await services.startProgram("api/main.ts", settings);
   const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
   const measure = async (options: Parameters<typeof runLoad>[0]): Promise<Measured> => {

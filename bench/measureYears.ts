@@ -14,7 +14,6 @@ import { compareRounds } from "./support/compareRounds.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
 import { pgbenchAccountId } from "./support/runPgbench.ts";
-import { UNLIMITED } from "./support/startServices.ts";
 import type { Program, Services } from "./support/startServices.ts";
 import { describeSpread } from "./support/statistics.ts";
 import type { Reads } from "./support/createYearReads.ts";
@@ -198,7 +197,6 @@ const measure = async (
     const key = await issueTestKey(stage);
     const api = await services.startProgram("api/main.ts", {
       DATABASE_URL: stage.url,
-      ...UNLIMITED,
     });
     opened.push({
       key,

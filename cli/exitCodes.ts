@@ -49,7 +49,6 @@ const EXIT_CODE_OF = {
   balance_insufficient: EXIT.failed,
   feature_disabled: EXIT.failed,
   daily_limit_reached: EXIT.failed,
-  test_quota_reached: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 
 /** Codes of Node and PostgreSQL for a server that cannot be reached or refuses the connection. */

@@ -45,16 +45,6 @@ const retentionDays = (fallback: number, minimum: number) =>
 
 const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
 
-/** A count of units: JSON carries it exactly. */
-const unitCount = z
-  .string()
-  .regex(/^\d{1,16}$/u, "must be a whole number")
-  .transform(Number)
-  .refine(
-    (value) => value >= 1 && value <= Number.MAX_SAFE_INTEGER,
-    `must be from 1 to ${Number.MAX_SAFE_INTEGER}`,
-  );
-
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
@@ -136,8 +126,6 @@ const settings = z.object({
   PGTARGETSESSIONATTRS: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
   READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
-  MAXIMUM_OPEN_LISTS: wholeNumber(64, 1),
-  MAXIMUM_OPEN_LISTS_PER_ACCOUNT: wholeNumber(16, 1),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
@@ -186,13 +174,6 @@ const settings = z.object({
     .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
     .optional(),
   TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
-  LIVE_REQUESTS_PER_SECOND: wholeNumber(10_000, 1),
-  LIVE_CONCURRENT_REQUESTS: wholeNumber(2000, 1),
-  TEST_REQUESTS_PER_SECOND: wholeNumber(500, 1),
-  TEST_CONCURRENT_REQUESTS: wholeNumber(250, 1),
-  MAXIMUM_COUNT_PER_REQUEST: unitCount.default(1_000_000),
-  MAXIMUM_COUNT_PER_DAY: unitCount.optional(),
-  MAXIMUM_TEST_RECORDS: unitCount.default(1_000_000),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_HOST: listenAddress,

@@ -15,8 +15,7 @@ export type ErrorCode =
   | "rate_limited"
   | "balance_insufficient"
   | "feature_disabled"
-  | "daily_limit_reached"
-  | "test_quota_reached";
+  | "daily_limit_reached";
 
 /** An error that the caller can act on. Any other error is a bug or an outage. */
 export class DomainError extends Error {

@@ -40,7 +40,6 @@ export const ERROR_STATUS = {
   subscription_inactive: 403,
   feature_disabled: 403,
   daily_limit_reached: 403,
-  test_quota_reached: 403,
   record_not_found: 404,
   path_not_found: 404,
   method_not_allowed: 405,

@@ -68,8 +68,6 @@ const SEARCH_TIMEOUT_MS = 5000;
 const SEARCH_WAIT_MS = 3000;
 /** Two slow reads keep one or two cores busy, and the others are for short ones. */
 const CONCURRENT_READS = 4;
-/** A client that would wait longer should retry later. */
-const READ_WAIT_MS = 10_000;
 const READ_ADVICE =
   "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
@@ -103,7 +101,7 @@ export const openReads = (
     interceptors,
     maximumConnections: CONCURRENT_READS,
     statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
-    shares: createReadShares(CONCURRENT_READS, { maximumWaitMs: READ_WAIT_MS }),
+    shares: createReadShares(CONCURRENT_READS),
     timeoutAdvice: READ_ADVICE,
   });
 

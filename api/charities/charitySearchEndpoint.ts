@@ -11,7 +11,7 @@ import { queryObject } from "../http/parseRequest.ts";
 import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
 import { queryError } from "../http/queryError.ts";
 import { monogramUrl } from "./monograms.ts";
-import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "./limits.ts";
+import { PROVIDER_SHARE_ERROR } from "./limits.ts";
 import { page, pageSize, total } from "./pages.ts";
 
 const charityQuery = queryObject({
@@ -120,8 +120,10 @@ export const charitySearchEndpoint = (
     tag,
     details,
     keyError,
+    ...rest
   }: {
     readonly path: string;
+    readonly requestsPerSecond?: number;
     readonly tag: string;
     readonly details: string;
     readonly keyError: ErrorResponse;
@@ -130,7 +132,7 @@ export const charitySearchEndpoint = (
   keyEndpoint({
     method: "get",
     path,
-    requestsPerSecond: REQUESTS_PER_SECOND,
+    ...rest,
     description: {
       operationId: "searchCharities",
       tag,
@@ -148,8 +150,8 @@ export const charitySearchEndpoint = (
         },
         {
           code: "queue_full",
-          when: "Too many searches of the account are waiting.",
-          example: "too many requests of this account are waiting, try again",
+          when: "Too many searches are waiting.",
+          example: "too many requests are waiting, try again",
           headers: RETRY_AFTER,
         },
       ],

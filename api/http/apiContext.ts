@@ -13,6 +13,8 @@ export type ApiState = {
   caller?: Caller;
   /** The caller's store, on the stores' interface; its balance may be some seconds old. */
   store?: Store;
+  /** Whether other requests wait for the place of this one, whose client takes its time to read the response. */
+  arePlacesNeeded?: () => boolean;
 };
 
 export type ApiContext = ParameterizedContext<ApiState>;

@@ -9,13 +9,10 @@ import type { Listener } from "../../program/server/limitConcurrency.ts";
 import type { AnswersFromMemory } from "../../program/server/startServer.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
-import { chargeBatch } from "../middleware/chargeBatch.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { ignoreLongAccept } from "../middleware/ignoreLongAccept.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
-import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { limitBatches } from "../middleware/limitBatches.ts";
-import { limitRequests } from "../middleware/limitRequests.ts";
 import { limitRate } from "../middleware/limitRate.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
@@ -37,8 +34,6 @@ import type { ConfirmedEndpoints, FindPublicResponse } from "./readyResponses.ts
 export type AppDependencies = {
   readonly logger: Logger;
   readonly observe: RequestObserver;
-  /** Limits the requests of each key and account. */
-  readonly limiter: RequestLimiter;
   /** Absent if tracing is off. */
   readonly tracing?: Tracing | undefined;
   /** Limits the requests of endpoints that have `requestsPerSecond`. */
@@ -120,7 +115,6 @@ const createRouters = (options: { readonly sensitive: boolean; readonly strict: 
 export const createApp = ({
   logger,
   observe,
-  limiter,
   tracing,
   takePermit,
   trustedProxies = 0,
@@ -164,7 +158,7 @@ export const createApp = ({
 
   const routers = createRouters({ sensitive: true, strict: false });
   const parseBody = readBody(BODY_KIB);
-  const parseBatch = [limitBatches(), parseBody, chargeBatch(limiter)];
+  const parseBatch = [limitBatches(), parseBody];
   const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
@@ -175,7 +169,7 @@ export const createApp = ({
       // Composed once: the router composes what it is given for each request.
       compose<ApiContext>([
         ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
-        ...(access === "public" ? [] : [checkKey, limitRequests(limiter)]),
+        ...(access === "public" ? [] : [checkKey]),
         ...(access === "write" ? [requireWriteScope] : []),
         shareConnections(`${method} ${path}`),
         ...(requestsPerSecond === undefined
@@ -215,7 +209,6 @@ export const createApp = ({
                 confirm === undefined ? [] : [{ path, confirm }],
               ),
               findCachedCaller,
-              limiter,
               vary,
             },
           }),

@@ -3,7 +3,6 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DEFAULT_HEADERS } from "../../program/server/startServer.ts";
 import type { AnswersFromMemory } from "../../program/server/startServer.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
-import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { runForCaller } from "../middleware/shareConnections.ts";
 import { logRequest } from "../middleware/observeRequest.ts";
 import type { RequestLog } from "../middleware/observeRequest.ts";
@@ -43,7 +42,6 @@ export type ConfirmedEndpoints = {
   }[];
   /** Returns the caller whose key is cached and valid, without waiting; otherwise null. */
   readonly findCachedCaller: (headers: IncomingHttpHeaders) => Caller | null;
-  readonly limiter: RequestLimiter;
   /** Their header `Vary`. */
   readonly vary: string;
 };
@@ -74,7 +72,7 @@ const isPlainGet = ({ method, headers }: IncomingMessage): boolean =>
 /**
  * Answers requests from memory, before the app: its middleware and routing cost more than such a response. Each request
  * gets an id, a log line and a place in the metrics, like any other. All special cases are left to the app: conditional
- * requests, keys that have to be looked up, requests beyond a limit, and responses that are not confirmed.
+ * requests, keys that have to be looked up, and responses that are not confirmed.
  */
 export const answerFromMemory = ({
   findPublic = () => undefined,
@@ -121,35 +119,24 @@ export const answerFromMemory = ({
     address: clientAddress(request, trustedProxies),
   });
 
-  /** Leaves the request to the app, which counts it anew. */
-  const withdraw = (caller: Caller, { leave }: { readonly leave: () => void }): void => {
-    leave();
-    confirmed.limiter.charge(caller, -1);
-  };
-
   /** Starts to confirm the response to a request; returns null if the app has to respond. */
   const startConfirming = (
     { headers, url = "" }: IncomingMessage,
     { prefix, request, route, confirm }: (typeof endpoints)[number],
   ) => {
     const caller = url.startsWith(prefix) ? confirmed.findCachedCaller(headers) : null;
-    const admission = caller && confirmed.limiter.enter(caller);
-    if (caller === null || admission?.kind !== "admitted") {
+    if (caller === null) {
       return null;
     }
     const confirmation = runForCaller(caller, request, () =>
       confirm(url.slice(prefix.length), caller),
     );
-    if (confirmation === null) {
-      withdraw(caller, admission);
-      return null;
-    }
-    return { confirmation, admission, route, caller };
+    return confirmation && { confirmation, route, caller };
   };
 
   const sendConfirmed = async (
     exchange: Exchange,
-    { confirmation, admission, route, caller }: NonNullable<ReturnType<typeof startConfirming>>,
+    { confirmation, route, caller }: NonNullable<ReturnType<typeof startConfirming>>,
     app: Listener,
   ): Promise<void> => {
     let ready: ReadyResponse | null = null;
@@ -159,20 +146,10 @@ export const answerFromMemory = ({
       // The app asks the database again, and reports the error.
     }
     if (ready === null) {
-      withdraw(caller, admission);
       await app(exchange.request, exchange.response);
       return;
     }
-    admission.leave();
-    const headers = [
-      ...ready.headers,
-      "Vary",
-      confirmed.vary,
-      "RateLimit-Policy",
-      admission.policy,
-      "RateLimit",
-      admission.state,
-    ];
+    const headers = [...ready.headers, "Vary", confirmed.vary];
     send(exchange, { headers, body: ready.body, route, caller });
   };
 

@@ -7,7 +7,6 @@ export type ApiMetrics = {
   readonly registry: Registry;
   readonly observeRequest: RequestObserver;
   readonly observeBatch: BatchObserver;
-  readonly observeUnusualDay: () => void;
   readonly observeRejectedConnection: () => void;
   /** `queueLength` is called whenever the metrics are read. */
   readonly watchQueue: (queueLength: () => number) => void;
@@ -38,11 +37,6 @@ export const createApiMetrics = (): ApiMetrics => {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     registers: [registry],
   });
-  const unusualDays = new Counter({
-    name: "impact_unusual_days_total",
-    help: "Days on which an account registered at least ten times its usual day, when this process was the first to notice.",
-    registers: [registry],
-  });
   const rejectedConnections = new Counter({
     name: "impact_connections_rejected_total",
     help: "Connections of clients that were closed because the process had its maximum.",
@@ -51,7 +45,6 @@ export const createApiMetrics = (): ApiMetrics => {
   return {
     registry,
     observeRejectedConnection: () => rejectedConnections.inc(),
-    observeUnusualDay: () => unusualDays.inc(),
     observeRequest: (labels, durationSeconds) => requests.observe(labels, durationSeconds),
     observeBatch: (size, durationSeconds) => {
       batchSizes.observe(size);

@@ -1,4 +1,5 @@
 import type { Middleware } from "koa";
+import { accountModeKey } from "../../domain/accounts/accounts.ts";
 import { takeTurn } from "../../program/server/limitConcurrency.ts";
 import { callerOf } from "../http/apiContext.ts";
 import type { ApiState } from "../http/apiContext.ts";
@@ -13,7 +14,6 @@ const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): P
 
 /** Runs a request when its account has a turn. Its body is not read before, so the requests that wait take little memory. */
 export const takeTurns: Middleware<ApiState> = (ctx, next) => {
-  const { accountId, mode } = callerOf(ctx);
-  const turn = takeTurn(ctx.req, `${accountId}/${mode}`);
+  const turn = takeTurn(ctx.req, accountModeKey(callerOf(ctx)));
   return turn === null ? next() : runAfter(turn, next);
 };

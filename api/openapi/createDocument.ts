@@ -106,19 +106,6 @@ const HEADERS_TOO_LARGE: ErrorResponse = {
   example: "the request's headers are too large",
 };
 
-const LIMIT_HEADERS = {
-  RateLimit:
-    "How many more requests the key or the account may send now, and in how many seconds its allowance is full.",
-  "RateLimit-Policy": "The allowances of the key and the account: q requests in w seconds.",
-};
-
-const TOO_MANY_REQUESTS: ErrorResponse = {
-  code: "rate_limited",
-  when: "The key or its account sent too many requests a second, or has too many at the same time.",
-  example: "too many requests: this key may send 500 a second",
-  headers: RETRY_AFTER,
-};
-
 /** The error of an endpoint that limits the requests of a key. */
 const rateExceeded = (requestsPerSecond: number): ErrorResponse => ({
   code: "rate_limited",
@@ -141,9 +128,7 @@ const internalError = (when: string): ErrorResponse => ({
 
 const SERVICE_UNAVAILABLE: ErrorResponse = {
   code: "service_unavailable",
-  when:
-    "The database cannot be reached, or too many requests of this account are waiting for it; nothing was done. " +
-    "Try again.",
+  when: "The database cannot be reached, or the process is full; nothing was done. Try again.",
   example: "the service is temporarily unavailable, try again",
   headers: RETRY_AFTER,
 };
@@ -153,16 +138,6 @@ const REQUEST_MALFORMED: ErrorResponse = {
   when: "The request is not well-formed HTTP, or the endpoint does not accept what it sends.",
   example: "the request is not well-formed HTTP",
 };
-
-/** Errors of requests whose key has not been found valid, so that no limit applies to them. */
-const ERRORS_BEFORE_LIMITS: ReadonlySet<ErrorResponse["code"]> = new Set([
-  "request_timeout",
-  "expectation_failed",
-  "headers_too_large",
-  "key_missing",
-  "key_invalid",
-  "store_key_invalid",
-]);
 
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({
@@ -181,7 +156,6 @@ const commonErrors = ({
     : [
         SERVICE_UNAVAILABLE,
         ...(requestsPerSecond === undefined ? [] : [rateExceeded(requestsPerSecond)]),
-        TOO_MANY_REQUESTS,
         internalError(
           method === "post"
             ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
@@ -245,27 +219,12 @@ const responsesOf = (
     ...description.errors,
     ...(endpoint.access === "write" ? [READ_ONLY_KEY] : []),
   ];
-  const limitHeaders = endpoint.access === "public" ? {} : LIMIT_HEADERS;
-  const withLimits = (error: ErrorResponse): ErrorResponse =>
-    ERRORS_BEFORE_LIMITS.has(error.code)
-      ? error
-      : { ...error, headers: { ...error.headers, ...limitHeaders } };
-  const common = commonErrors(endpoint);
-  const limits = common.filter(({ code }) => code === TOO_MANY_REQUESTS.code);
-  // An endpoint's own description of a status replaces the common one, except that of limits, which apply as well.
-  const errors = new Map([
-    ...byStatus(common.map(withLimits)),
-    ...byStatus(
-      (ownErrors.some(({ code }) => code === TOO_MANY_REQUESTS.code)
-        ? [...ownErrors, ...limits]
-        : ownErrors
-      ).map(withLimits),
-    ),
-  ]);
+  // An endpoint's own description of a status replaces the common one.
+  const errors = new Map([...byStatus(commonErrors(endpoint)), ...byStatus(ownErrors)]);
   return {
     200: {
       description: "Success.",
-      headers: headersOf({ ...limitHeaders, ...description.responseHeaders }),
+      headers: headersOf(description.responseHeaders),
       content,
     },
     ...(description.responseHeaders?.["ETag"] === undefined
@@ -273,13 +232,13 @@ const responsesOf = (
       : {
           304: {
             description: "Not modified: the ETag in If-None-Match is current. There is no body.",
-            headers: headersOf(limitHeaders),
+            headers: headersOf(),
           },
         }),
     ...Object.fromEntries(
       Object.entries(description.otherStatuses ?? {}).map(([status, when]) => [
         status,
-        { description: when, headers: headersOf(limitHeaders), content },
+        { description: when, headers: headersOf(), content },
       ]),
     ),
     ...Object.fromEntries(

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { testQuotaMessage } from "../../domain/accounts/limits.ts";
+import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import {
   BatchRejectedError,
@@ -105,7 +105,6 @@ type BatchDefinition<
   Done extends { readonly replayed: boolean },
 > = {
   readonly path: string;
-  readonly requestsPerSecond?: number;
   readonly description: {
     readonly operationId: string;
     readonly tag: string;
@@ -169,7 +168,6 @@ const presentRejection = ({
 const TEMPORARY: ReadonlySet<ApiErrorCode> = new Set([
   "daily_limit_reached",
   "subscription_inactive",
-  "test_quota_reached",
 ]);
 
 /** Returns the status of a batch of which nothing was recorded: 403 if each rejected item may be recorded later. */
@@ -198,7 +196,6 @@ export const batchEndpoint = <
   Done extends { readonly replayed: boolean },
 >({
   path,
-  requestsPerSecond,
   description: { title, exampleRejection, errors, ...description },
   schemas,
   examples,
@@ -258,7 +255,6 @@ export const batchEndpoint = <
     path,
     access: "write",
     isBatch: true,
-    ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
     description: {
       ...description,
       errors: [
@@ -268,9 +264,9 @@ export const batchEndpoint = <
           invalidRequest(exampleRejection),
         ),
         describeRejected(
-          "test_quota_reached",
-          "All rejected items have the status 403, such as items beyond the limit of a day or of test data, and nothing was recorded; `errors` names them.",
-          new DomainError("test_quota_reached", testQuotaMessage(1_000_000)),
+          "daily_limit_reached",
+          "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; `errors` names them.",
+          new DomainError("daily_limit_reached", dailyLimitMessage(10_000, 9990)),
         ),
         ...errors,
         QUEUE_ERROR,

@@ -5,7 +5,7 @@ import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts"
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
-import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../services/registrations/createRetryGuard.ts";
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
@@ -51,7 +51,7 @@ type StandaloneDependencies = {
   readonly charities: Charities;
   readonly planting: Planting;
   readonly writer: RegistrationWriter;
-  readonly guard: SpendingGuard;
+  readonly guard: RetryGuard;
   readonly readReadiness: () => Readiness;
   readonly streaming: Streaming;
   readonly authenticator: Authenticate;

@@ -7,8 +7,7 @@ import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
-import type { WriteAttempt } from "../../services/registrations/limits/writeOrFindOriginal.ts";
+import type { RetryGuard, WriteAttempt } from "../../services/registrations/createRetryGuard.ts";
 import { findEarlierResponse } from "../../services/stores/records/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
@@ -39,22 +38,18 @@ const storeOf = (ctx: ApiContext): Store => {
   return ctx.state.store;
 };
 
-/** The units that the account's limits count, and the field that they are in. */
-type LimitedUnits = { readonly field: string; readonly count: number };
-
 /**
- * Runs a write within the account's limits. If its feature is disabled, only a repeated write gets a response, the stored one.
- * @param units null for a write without units
- * @throws DomainError feature_disabled, and what the guard and the write throw
+ * Runs a write. If its feature is disabled, only a repeated write gets a response, the stored one.
+ * @throws DomainError feature_disabled, and what the write throws
  */
-const runWithinLimits = async (
-  guard: SpendingGuard,
+const runIfEnabled = async (
+  guard: RetryGuard,
   caller: Caller,
-  { units, disabled }: { readonly units: LimitedUnits | null; readonly disabled: Feature | null },
+  disabled: Feature | null,
   attempt: WriteAttempt<StoreResponse>,
 ): Promise<StoreResponse> => {
   if (disabled === null) {
-    return units === null ? guard.write(caller, attempt) : guard.register(caller, units, attempt);
+    return guard.write(caller, attempt);
   }
   const earlier = await guard.findOriginal(caller, attempt);
   if (earlier === null) {
@@ -76,19 +71,20 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   "handle" | "method" | "checkBody"
 > & {
   readonly db: CommonQueryMethods;
-  readonly guard: SpendingGuard;
+  readonly guard: RetryGuard;
   readonly operation: StoreOperation;
   readonly feature: Feature | null;
   /** Builds the body of the response on success. */
   readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
-  /** Absent for a write without units. */
-  readonly unitsOf?: (body: z.output<Body>) => LimitedUnits;
-  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreResponse>;
+  readonly write: (
+    write: StoreWrite,
+    body: z.output<Body>,
+    caller: Caller,
+  ) => Promise<StoreResponse>;
 };
 
 /**
- * Builds the endpoint of a write that runs once per `Idempotency-Key` and within the account's limits; a repeat gets the
- * first response.
+ * Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response.
  */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
   db,
@@ -96,7 +92,6 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
   operation,
   feature,
   responseBody,
-  unitsOf,
   write,
   description,
   ...definition
@@ -133,17 +128,11 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
       const disabled = feature === null || storeOf(ctx)[feature] ? null : feature;
-      const units = unitsOf?.(body) ?? null;
-      const response = await runWithinLimits(
-        guard,
-        caller,
-        { units, disabled },
-        {
-          idempotencyKey: key,
-          write: () => write(requested, body),
-          findOriginal: () => findEarlierResponse(db, requested),
-        },
-      );
+      const response = await runIfEnabled(guard, caller, disabled, {
+        idempotencyKey: key,
+        write: () => write(requested, body, caller),
+        findOriginal: () => findEarlierResponse(db, requested),
+      });
       markReplay(ctx, response);
       if (response.recordId !== null) {
         ctx.set("Record-Id", response.recordId);

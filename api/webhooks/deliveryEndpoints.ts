@@ -35,9 +35,6 @@ type Dependencies = {
 
 const TAG = "webhooks";
 
-/** Each is a request to a server that may be another's, and the first of ten if that fails. */
-const RETRIES_PER_SECOND = 10;
-
 /** Recoveries that continue where they have ended. One that is forgotten reads its earlier events again. */
 const MAXIMUM_POSITIONS = 1000;
 
@@ -249,7 +246,6 @@ const createActions = ({ db, clock }: Dependencies, on: WebhookInterface): reado
     keyEndpoint({
       method: "post",
       path: `${path}/deliveries/:delivery_id/retry`,
-      requestsPerSecond: RETRIES_PER_SECOND,
       description: {
         operationId: "retryWebhookDelivery",
         tag: TAG,

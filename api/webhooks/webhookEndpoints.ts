@@ -47,12 +47,6 @@ type Dependencies = {
 
 const TAG = "webhooks";
 
-/** Each is a request to a server that may be another's. */
-const PINGS_PER_SECOND = 1;
-
-/** Deleted endpoints do not count against the maximum, but their rows stay for a day and their requests may still run. */
-const CREATIONS_PER_SECOND = 1;
-
 const ID_PARAMETER = { id: "The id of the endpoint." };
 
 const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSchema> => ({
@@ -103,7 +97,6 @@ const createManagement = (
     keyEndpoint({
       method: "post",
       path: `${prefix}/webhook_endpoints`,
-      requestsPerSecond: CREATIONS_PER_SECOND,
       description: {
         operationId: "createWebhookEndpoint",
         tag: TAG,
@@ -287,7 +280,6 @@ const createActions = (
     keyEndpoint({
       method: "post",
       path: `${prefix}/webhook_endpoints/:id/ping`,
-      requestsPerSecond: PINGS_PER_SECOND,
       description: {
         operationId: "pingWebhookEndpoint",
         tag: TAG,

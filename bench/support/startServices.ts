@@ -53,9 +53,6 @@ const SETTINGS = {
   DRAIN_SECONDS: "0",
 };
 
-/** Settings of an API that a benchmark sends as much as it can, which may exceed the default limit. */
-export const UNLIMITED = { LIVE_REQUESTS_PER_SECOND: "1000000" };
-
 /** Under npm, one Ctrl-C arrives twice: from the terminal, and forwarded by npm. */
 const REPEATED_SIGNAL_MS = 1000;
 

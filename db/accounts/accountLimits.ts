@@ -1,49 +1,43 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { LimitName, LimitOverrides, NewLimits } from "../../domain/accounts/limits.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
+import type {
+  AccountLimits,
+  LimitName,
+  LimitUse,
+  NewLimits,
+} from "../../domain/accounts/limits.ts";
 import { LIMITS } from "../../domain/accounts/limits.ts";
-import { modeColumn } from "../columns.ts";
-import { assignmentsOf, sql } from "../sql.ts";
+import { DAY_MS } from "../../domain/durations.ts";
+import { modeColumn, safeInteger } from "../columns.ts";
+import { isImported } from "../ownedRecords.ts";
+import { assignmentsOf, sql, timestamp } from "../sql.ts";
 
 const COLUMNS = {
-  requestsPerSecond: "requests_per_second",
-  concurrentRequests: "concurrent_requests",
-  openLists: "open_lists",
   countPerRequest: "count_per_request",
   countPerDay: "count_per_day",
-  testRecords: "test_records",
 } as const satisfies Record<LimitName, string>;
 
-export const limitOverrides = z.record(z.enum(LIMITS), z.int().nullable());
+const limitsRow = z.strictObject({
+  mode: modeColumn,
+  countPerRequest: safeInteger.nullable(),
+  countPerDay: safeInteger.nullable(),
+});
 
-const namedColumns = LIMITS.map(
-  (name) =>
-    sql.fragment`${sql.literalValue(name)}, ${sql.identifier(["account_limit", COLUMNS[name]])}`,
-);
-
-/** The row of a left join of `account_limit` as one value; null if there is none. JSON has its numbers as integers. */
-export const limitsAsJson = sql.fragment`
-  CASE WHEN account_limit.account_id IS NOT NULL THEN json_build_object(
-    ${sql.join(namedColumns, sql.fragment`, `)}
-  ) END
-`;
-
-const limitsRow = z.strictObject({ mode: modeColumn, limits: limitOverrides });
-
-/** Lists what operators have set for an account; modes without a row have the defaults. */
+/** Lists what operators have set for an account; modes without a row have no limits. */
 export const listAccountLimits = (
   db: CommonQueryMethods,
   accountId: string,
-): Promise<readonly { readonly mode: Mode; readonly limits: LimitOverrides }[]> =>
+): Promise<readonly ({ readonly mode: Mode } & AccountLimits)[]> =>
   db.any(sql.type(limitsRow)`
-    SELECT account_limit.mode, ${limitsAsJson} AS limits
+    SELECT mode, count_per_request AS "countPerRequest", count_per_day AS "countPerDay"
     FROM account_limit
-    WHERE account_limit.account_id = ${accountId}
-    ORDER BY account_limit.mode
+    WHERE account_id = ${accountId}
+    ORDER BY mode
   `);
 
-/** Sets limits of an account; null restores the default, and absent ones stay. */
+/** Sets limits of an account; null removes a limit, and absent ones stay. */
 export const updateAccountLimits = async (
   db: CommonQueryMethods,
   accountId: string,
@@ -60,8 +54,97 @@ export const updateAccountLimits = async (
   if (assignments !== null) {
     await db.query(sql.typeAlias("void")`
       UPDATE account_limit
-      SET ${assignments}
+      SET ${assignments}, changed_at = now(), counted_day = NULL
       WHERE account_id = ${accountId} AND mode = ${mode}
     `);
   }
+};
+
+/** The limits of an account in a mode, which is locked. */
+export type LockedLimits = AccountMode & LimitUse;
+
+const lockedRow = limitsRow.extend({ accountId: z.uuid(), countedUnits: safeInteger.nullable() });
+
+const unitsRow = z.strictObject({ units: safeInteger });
+
+const startOfDay = (time: Date): Date => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
+
+const toRecords = (accounts: readonly (AccountMode & { readonly countToday?: number })[]): string =>
+  JSON.stringify(
+    accounts.map(({ accountId, mode, countToday: units }) => ({
+      account_id: accountId,
+      mode,
+      units,
+    })),
+  );
+
+/** Counts the units that an account registered on the day of a time, UTC. Refunded ones count, imported ones do not. */
+const countUnitsOfDay = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  time: Date,
+): Promise<number> => {
+  const from = startOfDay(time);
+  return db.oneFirst(sql.type(unitsRow)`
+    SELECT least(coalesce(sum(count), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS units
+    FROM registration
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND kind IN (${sql.join(
+        KINDS.map((kind) => sql.fragment`${kind}`),
+        sql.fragment`, `,
+      )})
+      AND created_at >= ${timestamp(from)}
+      AND created_at < ${timestamp(new Date(from.getTime() + DAY_MS))}
+      AND NOT ${isImported(sql.fragment`id`)}
+  `);
+};
+
+/**
+ * Locks the limits of accounts until the transaction ends, and reads what they have used of them. Accounts without limits
+ * are left out.
+ */
+export const lockAccountLimits = async (
+  transaction: DatabaseTransactionConnection,
+  accounts: readonly AccountMode[],
+  now: Date,
+): Promise<readonly LockedLimits[]> => {
+  const rows = await transaction.any(sql.type(lockedRow)`
+    SELECT
+      account_id AS "accountId",
+      mode,
+      count_per_request AS "countPerRequest",
+      count_per_day AS "countPerDay",
+      CASE
+        WHEN counted_day = ${startOfDay(now).toISOString()}::date AND changed_at < now() - interval '1 minute'
+        THEN counted_units
+      END AS "countedUnits"
+    FROM account_limit
+    JOIN json_to_recordset(${toRecords(accounts)}) AS writing (account_id uuid, mode text) USING (account_id, mode)
+    ORDER BY account_id, mode
+    FOR UPDATE OF account_limit
+  `);
+  const locked: LockedLimits[] = [];
+  for (const { countedUnits, ...limits } of rows) {
+    // Counted under the lock, when what other processes have registered is committed.
+    const count = () =>
+      limits.countPerDay === null ? 0 : countUnitsOfDay(transaction, limits, now);
+    locked.push({ ...limits, countToday: countedUnits ?? (await count()) });
+  }
+  return locked;
+};
+
+/** Stores the units of the day of accounts whose limits are locked. */
+export const updateCountedUnits = async (
+  transaction: DatabaseTransactionConnection,
+  limits: readonly (AccountMode & Pick<LimitUse, "countToday">)[],
+  now: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE account_limit
+    SET counted_day = ${startOfDay(now).toISOString()}::date, counted_units = counted.units
+    FROM json_to_recordset(${toRecords(limits)}) AS counted (account_id uuid, mode text, units bigint)
+    WHERE account_limit.account_id = counted.account_id
+      AND account_limit.mode = counted.mode
+  `);
 };

@@ -5,7 +5,6 @@ import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { kindColumn, modeColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
-import { limitOverrides, limitsAsJson } from "./accountLimits.ts";
 
 /** Returns what is stored of a key: its SHA-256 in hexadecimal digits. */
 export const digestOf = (key: string): string => hash("sha256", key, "hex");
@@ -50,8 +49,8 @@ const callerRow = z.strictObject({
   suspendingSubscription: z
     .strictObject({ status: z.string(), meteredKinds: z.array(kindColumn) })
     .nullable(),
-  /** What an operator has set for the account in this mode. */
-  limits: limitOverrides.nullable(),
+  /** Whether an operator has set limits for the account in this mode. */
+  isLimited: z.boolean(),
 });
 
 /** The account and mode that a key authenticates. */
@@ -87,7 +86,9 @@ export const listCallers = async (
           'status', stripe_subscription.status,
           'meteredKinds', stripe_subscription.metered_kinds
         ) END AS "suspendingSubscription",
-        ${limitsAsJson} AS limits
+        EXISTS (
+          SELECT FROM account_limit WHERE account_limit.account_id = account.id AND account_limit.mode = api_key.mode
+        ) AS "isLimited"
       FROM api_key
       JOIN account ON account.id = api_key.account_id
       LEFT JOIN stripe_subscription
@@ -95,9 +96,6 @@ export const listCallers = async (
         AND stripe_subscription.subscription_id = account.stripe_subscription_id
         AND account.subscription_policy = 'suspend'
         AND api_key.mode = 'live'
-      LEFT JOIN account_limit
-        ON account_limit.account_id = account.id
-        AND account_limit.mode = api_key.mode
       WHERE api_key.hash = decode(given.digest, 'hex')
         AND api_key.revoked_at IS NULL
         AND account.type = ${accountType}

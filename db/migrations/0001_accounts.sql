@@ -65,26 +65,19 @@ CREATE INDEX api_key_account ON api_key (account_id, created_at);
 CREATE INDEX api_key_unrecorded_expiry ON api_key (expires_at)
   WHERE expires_at IS NOT NULL AND expiry_recorded_at IS NULL AND revoked_at IS NULL;
 
--- What an operator has set for an account's requests of one mode; null is the deployment's default.
+-- What an operator has set for an account in a mode; without a row it has no limits.
 CREATE TABLE account_limit (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL CONSTRAINT account_limit_mode CHECK (mode IN ('live', 'test')),
-  requests_per_second integer CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1),
-  concurrent_requests integer CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
-  open_lists integer CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
   count_per_request bigint
     CONSTRAINT account_limit_count_per_request CHECK (count_per_request BETWEEN 1 AND 9007199254740991),
   count_per_day bigint CONSTRAINT account_limit_count_per_day CHECK (count_per_day BETWEEN 1 AND 9007199254740991),
-  test_records bigint CONSTRAINT account_limit_test_records
-    CHECK (test_records IS NULL OR (mode = 'test' AND test_records BETWEEN 1 AND 9007199254740991)),
+  -- For a minute, requests may be written that began before. They do not count their units, so those of the day are summed.
+  changed_at timestamptz NOT NULL DEFAULT now(),
+  -- Units registered on the day of the last registration, UTC. Refunds do not lower it.
+  counted_day date,
+  counted_units bigint CONSTRAINT account_limit_counted_units CHECK (counted_units BETWEEN 0 AND 9007199254740991),
   PRIMARY KEY (account_id, mode)
-);
-
--- Registrations, donations and refunds that an account's test keys have stored, for its limit of test data. API processes
--- add to it every few seconds, so it lags. Every night, after old test data are deleted, it is counted anew.
-CREATE TABLE test_record_count (
-  account_id uuid PRIMARY KEY REFERENCES account,
-  count bigint NOT NULL CONSTRAINT test_record_count_safe CHECK (count BETWEEN 0 AND 9007199254740991)
 ) WITH (fillfactor = 50);
 
 -- The audit log: who changed what, and why. It is only ever added to, so it must not contain personal data of customers.

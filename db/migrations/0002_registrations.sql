@@ -117,18 +117,6 @@ CREATE TABLE impact_total (
 CREATE INDEX impact_total_trees ON impact_total (mode, account_id)
 WHERE kind = 'tree' AND period = 'all';
 
--- Units that an account registered on a day in UTC, for its daily limit and to notice unusual days. Refunds do not lower it.
--- API processes add to it every few seconds, so it lags.
-CREATE TABLE daily_count (
-  account_id uuid NOT NULL REFERENCES account,
-  mode text COLLATE "C" NOT NULL,
-  day date NOT NULL,
-  count bigint NOT NULL CONSTRAINT daily_count_safe CHECK (count BETWEEN 0 AND 9007199254740991),
-  -- When the unusual day was reported to operators.
-  reported_at timestamptz,
-  PRIMARY KEY (account_id, mode, day)
-) WITH (fillfactor = 50);
-
 -- One call that refunded units of a registration. A registration can have several.
 CREATE TABLE refund (
   id uuid PRIMARY KEY,

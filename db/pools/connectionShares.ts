@@ -23,20 +23,21 @@ export const readClaim = (): Claim | undefined => claims.getStore();
 export type ConnectionShares = {
   /**
    * Runs work that needs a connection as soon as its account and kind may have one.
-   * @throws DomainError queue_full if too much work of the account and kind waits, or has waited too long
+   * @throws DomainError queue_full if too much work waits, or this has waited too long
    */
   readonly run: <Result>(claim: Claim, work: () => Promise<Result>) => Promise<Result>;
+  readonly usedCount: () => number;
   readonly waitingCount: () => number;
 };
 
-/** Per account and kind. A client that would wait longer should retry later. */
-const MAXIMUM_WAITING = 1000;
-const MAXIMUM_WAIT_MS = 10_000;
+const MAXIMUM_WAITING = 10_000;
+/** Clients and proxies commonly wait no longer. */
+const MAXIMUM_WAIT_MS = 60_000;
 
 type Waiting = { readonly claim: Claim; readonly start: () => void };
 
 const busy = (): DomainError =>
-  new DomainError("queue_full", "too many requests of this account are waiting, try again");
+  new DomainError("queue_full", "too many requests are waiting, try again");
 
 const shareOf = ({ accountId, kind }: Claim): string => `${accountId} ${kind}`;
 
@@ -84,7 +85,10 @@ export const sharesOfOneKind = (connections: number): Shares => ({
   perAccount: Math.max(1, connections - 1),
 });
 
-/** Divides the connections of a pool. What exceeds its share waits, and the accounts take turns. */
+/**
+ * Divides the connections of a pool. What exceeds its share waits, and the accounts take turns. An account may have as much
+ * waiting as there is room for more, so what is rejected is of the account that fills it.
+ */
 export const createConnectionShares = (
   { total: maximum, perKind: maximumPerKind, perAccount: maximumPerAccount }: Shares,
   { maximumWaiting = MAXIMUM_WAITING, maximumWaitMs = MAXIMUM_WAIT_MS } = {},
@@ -140,7 +144,7 @@ export const createConnectionShares = (
     new Promise((resolve, reject) => {
       const share = shareOf(claim);
       const entries = waiting.get(share) ?? new Set();
-      if (entries.size >= maximumWaiting) {
+      if (entries.size >= maximumWaiting - waitingCount) {
         reject(busy());
         return;
       }
@@ -173,17 +177,18 @@ export const createConnectionShares = (
         startWaiting();
       }
     },
+    usedCount: () => used,
     waitingCount: () => waitingCount,
   };
 };
 
-type WaitOptions = { readonly maximumWaitMs: number };
+type WaitOptions = { readonly maximumWaitMs?: number };
 
 /**
  * Divides the connections of a pool in which accounts take turns, and one account never has the last of several. All
  * requests of an account count as one kind, or it could fill the pool with requests of two kinds.
  */
-export const createTurns = (connections: number, options: WaitOptions): ConnectionShares => {
+export const createTurns = (connections: number, options?: WaitOptions): ConnectionShares => {
   const shares = createConnectionShares(sharesOfOneKind(connections), options);
   return {
     ...shares,
@@ -196,7 +201,7 @@ export const createTurns = (connections: number, options: WaitOptions): Connecti
  * without an account, and slow reads have half of all at most. So neither that work nor a short read waits for a slow one.
  * @param connections at least three
  */
-export const createReadShares = (connections: number, options: WaitOptions): ConnectionShares => {
+export const createReadShares = (connections: number, options?: WaitOptions): ConnectionShares => {
   const all = createTurns(connections - 1, options);
   const slow = createTurns(Math.floor(connections / 2), options);
   return {
@@ -204,6 +209,7 @@ export const createReadShares = (connections: number, options: WaitOptions): Con
       claim.isSlowRead === true
         ? slow.run(claim, () => all.run(claim, work))
         : all.run(claim, work),
+    usedCount: all.usedCount,
     waitingCount: () => slow.waitingCount() + all.waitingCount(),
   };
 };

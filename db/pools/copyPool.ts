@@ -41,8 +41,6 @@ export const COLUMN_END = "\u0002";
 
 /** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
-/** Per account. */
-const MAXIMUM_WAITING = 100;
 
 /** Inserts the values as literals, since COPY does not accept parameters. */
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
@@ -88,9 +86,7 @@ export const openCopyPool = (
     readonly pace?: BulkPace;
   } = {},
 ): CopyPool => {
-  const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS), {
-    maximumWaiting: MAXIMUM_WAITING,
-  });
+  const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS));
   const servers = readDatabaseServers(url);
   const connectTimeoutMs = connectTimeoutOf(servers, CONNECT_TIMEOUT_MS);
   const openPool = ({ config }: Server): Pool => {

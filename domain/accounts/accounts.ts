@@ -10,6 +10,9 @@ export type Mode = (typeof MODES)[number];
 /** The owner of records. Records of other accounts and of the other mode are invisible to it. */
 export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 
+/** Returns a string that identifies an account and mode. */
+export const accountModeKey = ({ accountId, mode }: AccountMode): string => `${accountId}/${mode}`;
+
 /** Returns the account and mode alone, of a caller or a record that has other fields. */
 export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => ({
   accountId,

@@ -26,7 +26,13 @@ export const ownerKey = ({ accountId, mode, kind }: Owner): string =>
 
 /** A registration that a client requests. */
 export type NewRegistration = Owner &
-  Pick<Registration, "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata">;
+  Pick<
+    Registration,
+    "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata"
+  > & {
+    /** Whether an operator has set limits for the account. */
+    readonly isLimited: boolean;
+  };
 
 /** The request of a registration. If it is refused, it can only return the record of an earlier one with its key. */
 export type RegistrationRequest = NewRegistration & { readonly refusal: DomainError | null };

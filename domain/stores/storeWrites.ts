@@ -1,4 +1,7 @@
+import { accountModeKey } from "../accounts/accounts.ts";
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import { findExcess } from "../accounts/limits.ts";
+import type { LimitUse } from "../accounts/limits.ts";
 import { isAccepted, outcomeOf } from "../batches.ts";
 import { invalidRequest } from "../errors.ts";
 import type { DomainError } from "../errors.ts";
@@ -63,6 +66,8 @@ export type StoreRegistrationWrite = StoreWrite & {
   readonly id: string;
   readonly kind: Kind;
   readonly count: number;
+  /** Whether an operator has set limits for the store. */
+  readonly isLimited: boolean;
 };
 
 export type StoreBalance = { readonly balanceCents: number; readonly prices: Prices };
@@ -92,10 +97,18 @@ export type StoreWriteDecision<Write> =
       readonly balanceCents: number;
     };
 
+/** The field of the requests in which the units of a kind are. */
+const COUNT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<Kind, string>;
+
 const decideNewWrite = <Write extends StoreRegistrationWrite>(
   write: Write,
   { balanceCents, prices }: StoreBalance,
+  limits: LimitUse | undefined,
 ): StoreWriteDecision<Write> => {
+  const excess = limits ? findExcess(limits, COUNT_FIELDS[write.kind], write.count) : null;
+  if (excess !== null) {
+    return { kind: "rejected", error: excess, refusal: null };
+  }
   const unitPriceCents = write.mode === "live" ? prices[write.kind] : 0;
   // Inexact beyond the safe integers, but then it exceeds every balance anyway.
   const costCents = write.count * unitPriceCents;
@@ -126,17 +139,20 @@ const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
 
 /**
  * Decides the writes of a batch in order, each as if it had come alone: a later write sees what an earlier one spent
- * and the response that it stored.
+ * and registered, and the response that it stored.
  * @param balances by account id; holds every account of the batch
  * @param storedResponses by `responseKey`; holds every key of the batch that was used before
+ * @param limits by `accountModeKey`, of the stores that have some
  */
 export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
   batch: readonly Write[],
   balances: ReadonlyMap<string, StoreBalance>,
   storedResponses: ReadonlyMap<string, StoredResponse>,
+  limits: ReadonlyMap<string, LimitUse> = new Map(),
 ): readonly StoreWriteDecision<Write>[] => {
   const currentBalances = new Map(balances);
   const responses = new Map(storedResponses);
+  const currentLimits = new Map(limits);
   return batch.map((write) => {
     const balance = currentBalances.get(write.accountId);
     if (!balance) {
@@ -148,8 +164,13 @@ export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
     if (stored) {
       return decideRepeatedWrite(write, stored);
     }
-    const decision = decideNewWrite(write, balance);
+    const limitsKey = accountModeKey(write);
+    const use = currentLimits.get(limitsKey);
+    const decision = decideNewWrite(write, balance, use);
     if (decision.kind === "accepted") {
+      if (use) {
+        currentLimits.set(limitsKey, { ...use, countToday: use.countToday + write.count });
+      }
       currentBalances.set(write.accountId, { ...balance, balanceCents: decision.balanceCents });
       if (key !== null && idempotency) {
         responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });

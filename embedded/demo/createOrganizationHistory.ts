@@ -51,6 +51,7 @@ export const createOrganizationHistory = (
           idempotencyKey: `order-${orderNumber}`,
           attribution: step.attribution,
           metadata: { campaign, country, order: `NS-${orderNumber}` },
+          isLimited: false,
         });
         ids.set(orderNumber, registration.id);
         certify(certificate, registration.id);

@@ -55,6 +55,7 @@ export const createStoreHistory = (
           ...customerOf(step),
           kind: step.unit,
           count: step.count,
+          isLimited: false,
         });
         return;
       case "donate":

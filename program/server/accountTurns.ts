@@ -1,5 +1,3 @@
-import { DomainError } from "../../domain/errors.ts";
-
 type Account = {
   readonly name: string;
   running: number;
@@ -17,25 +15,21 @@ export type Turn = {
   unreadBytes: number;
 };
 
+const run = (turn: Turn): void => {
+  turn.isRunning = true;
+  turn.account.running += 1;
+};
+
 const stop = (turn: Turn): void => {
-  const { account } = turn;
-  if (!turn.isRunning) {
-    return;
-  }
-  turn.isRunning = false;
-  account.running -= 1;
-  const [next] = account.waiting;
-  if (next !== undefined) {
-    account.waiting.delete(next);
-    account.running += 1;
-    next.isRunning = true;
-    next.start?.(true);
+  if (turn.isRunning) {
+    turn.isRunning = false;
+    turn.account.running -= 1;
   }
 };
 
 /**
  * Limits how many requests of an account run at the same time, and how many bytes of responses its clients leave unread.
- * Further requests wait, or are rejected if too much is unread, because a client may never read it.
+ * Further requests wait.
  */
 export const createAccountTurns = ({
   maximumRunning,
@@ -46,11 +40,22 @@ export const createAccountTurns = ({
 }) => {
   const accounts = new Map<string, Account>();
 
+  const canRun = ({ running, unreadBytes }: Account): boolean =>
+    running < maximumRunning && unreadBytes <= maximumUnreadBytes;
+
+  const runWaiting = (account: Account): void => {
+    for (const next of account.waiting) {
+      if (!canRun(account)) {
+        return;
+      }
+      account.waiting.delete(next);
+      run(next);
+      next.start?.(true);
+    }
+  };
+
   return {
-    /**
-     * Enters a request, which runs or waits.
-     * @throws DomainError rate_limited
-     */
+    /** Enters a request, which runs or waits. */
     enter: (name: string): Turn => {
       const account = accounts.get(name) ?? {
         name,
@@ -58,24 +63,27 @@ export const createAccountTurns = ({
         waiting: new Set(),
         unreadBytes: 0,
       };
-      if (account.unreadBytes > maximumUnreadBytes) {
-        throw new DomainError("rate_limited", "too many unread responses of this account");
-      }
       accounts.set(name, account);
       const turn: Turn = { account, isRunning: false, start: null, unreadBytes: 0 };
-      if (account.running < maximumRunning) {
-        account.running += 1;
-        turn.isRunning = true;
+      if (canRun(account)) {
+        run(turn);
       } else {
         account.waiting.add(turn);
       }
       return turn;
     },
+    /** Ends the work of a request. */
+    stop: (turn: Turn): void => {
+      stop(turn);
+      runWaiting(turn.account);
+    },
     /** Ends the work of a request whose response is written. */
     finish: (turn: Turn, unreadBytes: number): void => {
+      const { account } = turn;
       stop(turn);
       turn.unreadBytes = unreadBytes;
-      turn.account.unreadBytes += unreadBytes;
+      account.unreadBytes += unreadBytes;
+      runWaiting(account);
     },
     /** Ends a request whose response is read, or whose client has gone. */
     end: (turn: Turn): void => {
@@ -85,7 +93,9 @@ export const createAccountTurns = ({
       if (account.waiting.delete(turn)) {
         turn.start?.(false);
       }
-      const isIdle = account.running === 0 && account.unreadBytes === 0;
+      runWaiting(account);
+      const isIdle =
+        account.running === 0 && account.unreadBytes === 0 && account.waiting.size === 0;
       // A response may end after the account was forgotten and has new requests.
       if (isIdle && accounts.get(account.name) === account) {
         accounts.delete(account.name);

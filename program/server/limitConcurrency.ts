@@ -31,6 +31,7 @@ type Connection = {
 /** What the handler of a request may change about its places. */
 type Places = {
   readonly leave: (job: Job) => void;
+  readonly leaveForGood: (job: Job) => void;
   readonly takeAgain: (job: Job) => void;
   readonly takeTurn: (job: Job, accountName: string) => Promise<boolean> | null;
 };
@@ -66,11 +67,16 @@ export const withoutPlace = async <Result>(
   }
 };
 
+/** Ends the turn of a request whose response is limited in another way, such as a list that its client may read slowly. */
+export const leaveForGood = (request: IncomingMessage): void => {
+  const found = findJob(request);
+  found?.places.leaveForGood(found.job);
+};
+
 /**
  * Counts a request as one of an account, until its response has been read. If too many of the account run, it waits without
  * a place in the process.
  * @returns null if it may go on; otherwise a promise for whether it may, or its client has gone
- * @throws DomainError rate_limited
  */
 export const takeTurn = (
   request: IncomingMessage,
@@ -223,9 +229,15 @@ export const limitConcurrency = (
 
   const places: Places = {
     leave,
+    leaveForGood: (job) => {
+      leave(job);
+      if (job.turn !== null) {
+        turns.stop(job.turn);
+      }
+    },
     takeAgain: (job) => {
       // A lost connection has no places.
-      if (connections.get(job.request.socket)?.jobs.has(job) === true) {
+      if (!job.isRunning && connections.get(job.request.socket)?.jobs.has(job) === true) {
         running += 1;
         job.isRunning = true;
       }

@@ -145,6 +145,9 @@ const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   ENOTFOUND: "cannot be resolved",
 };
 
+/** Connections that wait to be accepted. The system resets what exceeds it, and a busy process accepts them late. */
+const BACKLOG = 4096;
+
 const listen = (
   server: Server,
   { host, port, setting, hostSetting = "HOST" }: ServerOptions,
@@ -159,7 +162,7 @@ const listen = (
         ),
       );
     });
-    server.listen({ host, port }, resolve);
+    server.listen({ host, port, backlog: BACKLOG }, resolve);
   });
 
 const afterReading = (): Promise<void> =>

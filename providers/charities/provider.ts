@@ -31,7 +31,7 @@ export type LocalCharities = {
 
 /**
  * A source of charities, for one account. Every method stops when its signal aborts, and throws a CharityProviderError if
- * the provider fails, or a DomainError rate_limited if the account calls it too often; a charity that the provider does not
+ * the provider fails, or a DomainError charity_unconfirmed if the account calls it too often; a charity that the provider does not
  * have is null.
  */
 export type CharityProvider = {

@@ -60,8 +60,8 @@ type Part<Entry, Result> = {
 const MAXIMUM_BATCH = 400;
 /** Smaller, because each rejected entry costs up to two transactions, and other separate accounts wait for them. */
 const MAXIMUM_SEPARATE_BATCH = 50;
-/** A second or two of work: a client that would wait longer should retry later. */
-const MAXIMUM_WAITING = 10_000;
+/** More than the requests and the items of batches that run at the same time, so that only a full process is full. */
+const MAXIMUM_WAITING = 30_000;
 
 /** How long an account with a rejected entry is written separately, and the maximum number of such accounts. */
 const SEPARATE_MS = 60_000;

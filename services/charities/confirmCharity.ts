@@ -90,7 +90,7 @@ const findLocalCharity = async (
 
 /**
  * Validates a charity with its remote provider, by a workflow.
- * @throws DomainError charity_not_found, request_invalid if the ids disagree, or rate_limited if the account calls the
+ * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
  *   provider too often
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
@@ -140,7 +140,7 @@ const awaitLocalCharity = async (
  * Confirms the charity of a donation. A workflow that validates it stores its details some milliseconds before Temporal
  * returns the result, so the details are read meanwhile.
  * @param provider the account's
- * @throws DomainError charity_not_found, request_invalid if the ids disagree, or rate_limited if the account calls the
+ * @throws DomainError charity_not_found, request_invalid if the ids disagree, or charity_unconfirmed if the account calls the
  *   provider too often
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */

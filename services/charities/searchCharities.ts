@@ -21,7 +21,7 @@ export type SearchDependencies = { readonly db: DatabasePool; readonly charities
 /**
  * Searches with the account's provider. A name without letters and digits matches nothing; a name that is an EIN is
  * searched as one.
- * @throws DomainError rate_limited if the account calls the provider too often
+ * @throws DomainError charity_unconfirmed if the account calls the provider too often
  * @throws OutageError if the provider fails
  */
 export const searchCharities = async (

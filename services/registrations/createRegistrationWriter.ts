@@ -6,7 +6,10 @@ import type {
 import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
 import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
+import { requireAll } from "../../domain/batches.ts";
+import type { Outcome } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
+import type { DomainError } from "../../domain/errors.ts";
 import { ownerKey } from "../../domain/registrations/registrations.ts";
 import type {
   NewRegistration,
@@ -19,6 +22,7 @@ import type { BatchObserver } from "../batching/createGroupCommit.ts";
 import { createGroupCommit } from "../batching/createGroupCommit.ts";
 import { submitTraced, traceBatches, traceJob, traceOfRequest } from "../batching/traceBatches.ts";
 import type { TracedEntry } from "../batching/traceBatches.ts";
+import { checkLimits } from "./limits/checkLimits.ts";
 import { rememberRequests } from "./rememberRequests.ts";
 import { newId } from "../newId.ts";
 
@@ -42,17 +46,21 @@ export type WrittenItem = {
 export type RegistrationWriter = {
   /**
    * Records an impact action with its usage facts and totals.
-   * @throws DomainError queue_full if too many registrations are waiting, of the account or of all
+   * @throws DomainError request_invalid or daily_limit_reached beyond a limit of the account, or queue_full if too many
+   * registrations are waiting
    */
   readonly register: (entry: NewRegistration) => Promise<Registered>;
   /**
    * Records impact actions of one owner in one transaction, in their order.
+   * @param isAtomic whether nothing is recorded if any is beyond a limit of the account
    * @throws DomainError queue_full as above, or request_invalid if the owner's total would exceed a safe integer
+   * @throws BatchRejectedError
    */
   readonly registerTogether: (
     owner: Owner,
-    entries: readonly NewRegistration[],
-  ) => Promise<readonly WrittenItem[]>;
+    entries: readonly (NewRegistration & { readonly refusal?: DomainError | null })[],
+    isAtomic: boolean,
+  ) => Promise<readonly Outcome<WrittenItem>[]>;
   /**
    * Runs another write of many rows that locks an account's totals, while none of its registrations is written.
    * @throws DomainError queue_full as above, and what `work` throws
@@ -115,6 +123,8 @@ const latestTotals = ({ totals }: InsertedRegistrations): Totals => ({
   month: totals.find(({ period }) => period !== "all")?.total ?? 0,
 });
 
+const NO_REJECTIONS: ReadonlyMap<RegistrationEntry, DomainError> = new Map();
+
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   db,
@@ -168,13 +178,41 @@ export const createRegistrationWriter = ({
     };
   };
 
+  /**
+   * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
+   * @param check may throw, and then nothing is recorded
+   */
+  const insert = async (
+    entries: readonly RegistrationEntry[],
+    check: (rejections: ReadonlyMap<RegistrationEntry, DomainError>) => void = () => undefined,
+  ) => {
+    const createdAt = clock.now();
+    if (!entries.some(({ isLimited }) => isLimited)) {
+      const inserted = await insertRegistrations(db, entries, createdAt);
+      return { createdAt, inserted, rejections: NO_REJECTIONS };
+    }
+    return db.transaction(async (transaction) => {
+      const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
+      check(rejections);
+      const accepted = entries.filter((entry) => !rejections.has(entry));
+      const inserted = await insertRegistrations(transaction, accepted, createdAt);
+      const ids = new Set(inserted.insertedIds);
+      await countRegistered(accepted.filter(({ id }) => ids.has(id)));
+      return { createdAt, inserted, rejections };
+    });
+  };
+
   const write = async (
     entries: readonly RegistrationEntry[],
   ): Promise<readonly (Registered | Promise<Registered>)[]> => {
-    const createdAt = clock.now();
-    const totals = totalsInOrder(entries, await insertRegistrations(db, entries, createdAt));
+    const { createdAt, inserted, rejections } = await insert(entries);
+    const totals = totalsInOrder(entries, inserted);
     const replay = createReplays();
     return entries.map((entry) => {
+      const rejection = rejections.get(entry);
+      if (rejection) {
+        return Promise.reject<Registered>(rejection);
+      }
       const own = totals.get(entry.id);
       return own
         ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
@@ -184,11 +222,19 @@ export const createRegistrationWriter = ({
 
   const writeTogether = async (
     owner: Owner,
-    entries: readonly NewRegistration[],
-  ): Promise<readonly WrittenItem[]> => {
+    entries: Parameters<RegistrationWriter["registerTogether"]>[1],
+    isAtomic: boolean,
+  ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
-    const createdAt = clock.now();
-    const result = await insertRegistrations(db, batch, createdAt);
+    const {
+      createdAt,
+      inserted: result,
+      rejections,
+    } = await insert(batch, (rejected) => {
+      if (isAtomic) {
+        requireAll(batch.map((entry) => rejected.get(entry)));
+      }
+    });
     if (tracing !== undefined) {
       const trace = traceOfRequest(tracing);
       tracing.runUntraced(() =>
@@ -202,8 +248,12 @@ export const createRegistrationWriter = ({
     // Counted back from the final totals, as the statement returns only those.
     let totals =
       inserted.size === 0 ? await readTotals(db, owner, createdAt) : latestTotals(result);
-    const items = batch.toReversed().map((entry): WrittenItem => {
+    const items = batch.toReversed().map((entry): Outcome<WrittenItem> => {
       const after = totals;
+      const rejection = rejections.get(entry);
+      if (rejection) {
+        return rejection;
+      }
       if (!inserted.has(entry.id)) {
         const idempotencyKey = entry.idempotencyKey ?? "";
         return { replayed: true, registration: null, idempotencyKey, totals: after };
@@ -233,8 +283,8 @@ export const createRegistrationWriter = ({
       : (accountId, size, work) => queue.runApart(accountId, size, traceJob(tracing, size, work));
   return {
     register: (entry) => submitTraced(tracing, queue.submit, { ...entry, id: newId() }),
-    registerTogether: (owner, entries) =>
-      runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
+    registerTogether: (owner, entries, isAtomic) =>
+      runApart(owner.accountId, entries.length, () => writeTogether(owner, entries, isAtomic)),
     runApart,
     findOriginal,
     drain: async () => {

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
-import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listRefundsByKeys, lockRegistrations } from "../../db/registrations/refundBatches.ts";
 import { lockNamed } from "../../db/ownedRecords.ts";
 import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { countBack, isAccepted, outcomeOf, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -13,7 +13,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
-import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
+import type { RetryGuard } from "./createRetryGuard.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
@@ -23,7 +23,7 @@ export type RefundBatchDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
-  readonly guard: SpendingGuard;
+  readonly guard: RetryGuard;
   readonly writer: Pick<RegistrationWriter, "runApart">;
   readonly tracing: Tracing | undefined;
 };
@@ -112,10 +112,7 @@ const refundAll = (
   items: readonly Outcome<RefundRequest>[],
   isAtomic: boolean,
   window: RefundWindow | null,
-): Promise<{
-  readonly outcomes: readonly Outcome<RefundedItem>[];
-  readonly newRecords: number;
-}> =>
+): Promise<readonly Outcome<RefundedItem>[]> =>
   db.transaction(async (transaction) => {
     const given = items.filter(isAccepted).map(({ id }) => id);
     const registrations = await lockNamed(
@@ -138,21 +135,18 @@ const refundAll = (
       decisions.length > 0
         ? await recordRefunds({ tracing }, transaction, owner, decisions, now)
         : await readTotals(transaction, owner, now);
-    return {
-      outcomes: countBack(
-        outcomes,
-        all,
-        ({ replayed, refundedCount }) => (replayed ? 0 : -refundedCount),
-        ({ registrationId, refundedCount, refundedSoFar, replayed }, total): RefundedItem => ({
-          registrationId,
-          refundedCount,
-          refundedSoFar,
-          replayed,
-          total,
-        }),
-      ),
-      newRecords: decisions.length,
-    };
+    return countBack(
+      outcomes,
+      all,
+      ({ replayed, refundedCount }) => (replayed ? 0 : -refundedCount),
+      ({ registrationId, refundedCount, refundedSoFar, replayed }, total): RefundedItem => ({
+        registrationId,
+        refundedCount,
+        refundedSoFar,
+        replayed,
+        total,
+      }),
+    );
   });
 
 /**
@@ -163,7 +157,7 @@ const refundAll = (
  */
 export const refundBatch = async (
   deps: RefundBatchDependencies,
-  caller: Pick<Caller, "accountId" | "mode" | "limits">,
+  caller: AccountMode,
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],
   isAtomic: boolean,
@@ -171,37 +165,18 @@ export const refundBatch = async (
   if (isAtomic) {
     requireAll(items);
   }
-  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
-    new Set(
-      (await listRefundsByKeys(deps.db, owner, keysOf(items))).map(
-        ({ idempotencyKey }) => idempotencyKey,
-      ),
-    );
-  const knownKeys = await findKnownKeys();
+  const keys = keysOf(items);
+  const known = await listRefundsByKeys(deps.db, owner, keys);
+  const knownKeys = new Set(known.map(({ idempotencyKey }) => idempotencyKey));
   const requests = items.filter(isAccepted);
   const isReplay = requests.every(
     ({ idempotencyKey }) => idempotencyKey !== null && knownKeys.has(idempotencyKey),
   );
   // A replay does not depend on the processor.
   const window = isReplay ? null : await readRefundWindow(deps, owner);
-  const { outcomes } = await deps.guard.writeBatch(
-    caller,
-    items.flatMap((item, index) =>
-      isAccepted(item) ? { index, count: null, idempotencyKey: item.idempotencyKey } : [],
+  return deps.guard.writeBatch(caller, keys, () =>
+    deps.writer.runApart(owner.accountId, requests.length, () =>
+      retryKeyConflicts(() => refundAll(deps, owner, items, isAtomic, window)),
     ),
-    {
-      findKnownKeys,
-      write: async (rejections) => {
-        const allowed = items.map((item, index) => rejections.get(index) ?? item);
-        if (isAtomic) {
-          requireAll(allowed);
-        }
-        const result = await deps.writer.runApart(owner.accountId, requests.length, () =>
-          retryKeyConflicts(() => refundAll(deps, owner, allowed, isAtomic, window)),
-        );
-        return { ...result, newUnits: 0 };
-      },
-    },
   );
-  return outcomes;
 };

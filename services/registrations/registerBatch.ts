@@ -8,14 +8,14 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Owner, RegistrationRequest } from "../../domain/registrations/registrations.ts";
 import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
-import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
+import type { RetryGuard } from "./createRetryGuard.ts";
 import { findRefusal } from "./registerUnlessRefused.ts";
 
 export type RegisterBatchDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly writer: RegistrationWriter;
-  readonly guard: SpendingGuard;
+  readonly guard: Pick<RetryGuard, "writeBatch">;
 };
 
 /** The registration of a batch at an index. */
@@ -66,22 +66,28 @@ const writeItems = async (
   deps: RegisterBatchDependencies,
   owner: Owner,
   items: readonly Item[],
+  isAtomic: boolean,
   reject: (item: Item, error: DomainError) => void,
 ): Promise<ReadonlyMap<number, WrittenItem>> => {
   if (items.length === 0) {
     return new Map();
   }
   try {
-    const written = await deps.writer.registerTogether(
+    const outcomes = await deps.writer.registerTogether(
       owner,
-      items.map(({ entry }) => entry),
+      items.map(({ entry, refusal }) => ({ ...entry, refusal })),
+      isAtomic,
     );
-    return new Map(
-      items.flatMap(({ index }, place) => {
-        const item = written[place];
-        return item ? [[index, item]] : [];
-      }),
-    );
+    const written = new Map<number, WrittenItem>();
+    for (const [place, item] of items.entries()) {
+      const outcome = outcomes[place];
+      if (outcome instanceof DomainError) {
+        reject(item, outcome);
+      } else if (outcome) {
+        written.set(item.index, outcome);
+      }
+    }
+    return written;
   } catch (error) {
     if (!(error instanceof DomainError) || error.code !== "request_invalid") {
       throw error;
@@ -98,9 +104,31 @@ const writeItems = async (
       deps,
       owner,
       items.filter((item) => !unrecordable.has(item)),
+      isAtomic,
       reject,
     );
   }
+};
+
+/** Returns the refused items that do not repeat an earlier registration or item, and why. */
+const findRefused = (
+  items: readonly Item[],
+  knownKeys: ReadonlySet<string>,
+): ReadonlyMap<Item, DomainError> => {
+  const keys = new Set(knownKeys);
+  const refused = new Map<Item, DomainError>();
+  for (const item of items) {
+    const { idempotencyKey: key } = item.entry;
+    if (key !== null && keys.has(key)) {
+      continue;
+    }
+    if (item.refusal !== null) {
+      refused.set(item, item.refusal);
+    } else if (key !== null) {
+      keys.add(key);
+    }
+  }
+  return refused;
 };
 
 /**
@@ -112,7 +140,7 @@ const writeItems = async (
  */
 export const registerBatch = async (
   deps: RegisterBatchDependencies,
-  caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
+  caller: Pick<Caller, "accountId" | "mode" | "suspendingSubscription">,
   owner: Owner,
   items: readonly Outcome<RegistrationRequest>[],
   isAtomic: boolean,
@@ -129,41 +157,30 @@ export const registerBatch = async (
       ? [{ index, entry, refusal: findRefusal(caller.suspendingSubscription, entry) }]
       : [],
   );
-  const findKnownKeys = (): Promise<ReadonlySet<string>> =>
-    listKnownKeys(deps.db, "registration", owner, keysOf(entries));
   const reject = ({ index }: Item, error: DomainError): void => {
     rejected[index] = error;
   };
-  const listAccepted = (): readonly Item[] =>
-    entries.filter(({ index }) => rejected[index] === null);
-  const { written } = await deps.guard.writeBatch(
-    caller,
-    entries.map(({ index, entry: { count, idempotencyKey }, refusal }) => ({
-      index,
-      count,
-      idempotencyKey,
-      refusal,
-    })),
-    {
-      findKnownKeys,
-      write: async (rejections) => {
-        for (const [index, error] of rejections) {
-          rejected[index] = error;
-        }
+  const keys = keysOf(entries);
+  const written = await deps.guard.writeBatch(caller, keys, async (awaitEarlier) => {
+    if (entries.some(({ refusal }) => refusal !== null)) {
+      await awaitEarlier();
+      const known = await listKnownKeys(deps.db, "registration", owner, keys);
+      for (const [item, refusal] of findRefused(entries, known)) {
+        reject(item, refusal);
+      }
+      check();
+    }
+    return writeItems(
+      deps,
+      owner,
+      entries.filter(({ index }) => rejected[index] === null),
+      isAtomic,
+      (item, error) => {
+        reject(item, error);
         check();
-        const done = await writeItems(deps, owner, listAccepted(), (item, error) => {
-          reject(item, error);
-          check();
-        });
-        const created = [...done.values()].flatMap((item) => item.registration ?? []);
-        return {
-          written: done,
-          newRecords: created.length,
-          newUnits: created.reduce((sum, { count }) => sum + count, 0),
-        };
       },
-    },
-  );
+    );
+  });
   return items.map((_, index) => {
     const outcome = written.get(index) ?? rejected[index];
     if (!outcome) {

@@ -4,7 +4,7 @@ import type { SubscriptionStatus } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RegistrationRequest } from "../../domain/registrations/registrations.ts";
 import type { Registered, RegistrationWriter } from "./createRegistrationWriter.ts";
-import type { SpendingGuard } from "./limits/createSpendingGuard.ts";
+import type { RetryGuard } from "./createRetryGuard.ts";
 
 /** Returns why an organization's registration is refused unless it repeats an earlier one, or null. */
 export const findRefusal = (
@@ -28,21 +28,21 @@ export const registerUnlessRefused = async (
     guard,
   }: {
     readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
-    readonly guard: Pick<SpendingGuard, "register" | "findOriginal">;
+    readonly guard: Pick<RetryGuard, "write" | "findOriginal">;
   },
-  caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
+  caller: Pick<Caller, "accountId" | "mode" | "suspendingSubscription">,
   request: RegistrationRequest,
 ): Promise<Registered> => {
-  const { count, idempotencyKey } = request;
+  const { idempotencyKey } = request;
   const findOriginal = (): Promise<Registered | null> =>
     idempotencyKey === null ? Promise.resolve(null) : writer.findOriginal(request, idempotencyKey);
   const refusal = findRefusal(caller.suspendingSubscription, request);
   if (refusal === null) {
-    return guard.register(
-      caller,
-      { field: "count", count },
-      { idempotencyKey, write: () => writer.register(request), findOriginal },
-    );
+    return guard.write(caller, {
+      idempotencyKey,
+      write: () => writer.register(request),
+      findOriginal,
+    });
   }
   const original = await guard.findOriginal(caller, { idempotencyKey, findOriginal });
   if (original === null) {

@@ -2,12 +2,10 @@ import type { DatabasePool } from "slonik";
 import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
-import { deleteDailyCounts } from "../../db/registrations/dailyCounts.ts";
 import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { daysBefore } from "../../domain/durations.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
-import { recountAllTestRecords } from "../accounts/recountAllTestRecords.ts";
 import { deleteOldTestDonations } from "../charities/donations/deleteOldTestDonations.ts";
 import { deleteBefore, deleteInBatches } from "../batching/deleteInBatches.ts";
 import { deleteOldEvents } from "../events/deleteOldEvents.ts";
@@ -26,9 +24,6 @@ export type RetentionDependencies = {
 
 /** Usage that is reported later has a separate trace. */
 const TRACE_CONTEXT_DAYS = 1;
-
-/** What is usual for an account is read from four weeks. */
-const DAILY_COUNT_DAYS = 60;
 
 /** Of one step. A step that takes longer continues in the next attempt, after the others. */
 const MAXIMUM_STEP_MS = 30 * 60 * 1000;
@@ -64,11 +59,8 @@ const stepsOf = (deps: RetentionDependencies): Steps => {
       deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
     events: (signal) => deleteOldEvents(deps, signal),
     webhookDeliveries: (signal) => deleteOldDeliveries(deps, signal),
-    dailyCounts: () => deleteDailyCounts(db, olderThan(DAILY_COUNT_DAYS).before),
     cachedResponses: (signal) => clearExpiredResponses(deps, signal),
     ...testDataSteps(deps),
-    // After the deletion of test data.
-    recountedAccounts: (signal) => recountAllTestRecords(db, signal),
     expiredKeys: (signal) => recordExpiredKeys(deps, signal),
   };
 };

@@ -7,7 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 export type BusyStores<Write, Result> = {
   /**
    * Writes as soon as the balance is free.
-   * @throws DomainError queue_full if too many writes of the store wait, or it stays locked
+   * @throws DomainError queue_full if it stays locked
    */
   readonly write: (accountId: string, write: Write) => Promise<Result>;
   /** Resolves when all waiting writes are done. */
@@ -25,8 +25,6 @@ type Waiting<Write, Result> = {
 const CONNECTIONS = 2;
 /** After it the connection serves another store. PostgreSQL grants locks in the order in which they are requested. */
 const LOCK_WAIT_MS = 250;
-/** Per store. */
-const MAXIMUM_WAITING = 1000;
 const MAXIMUM_BATCH = 400;
 /** A refund of 10,000 records takes some seconds. */
 const MAXIMUM_WAIT_MS = 30_000;
@@ -113,10 +111,6 @@ export const createBusyStores = <Write, Result>(
     write: (accountId, write) =>
       new Promise((resolve, reject) => {
         const known = queues.get(accountId);
-        if (known && known.length >= MAXIMUM_WAITING) {
-          reject(tooBusy());
-          return;
-        }
         if (known) {
           known.push({ write, resolve, reject });
           return;

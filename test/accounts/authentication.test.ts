@@ -110,14 +110,14 @@ test("once key revoke returns, the next request with the key is rejected by ever
   t.deepEqual(await statuses(apiKeyProd), [200, 200]);
   const live = (await listApiKeys(db, id)).find(({ mode }) => mode === "live");
 
-  let isRevoked = false;
+  const command = { hasEnded: false };
   const revoking = runImpact(["key", "revoke", live?.id ?? ""], {
     env: { DATABASE_URL: databaseUrl },
   }).finally(() => {
-    isRevoked = true;
+    command.hasEnded = true;
   });
   // Constant use must not prolong it.
-  while (!isRevoked) {
+  while (!command.hasEnded) {
     await statuses(apiKeyProd);
   }
   const revoked = await revoking;

@@ -350,9 +350,9 @@ test("org update prints the profile and the limits that it changed", async (t) =
   const update = (...options: readonly string[]) => impact("org", "update", id, ...options);
   const named = await update("--display-name", "Fjord & Fern");
   t.regex(named.stdout, /display name +Fjord & Fern/u);
-  const limited = await update("--mode", "test", "--requests-per-second", "7", "--json");
+  const limited = await update("--mode", "test", "--count-per-day", "7", "--json");
   t.like(readJson(limited), {
     profile: { display_name: "Fjord & Fern" },
-    limits: [{ mode: "live" }, { mode: "test", requests_per_second: 7 }],
+    limits: [{ mode: "live" }, { mode: "test", count_per_day: 7 }],
   });
 });

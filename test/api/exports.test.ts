@@ -1,8 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { createOpenLists } from "../../api/http/lists/openLists.ts";
+import { accountModeKey } from "../../domain/accounts/accounts.ts";
+import { createPlaces } from "../../program/server/createPlaces.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import { insertDonationTotals } from "../charities/donations/insertDonationTotals.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -328,22 +330,23 @@ test("a store's records, donations and ledger are exported whole, or up to a lim
   }
 });
 
-test("an export is one of the lists that an account may read at the same time", async (t) => {
-  const openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 });
-  const { url, id, key } = await startApiOf(t, { openLists });
-  const caller = { accountId: id, mode: "live", limits: null } as const;
-  const closing = Array.from({ length: 16 }, () => openLists.open(caller));
+test("an export waits for its turn among the lists", async (t) => {
+  const places = createPlaces(2);
+  const { url, id, key } = await startApiOf(t, { places });
+  const gate = Promise.withResolvers<null>();
+  const held = places.run(accountModeKey({ accountId: id, mode: "live" }), () => gate.promise);
 
-  for (const path of ["/plant/trees", "/charities/donations", "/usage"]) {
-    const { status, headers } = await download(url + path, CSV, { Authorization: key });
-    t.is(status, 429, path);
-    t.true(headers.has("retry-after"));
-  }
-  for (const close of closing) {
-    close();
-  }
-  const { status } = await download(`${url}/charities/donations`, CSV, { Authorization: key });
-  t.is(status, 200);
+  const exports = ["/plant/trees", "/charities/donations", "/usage"].map((path) =>
+    download(url + path, CSV, { Authorization: key }),
+  );
+  await eventually(() => places.areNeeded());
+  gate.resolve(null);
+  await held;
+
+  t.deepEqual(
+    (await Promise.all(exports)).map(({ status }) => status),
+    [200, 200, 200],
+  );
 });
 
 test("the API description has the other formats with the examples of their first lines", async (t) => {

@@ -4,7 +4,7 @@ import { UnavailableError } from "../../domain/errors.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { openTestCopies, openTestPool, testWithDatabase } from "../support/database.ts";
-import { createTestGuard, createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 import { idIn } from "./contract.ts";
@@ -93,15 +93,15 @@ test("a batch that is recorded is no 503, although its results cannot be read", 
     idempotencyKey: "order-1",
     attribution: "",
     metadata: {},
+    isLimited: false,
   });
   const { call, logged } = await startStandaloneApi(t, {
     db: interrupted,
     copies: await openTestCopies(t, db),
-    guard: createTestGuard(t, { db, clock: systemClock }),
     writer: {
       ...writer,
-      registerTogether: async (owner, entries) => {
-        const written = await writer.registerTogether(owner, entries);
+      registerTogether: async (...parameters) => {
+        const written = await writer.registerTogether(...parameters);
         relay.cut();
         await eventually(async () => {
           const error = await readAccountSums(interrupted, id).catch((cause: unknown) => cause);

@@ -4,8 +4,6 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
-import { createOpenLists } from "../../api/http/lists/openLists.ts";
-import type { OpenLists } from "../../api/http/lists/openLists.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
@@ -18,10 +16,11 @@ import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookRe
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
+import { createRetryGuard } from "../../services/registrations/createRetryGuard.ts";
+import type { RetryGuard } from "../../services/registrations/createRetryGuard.ts";
+import { createPlaces } from "../../program/server/createPlaces.ts";
+import type { Places } from "../../program/server/createPlaces.ts";
 import { createDeploymentName } from "../../services/billing/deploymentName.ts";
-import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
@@ -30,12 +29,7 @@ import type { RegistrationWriter } from "../../services/registrations/createRegi
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { openTestCopies } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import {
-  CATALOGUE_ONLY,
-  createTestGuard,
-  createTestOrganization,
-  limitsForTests,
-} from "../support/factories.ts";
+import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
@@ -80,7 +74,7 @@ export type StandaloneApiOptions = {
   readonly db: DatabasePool;
   readonly reads?: DatabasePool;
   readonly copies?: CopyPool;
-  readonly openLists?: OpenLists;
+  readonly places?: Places;
   readonly writeTimeoutMs?: number;
   readonly pageSearchMs?: number;
   readonly pace?: BulkPace;
@@ -94,8 +88,7 @@ export type StandaloneApiOptions = {
   readonly validateCharity?: ValidateCharity;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
-  readonly limiter?: RequestLimiter;
-  readonly guard?: SpendingGuard;
+  readonly guard?: RetryGuard;
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecrets?: readonly string[];
@@ -111,7 +104,7 @@ export const startStandaloneApi = async (
     db,
     reads = db,
     copies,
-    openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
+    places = createPlaces(64),
     writeTimeoutMs = 60_000,
     pageSearchMs = 60_000,
     pace = unhurriedPace,
@@ -128,8 +121,7 @@ export const startStandaloneApi = async (
     }),
     validateCharity,
     rateWindowMs = 0,
-    limiter = createRequestLimiter({ defaults: limitsForTests() }),
-    guard = createTestGuard(t, { db, clock }),
+    guard = createRetryGuard(),
     planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecrets = [],
@@ -146,14 +138,13 @@ export const startStandaloneApi = async (
     app: {
       logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
       observe: () => undefined,
-      limiter,
       takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
       trustedProxies,
     },
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
-    streaming: { pace, openLists, writeTimeoutMs, pageSearchMs },
+    streaming: { pace, places, writeTimeoutMs, pageSearchMs },
     clock,
     writer,
     authenticator,

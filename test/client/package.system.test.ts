@@ -14,7 +14,7 @@ import { startServer } from "../../program/server/startServer.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestGuard } from "../support/factories.ts";
+import { setLimits } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -71,13 +71,12 @@ const runExample = async (...given: Parameters<typeof startExample>): Promise<st
 
 const startService = async (
   t: Parameters<typeof startApiOf>[0],
-  guard = createTestGuard(t, t.context),
 ): Promise<{
   readonly url: string;
   readonly accountId: string;
   readonly environment: Readonly<Record<string, string>>;
 }> => {
-  const { url, id: accountId, apiKeyTest } = await startApiOf(t, { guard });
+  const { url, id: accountId, apiKeyTest } = await startApiOf(t);
   return { url, accountId, environment: { IMPACT_URL: url, IMPACT_API_KEY: apiKeyTest } };
 };
 
@@ -162,8 +161,8 @@ test("the checkout keeps an order for later if its key is not valid", async (t) 
 });
 
 test("the checkout keeps an order for later if the limit of the day is reached", async (t) => {
-  const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 4 } });
-  const { url, environment } = await startService(t, guard);
+  const { url, accountId, environment } = await startService(t);
+  await setLimits(t.context.db, accountId, { countPerDay: 4 }, "test");
   const impact = createImpactClient({ baseUrl: url, apiKey: environment["IMPACT_API_KEY"] ?? "" });
   await impact.registerTrees({ count: 2 });
 

@@ -134,7 +134,7 @@ test("in a pool for one kind of work, owners take turns, and one owner never has
 });
 
 test("an owner with too much waiting work is rejected, and others are not", async (t) => {
-  const shares = createConnectionShares(sharesOfOneKind(1), { maximumWaiting: 2 });
+  const shares = createConnectionShares(sharesOfOneKind(1), { maximumWaiting: 4 });
   const { run, endFirst } = createWork(shares);
   const accepted = [1, 2, 3].map(() => run("busy", listOf("busy")));
   await t.throwsAsync(run("busy", listOf("busy")), { instanceOf: DomainError });

@@ -11,7 +11,7 @@ import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
 import { readEvents } from "../events/readEvents.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestGuard, createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, setLimits } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -336,8 +336,8 @@ test("an item that only repeats another one is rejected if that one increases th
 
 test("a batch as a whole is a 403 if limits of a day alone reject it, and a 400 if an item is rejected on every day", async (t) => {
   const { db } = t.context;
-  const guard = createTestGuard(t, { db, limits: { countPerDay: 10 } });
-  const { call, key } = await startApiOf(t, { guard });
+  const { call, id: accountId, key } = await startApiOf(t);
+  await setLimits(db, accountId, { countPerDay: 10 });
   const send = (counts: readonly number[]) =>
     call("POST", "/plant/trees/batch", {
       key,

@@ -1,12 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import { z } from "zod";
-import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
-import { deleteOldData } from "../../services/retention/deleteOldData.ts";
 import { deleteOldTestRegistrations } from "../../services/registrations/deleteOldTestRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
@@ -206,23 +204,3 @@ test.serial(
     t.is((await deleteBefore(clock.now(), 1)).registrations, 3);
   },
 );
-
-test.serial("counts of days are deleted when nothing reads them any more", async (t) => {
-  const { db, accountId } = await setUp(t);
-  const days = ["2026-01-01", "2026-01-02", "2026-03-02"];
-  await addToDailyCounts(
-    db,
-    days.map((day) => ({ accountId, mode: "live", day, count: 1 })),
-  );
-
-  const clock = { now: () => new Date(Date.UTC(2026, 2, 3)) };
-  const retention = { processorEventDays: 90, reconciliationDays: 400 };
-  await deleteOldData({ db, clock, retention, testDataDays: 0 }, NEVER);
-
-  t.deepEqual(
-    await db.anyFirst(sql.type(z.strictObject({ day: z.string() }))`
-      SELECT day::text FROM daily_count WHERE account_id = ${accountId} ORDER BY day
-    `),
-    ["2026-01-02", "2026-03-02"],
-  );
-});

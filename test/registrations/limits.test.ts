@@ -1,54 +1,89 @@
-import { sql } from "slonik";
-import { z } from "zod";
-import { parseConfig } from "../../config/config.ts";
-import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
-import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
-import { dailyLimitMessage, isUnusualDay } from "../../domain/accounts/limits.ts";
-import { readAccountLimits } from "../../program/settings/readAccountLimits.ts";
-import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { UnusualDay } from "../../services/registrations/limits/createDailyCounts.ts";
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
 import { startStandaloneApi, startApiOf } from "../api/startStandaloneApi.ts";
-import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { createTestStore, startStoreApiOf, startTwoStoreApis } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestGuard, createTestOrganization, limitsForTests } from "../support/factories.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf, setLimits } from "../support/factories.ts";
+import { registrationsIn } from "../api/contract.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 
 const test = testWithDatabase();
 
-const { countPerRequest } = readAccountLimits(parseConfig({})).live;
+/** In its first minute, the units of a day are summed. Later they are counted. */
+const ageLimits = (db: DatabasePool, accountId: string): Promise<unknown> =>
+  db.query(sql.typeAlias("void")`
+    UPDATE account_limit SET changed_at = changed_at - interval '2 minutes' WHERE account_id = ${accountId}
+  `);
 
-test("by default a request may register a million units, and more is a 400 that says so", async (t) => {
-  t.is(countPerRequest, 1_000_000);
-  const guard = createTestGuard(t, { ...t.context, limits: { countPerRequest } });
-  const { call, id, key } = await startApiOf(t, { guard });
+/** An account with a limit of a day, and two processes. */
+const setUpProcesses = async (
+  t: ExecutionContext<DatabaseContext>,
+  { isOld, ...limits }: { readonly isOld: boolean; readonly countPerDay: number },
+) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await setLimits(db, id, limits);
+  if (isOld) {
+    await ageLimits(db, id);
+  }
+  const processes = [await startStandaloneApi(t, { db }), await startStandaloneApi(t, { db })];
+  return {
+    id,
+    plant: async (process: number, body: Record<string, unknown>) => {
+      const response = await processes[process % 2]?.call("POST", "/plant/trees", { key, body });
+      return { status: response?.status, headers: response?.headers };
+    },
+    plantBatch: async (process: number, counts: readonly number[]) => {
+      const items = counts.map((count) => ({ count }));
+      const path = "/plant/trees/batch?atomic=false";
+      const response = await processes[process % 2]?.call("POST", path, { key, body: { items } });
+      t.is(response?.status, 200);
+      return response === undefined ? [] : batchIn(response).results.map(({ status }) => status);
+    },
+  };
+};
 
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1_000_000 } })).status, 200);
-  const refused = await call("POST", "/plant/trees", { key, body: { count: 1_000_001 } });
+test("an account without limits registers any count that JSON carries", async (t) => {
+  const { call, key } = await startApiOf(t);
+  const count = Number.MAX_SAFE_INTEGER;
+
+  const { status, body } = await call("POST", "/plant/trees", { key, body: { count } });
+
+  t.is(status, 200);
+  t.is(body["total_planted_trees"], count);
+});
+
+test("beyond an account's limit for one request, a registration is a 400 that says so", async (t) => {
+  const { call, id, key, apiKeyTest } = await startApiOf(t);
+  await setLimits(t.context.db, id, { countPerRequest: 100 });
+
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 100 } })).status, 200);
+  const refused = await call("POST", "/plant/trees", { key, body: { count: 101 } });
   t.is(refused.status, 400);
   t.deepEqual(refused.body, {
-    error: "count: must be at most 1000000, this account's limit for one request",
+    error: "count: must be at most 100, this account's limit for one request",
   });
   const list = await call("GET", "/plant/trees", { key });
-  t.is(list.body["total_planted_trees"], 1_000_000);
-
-  await updateAccountLimits(t.context.db, id, {
-    mode: "live",
-    changes: { countPerRequest: 5_000_000 },
-  });
-  const restarted = await startStandaloneApi(t, { ...t.context, guard });
-  const raised = await restarted.call("POST", "/plant/trees", { key, body: { count: 1_000_001 } });
-  t.is(raised.status, 200);
+  t.is(list.body["total_planted_trees"], 100);
+  const body = { count: 101 };
+  t.is((await call("POST", "/plant/trees", { key: apiKeyTest, body })).status, 200);
 });
 
 test("a day's limit counts trees and bottles together, until the next day in UTC", async (t) => {
   const clock = createMovableClock("2025-06-01T23:59:00Z");
-  const guard = createTestGuard(t, { ...t.context, clock, limits: { countPerDay: 10 } });
-  const { call, key, apiKeyTest } = await startApiOf(t, { clock, guard });
+  const { call, id, key, apiKeyTest } = await startApiOf(t, { clock });
+  await setLimits(t.context.db, id, { countPerDay: 10 });
   const plant = (count: number) => call("POST", "/plant/trees", { key, body: { count } });
 
   t.is((await plant(6)).status, 200);
+  await ageLimits(t.context.db, id);
   t.is((await call("POST", "/rescue/plastic_bottles", { key, body: { count: 2 } })).status, 200);
   const refused = await plant(3);
   t.is(refused.status, 403);
@@ -65,106 +100,120 @@ test("a day's limit counts trees and bottles together, until the next day in UTC
   t.is((await plant(1)).status, 403);
 });
 
-test("concurrent requests do not pass a day's limit together, and rejected ones use nothing", async (t) => {
-  const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 10 } });
-  const { call, key } = await startApiOf(t, { guard });
-  const responses = await Promise.all(
-    Array.from({ length: 30 }, () => call("POST", "/plant/trees", { key, body: { count: 3 } })),
-  );
-  t.is(responses.filter(({ status }) => status === 200).length, 3);
-  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
-});
+for (const isOld of [false, true]) {
+  const name = isOld ? "a limit" : "a new limit";
+  test(`${name} of a day is exact across two processes`, async (t) => {
+    const { id, plant, plantBatch } = await setUpProcesses(t, { isOld, countPerDay: 100 });
 
-test("a repeated request gets its original record although the limit is reached", async (t) => {
-  const guard = createTestGuard(t, { ...t.context, limits: { countPerDay: 5 } });
-  const { call, key } = await startApiOf(t, { guard });
+    const singles = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => plant(index, { count: 3 })),
+    );
+    // 33 of them fit, whatever their order.
+    t.is(singles.filter(({ status }) => status === 200).length, 33);
+    t.is(singles.filter(({ status }) => status === 403).length, 7);
+    t.deepEqual(await plantBatch(0, [2, 1, 1]), [403, 200, 403]);
+    t.is((await readAccountSums(t.context.db, id)).total, 100n);
+  });
+
+  test(`${name} of a day is exact for batches in two processes`, async (t) => {
+    const { id, plant, plantBatch } = await setUpProcesses(t, { isOld, countPerDay: 100 });
+
+    const results = await Promise.all(
+      Array.from({ length: 6 }, (_, index) =>
+        plantBatch(
+          index,
+          Array.from({ length: 30 }, () => 1),
+        ),
+      ),
+    );
+
+    t.is(results.flat().filter((status) => status === 200).length, 100);
+    t.is((await plant(0, { count: 1 })).status, 403);
+    t.is((await readAccountSums(t.context.db, id)).total, 100n);
+  });
+
+  test(`${name} of a day does not count replays, which get their original records beyond it`, async (t) => {
+    const { id, plant } = await setUpProcesses(t, { isOld, countPerDay: 10 });
+    const order = { count: 4, idempotency_key: "order-1" };
+
+    const repeated = await Promise.all([0, 1, 0, 1].map((process) => plant(process, order)));
+    t.true(repeated.every(({ status }) => status === 200));
+    t.is((await plant(0, { count: 6 })).status, 200);
+    t.is((await plant(1, { count: 1, idempotency_key: "order-2" })).status, 403);
+    const replay = await plant(1, order);
+    t.is(replay.status, 200);
+    t.is(replay.headers?.get("Idempotent-Replayed"), "true");
+    t.is((await readAccountSums(t.context.db, id)).total, 10n);
+  });
+}
+
+test("a refund does not make room for more units on its day", async (t) => {
+  const { call, id, key } = await startApiOf(t);
+  await setLimits(t.context.db, id, { countPerDay: 5 });
   const body = { count: 5, idempotency_key: "order-1" };
-  t.is((await call("POST", "/plant/trees", { key, body })).status, 200);
+  const planted = await call("POST", "/plant/trees", { key, body });
+  const [{ id: treeId } = { id: "" }] = registrationsIn(planted.body, "tree");
+
+  t.is((await call("POST", "/refund/trees", { key, body: { id: treeId } })).status, 200);
+
   t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 403);
-
-  const repeated = await call("POST", "/plant/trees", { key, body });
-  t.is(repeated.status, 200);
-  t.is(repeated.headers.get("Idempotent-Replayed"), "true");
-
-  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 }, guard });
-  const headers = { ...store.live, "Idempotency-Key": "order-1" };
-  const first = await post("/app/api/plant", headers, { trees: 5 });
-  t.is(first.status, 200);
-  const refused = await post("/app/api/plant", store.live, { trees: 1 });
-  t.is(refused.status, 403);
-  t.deepEqual(refused.body, { error: dailyLimitMessage(5, 5), code: "DAILY_LIMIT_REACHED" });
-  t.is((await post("/app/api/plant", headers, { trees: 5 })).text, first.text);
 });
 
-test("processes learn each other's counts when they store their own", async (t) => {
-  const limits = { countPerDay: 10 };
-  const one = createTestGuard(t, { ...t.context, limits });
-  const other = createTestGuard(t, { ...t.context, limits });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  const first = await startStandaloneApi(t, { ...t.context, guard: one });
-  const second = await startStandaloneApi(t, { ...t.context, guard: other });
-  const plant = async ({ call }: typeof first, count: number) =>
-    (await call("POST", "/plant/trees", { key, body: { count } })).status;
-
-  t.is(await plant(first, 8), 200);
-  await one.store();
-  t.is(await plant(second, 1), 200);
-  await other.store();
-  t.is(await plant(second, 2), 403);
-  t.is(await plant(second, 1), 200);
-});
-
-test("ten times the usual day is reported once, whatever the number of processes", async (t) => {
+test("accounts without limits are written beside one that has reached its own", async (t) => {
   const { db } = t.context;
-  const clock = createMovableClock("2025-06-10T12:00:00Z");
-  const reported: UnusualDay[] = [];
-  const guards = [1, 2].map(() =>
-    createTestGuard(t, { db, clock, onUnusualDay: (day) => reported.push(day) }),
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const limited = await createTestOrganization(db);
+  const free = await createTestOrganization(db);
+  await setLimits(db, limited.id, { countPerDay: 2 });
+
+  // One batch.
+  const results = await Promise.allSettled(
+    Array.from({ length: 10 }, (_, index) =>
+      writer.register(
+        index % 2 === 0 ? registrationOf(limited.id, { isLimited: true }) : registrationOf(free.id),
+      ),
+    ),
   );
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await addToDailyCounts(
-    db,
-    ["2025-06-07", "2025-06-08", "2025-06-09"].map((day, index) => ({
-      accountId: id,
-      mode: "live" as const,
-      day,
-      count: 10 * index,
-    })),
+
+  t.deepEqual(
+    results.map(({ status }) => status === "fulfilled"),
+    [true, true, true, true, false, true, false, true, false, true],
   );
-  for (const guard of guards) {
-    const { call } = await startStandaloneApi(t, { db, clock, guard });
-    await call("POST", "/plant/trees", { key, body: { count: 60 } });
-    await guard.store();
-  }
-  t.deepEqual(reported, [
-    { accountId: id, mode: "live", day: "2025-06-10", count: 120, usualCount: 10 },
-  ]);
-  await Promise.all(guards.map((guard) => guard.store()));
-  t.is(reported.length, 1);
 });
 
-test("a day is unusual from ten times the mean of at least three days", (t) => {
-  t.true(isUnusualDay(100, { days: 3, meanCount: 10 }));
-  t.false(isUnusualDay(99, { days: 28, meanCount: 10 }));
-  t.false(isUnusualDay(1_000_000, { days: 2, meanCount: 1 }));
+test("a store's limit of a day is exact across two processes, and replays get their responses", async (t) => {
+  const { db } = t.context;
+  const processOf = await startTwoStoreApis(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1_000_000 });
+  await setLimits(db, store.id, { countPerDay: 50 });
+  const headers = { ...store.live, "Idempotency-Key": "order-1" };
+  const first = await processOf(0).post("/app/api/plant", headers, { trees: 5 });
+  t.is(first.status, 200);
+
+  const responses = await Promise.all(
+    Array.from({ length: 30 }, (_, index) =>
+      index % 2 === 0
+        ? processOf(index).post("/app/api/plant", store.live, { trees: 2 })
+        : processOf(index).post("/app/api/plastic", store.live, { bottles: 2 }),
+    ),
+  );
+  t.is(responses.filter(({ status }) => status === 200).length, 22);
+  t.is((await readAccountSums(db, store.id)).total, 49n);
+  const refused = await processOf(0).post("/app/api/plant", store.live, { trees: 2 });
+  t.is(refused.status, 403);
+  t.deepEqual(refused.body, { error: dailyLimitMessage(50, 49), code: "DAILY_LIMIT_REACHED" });
+  t.is((await processOf(1).post("/app/api/plant", headers, { trees: 5 })).text, first.text);
+  t.is((await processOf(1).post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 });
 
-test.serial("counts that cannot be stored are kept and stored later", async (t) => {
-  const { db, owner } = t.context;
-  const guard = createTestGuard(t, { db });
-  const { id, apiKeyProd: key } = await createTestOrganization(db);
-  const { call } = await startStandaloneApi(t, { db, guard });
-  await call("POST", "/plant/trees", { key, body: { count: 7 } });
-  await owner.query(sql.unsafe`ALTER TABLE daily_count RENAME TO missing`);
-  await guard.store();
-  await owner.query(sql.unsafe`ALTER TABLE missing RENAME TO daily_count`);
-  await guard.store();
-  const count = await db.oneFirst(
-    sql.type(z.strictObject({ count: z.bigint() }))`
-      SELECT count FROM daily_count WHERE account_id = ${id}
-    `,
-  );
-  t.is(count, 7n);
+test("a store without limits is refused by its balance alone, whatever the quantity", async (t) => {
+  const { post, store } = await startStoreApiOf(t, { store: { balanceCents: 500 } });
+
+  const refused = await post("/app/api/plant", store.live, { trees: 999_999_999 });
+
+  t.is(refused.status, 402);
+  t.is(refused.body["code"], "INSUFFICIENT_BUDGET");
+  t.is((await post("/app/api/plant", store.test, { trees: 3_000_000_000 })).status, 200);
 });
 
 const refuses = test.macro(
@@ -261,8 +310,8 @@ test("metadata may fill a batch far beyond the size of a single request", async 
 
 test("items beyond the limit of a day are rejected by their index, except repeated ones", async (t) => {
   const { db } = t.context;
-  const guard = createTestGuard(t, { db, limits: { countPerRequest: 50, countPerDay: 100 } });
-  const { call, key, id: accountId } = await startApiOf(t, { guard });
+  const { call, key, id: accountId } = await startApiOf(t);
+  await setLimits(db, accountId, { countPerRequest: 50, countPerDay: 100 });
   await call("POST", "/plant/trees", { key, body: { count: 40, idempotency_key: "first" } });
   const body = {
     items: [
@@ -302,24 +351,6 @@ test("items beyond the limit of a day are rejected by their index, except repeat
   t.is((await readAccountSums(db, accountId)).total, 100n);
 });
 
-test("items beyond the limit of test data are rejected, and those with a production key are not", async (t) => {
-  const { db } = t.context;
-  const guard = createTestGuard(t, { db, limits: { testRecords: 3 } });
-  const { call, apiKeyProd, apiKeyTest } = await startApiOf(t, { guard });
-  const body = { items: Array.from({ length: 5 }, () => ({ count: 1 })) };
-
-  const inTestMode = await call("POST", `${BATCH}?atomic=false`, { key: apiKeyTest, body });
-  const live = await call("POST", `${BATCH}?atomic=false`, { key: apiKeyProd, body });
-  const single = await call("POST", "/plant/trees", { key: apiKeyTest, body: { count: 1 } });
-
-  t.deepEqual(
-    batchIn(inTestMode).results.map(({ status }) => status),
-    [200, 200, 200, 403, 403],
-  );
-  t.is(batchIn(live).succeeded, 5);
-  t.is(single.status, 403);
-});
-
 test("items that would increase the total beyond what JSON carries are rejected by their index", async (t) => {
   const { call, key } = await startApiOf(t);
   const body = { items: [{ count: 5 }, { count: Number.MAX_SAFE_INTEGER }, { count: 6 }] };
@@ -343,43 +374,3 @@ test("items that would increase the total beyond what JSON carries are rejected 
     ],
   );
 });
-
-test("a batch counts as one request for each two items", async (t) => {
-  const limiter = createRequestLimiter({
-    defaults: limitsForTests({ requestsPerSecond: 10 }),
-    nowMs: () => 0,
-  });
-  const { call, key } = await startApiOf(t, { limiter });
-  const send = (count: number) =>
-    call("POST", BATCH, {
-      key,
-      body: { items: Array.from({ length: count }, () => ({ count: 1 })) },
-    });
-
-  const small = await send(20);
-  const large = await send(1000);
-  const next = await send(1);
-
-  t.is(small.status, 200);
-  t.is(small.headers.get("RateLimit"), '"key";r=10;t=1');
-  t.is(large.status, 200);
-  t.is(large.headers.get("RateLimit"), '"key";r=0;t=51');
-  t.is(next.status, 429);
-});
-
-for (const path of [BATCH, "/charities/donate/batch"]) {
-  test(`${path} with too many items costs no more than the largest batch`, async (t) => {
-    const limiter = createRequestLimiter({
-      defaults: limitsForTests({ requestsPerSecond: 10 }),
-      nowMs: () => 0,
-    });
-    const { call, key } = await startApiOf(t, { limiter });
-
-    const items = Array.from({ length: 80_000 }, () => 0);
-    const rejected = await call("POST", path, { key, body: { items } });
-
-    t.is(rejected.status, 400);
-    // The allowance of 20 requests is short of 480.
-    t.is(rejected.headers.get("RateLimit"), '"key";r=0;t=50');
-  });
-}

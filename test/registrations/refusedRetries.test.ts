@@ -25,7 +25,7 @@ const repeatRefused = async (
   second: object = body,
 ) => {
   const { db } = t.context;
-  const held = createHoldingGuard(t, {});
+  const held = createHoldingGuard();
   const { id, apiKeyProd: key } = await createTestOrganization(db, { fractionalCounting: true });
   const before = await startStandaloneApi(t, { db, guard: held.guard });
   const first = await held.sendHeld(() => before.call("POST", path, { key, body }));
@@ -83,7 +83,7 @@ for (const [path, body, feature] of [
 ] as const) {
   test(`a repeated POST ${path} waits for its first request although the operator has disabled it meanwhile`, async (t) => {
     const { db } = t.context;
-    const held = createHoldingGuard(t, {});
+    const held = createHoldingGuard();
     const store = await createTestStore(db, { balanceCents: 10_000 });
     const headers = { ...store.live, "Idempotency-Key": "order-1" };
     const before = await startStoreApi(t, { db, guard: held.guard });
@@ -110,7 +110,7 @@ const repeatDonations = async (
   query = "",
 ) => {
   const { db } = t.context;
-  const held = createHoldingGuard(t, {});
+  const held = createHoldingGuard();
   const { call, id, key } = await startApiOf(t, { guard: held.guard });
   await call("POST", "/charities/subscribe", { key });
   const path = `/charities/donate/batch${query}`;

@@ -3,7 +3,6 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -15,9 +14,9 @@ import type { ValidateCharity } from "../../services/charities/confirmCharity.ts
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
-import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
-import type { SpendingGuard } from "../../services/registrations/limits/createSpendingGuard.ts";
-import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import { createRetryGuard } from "../../services/registrations/createRetryGuard.ts";
+import type { RetryGuard } from "../../services/registrations/createRetryGuard.ts";
+import { createPlaces } from "../../program/server/createPlaces.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
@@ -25,7 +24,7 @@ import type { StoreRegistrationWriter } from "../../services/stores/records/crea
 import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
+import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
 import { takePermit } from "../support/takePermit.ts";
@@ -76,8 +75,7 @@ type StoreApiOptions = {
   readonly charities?: Charities;
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
-  readonly limiter?: RequestLimiter;
-  readonly guard?: SpendingGuard;
+  readonly guard?: RetryGuard;
   readonly planting?: Planting;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
@@ -99,8 +97,7 @@ export const startStoreApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateCharity = validateThrough(unreachableTemporal, () => Promise.resolve("test")),
-    limiter = createRequestLimiter({ defaults: limitsForTests() }),
-    guard = createTestGuard(t, { db, clock }),
+    guard = createRetryGuard(),
     planting = createTestPlanting(),
     rateWindowMs = 0,
     platformSecrets = [],
@@ -111,7 +108,6 @@ export const startStoreApi = async (
     app: {
       logger: pino({ level: "silent" }),
       observe: () => undefined,
-      limiter,
       takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     },
     db,
@@ -128,7 +124,7 @@ export const startStoreApi = async (
     readReadiness: () => READY,
     streaming: {
       pace: unhurriedPace,
-      openLists: createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
+      places: createPlaces(64),
       writeTimeoutMs: 60_000,
       pageSearchMs: 60_000,
     },

@@ -2,9 +2,6 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { claimDeliveries, recordAttempts } from "../../db/webhooks/attempts.ts";
-import { issueKey } from "../../services/accounts/issueKey.ts";
-import { newId } from "../../services/newId.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createPageCounter, openSinglePools, stopAutovacuum } from "../support/countPages.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpWebhooks } from "./webhookScene.ts";
@@ -80,17 +77,3 @@ test.serial(
     t.true(pages < 100, `${pages} pages`);
   },
 );
-
-test.serial("a key makes ten deliveries again in a second", async (t) => {
-  const { deps, accountId, endpoint } = await setUpWebhooks(t);
-  const { call } = await startStandaloneApi(t, { db: deps.db, rateWindowMs: 600_000 });
-  const { key } = await issueKey(deps, { id: accountId, type: "organization" }, "live");
-  const path = `/webhook_endpoints/${endpoint.id}/deliveries/evt_${"0".repeat(16)}${newId().replaceAll("-", "")}/retry`;
-
-  const responses = await Promise.all(
-    Array.from({ length: 50 }, () => call("POST", path, { key })),
-  );
-  const counts = Map.groupBy(responses, ({ status }) => status);
-  t.is(counts.get(404)?.length, 10);
-  t.is(counts.get(429)?.length, 40);
-});

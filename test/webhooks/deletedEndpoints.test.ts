@@ -6,8 +6,6 @@ import { newId } from "../../services/newId.ts";
 import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -86,29 +84,4 @@ test("an endpoint that is deleted during a rotation has no secrets left", async 
   );
   const later = { from: null, time: new Date(deps.clock.now().getTime() + 1) };
   t.is((await deleteEndpointsBefore(deps.db, later, 100)).deleted, 1);
-});
-
-const WINDOW = { rateWindowMs: 600_000 };
-
-test("a key creates one endpoint a second, on each interface", async (t) => {
-  const { db } = t.context;
-  const body = { url: "https://shop.example/hook", types: ["*"] };
-  const { apiKeyProd, apiKeyTest } = await createTestOrganization(db);
-  const { call } = await startStandaloneApi(t, { db, ...WINDOW });
-  for (const key of [apiKeyProd, apiKeyTest]) {
-    const { body: created, status } = await call("POST", "/webhook_endpoints", { key, body });
-    t.is(status, 200);
-    t.is(
-      (await call("DELETE", `/webhook_endpoints/${String(created["id"])}`, { key })).status,
-      200,
-    );
-    const again = await call("POST", "/webhook_endpoints", { key, body });
-    t.like(again, { status: 429, body: { error: "rate limit exceeded" } });
-    t.is(again.headers.get("retry-after"), "1");
-  }
-
-  const { post } = await startStoreApi(t, { db, ...WINDOW });
-  const { live } = await createTestStore(db);
-  t.is((await post("/app/api/webhook_endpoints", live, body)).status, 200);
-  t.is((await post("/app/api/webhook_endpoints", live, body)).status, 429);
 });

@@ -3,6 +3,9 @@ import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { EXPORT_FORMATS } from "../../../program/exports/formatRows.ts";
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
+import { accountModeKey } from "../../../domain/accounts/accounts.ts";
+import type { Places } from "../../../program/server/createPlaces.ts";
+import { leaveForGood } from "../../../program/server/limitConcurrency.ts";
 import { callerOf } from "../apiContext.ts";
 import type { ApiContext } from "../apiContext.ts";
 import { buildKeyEndpoint, RETRY_AFTER } from "../endpoint.ts";
@@ -11,12 +14,12 @@ import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
 import { limitPages, LINK_HEADER, listJson, rowsJson } from "./listPages.ts";
 import type { RowLinks, SearchedRows } from "./listPages.ts";
-import type { OpenLists } from "./openLists.ts";
 import { streamText } from "./streamText.ts";
 
 /** How lists are sent. */
 export type Streaming = {
-  readonly openLists: OpenLists;
+  /** For the lists that are being sent: each holds a page in memory. */
+  readonly places: Places;
   /** When the pages of exports and of usage are read. */
   readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
@@ -28,14 +31,16 @@ export type Streaming = {
 const stream = async (
   ctx: ApiContext,
   chunks: () => AsyncIterable<string | Buffer>,
-  { openLists, writeTimeoutMs }: Streaming,
+  { places, writeTimeoutMs }: Streaming,
 ): Promise<void> => {
-  const close = openLists.open(callerOf(ctx));
-  try {
-    await streamText(ctx, chunks(), writeTimeoutMs);
-  } finally {
-    close();
-  }
+  ctx.state.arePlacesNeeded = places.areNeeded;
+  leaveForGood(ctx.req);
+  await places.run(accountModeKey(callerOf(ctx)), async () => {
+    // The client may have gone while the list waited.
+    if (!ctx.res.destroyed) {
+      await streamText(ctx, chunks(), writeTimeoutMs);
+    }
+  });
 };
 
 /** Ends a list when its client has disconnected. While a search finds nothing, nothing is written that would fail. */
@@ -60,15 +65,9 @@ const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
 /** Errors of every list that is streamed. */
 const LIST_ERRORS: readonly ErrorResponse[] = [
   {
-    code: "rate_limited",
-    when: "The account is reading too many lists at the same time.",
-    example: "too many lists are being read: at most 16 at the same time",
-    headers: RETRY_AFTER,
-  },
-  {
     code: "queue_full",
-    when: "Too many requests are reading records, or this one takes too long. Try again, or select fewer records.",
-    example: "too many lists are being read, try again",
+    when: "Too many requests are waiting to read records, or this one takes too long. Try again, or select fewer records.",
+    example: "too many requests are waiting, try again",
     headers: RETRY_AFTER,
   },
 ];

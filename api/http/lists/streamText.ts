@@ -1,4 +1,3 @@
-import type { ServerResponse } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -36,9 +35,14 @@ const countGarbage = (bytes: number): void => {
   }
 };
 
+/** A client that accepts nothing for this time leaves its place if another one needs it. */
+const STALLED_MS = 5000;
+/** How often this is checked. */
+const CHECK_INTERVAL_MS = 500;
+
 /** Waits until the client has accepted what was written; breaks the response if that takes too long. */
 const waitForClient = (
-  response: ServerResponse,
+  { res: response, state: { arePlacesNeeded = () => false } }: ApiContext,
   event: "drain" | "finish",
   timeoutMs: number,
 ): Promise<void> =>
@@ -47,9 +51,18 @@ const waitForClient = (
       resolve();
       return;
     }
-    const timer = setTimeout(() => breakResponse(response), timeoutMs);
+    const startedAtMs = performance.now();
+    const timer = setInterval(
+      () => {
+        const stalledMs = performance.now() - startedAtMs;
+        if (stalledMs >= timeoutMs || (stalledMs >= STALLED_MS && arePlacesNeeded())) {
+          breakResponse(response);
+        }
+      },
+      Math.min(CHECK_INTERVAL_MS, timeoutMs),
+    );
     const end = (): void => {
-      clearTimeout(timer);
+      clearInterval(timer);
       response.off(event, end);
       response.off("close", end);
       resolve();
@@ -62,7 +75,8 @@ const waitForClient = (
  * Responds 200 with the chunks of one text, as fast as the client reads them: JSON, unless the source has set another
  * type. An error before anything is sent is an ordinary error. A later one is thrown and the caller must close the
  * connection, so that half a document never looks complete. When the client disconnects, the source is closed.
- * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed
+ * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed, and earlier if
+ *   another request needs its place
  */
 export const streamText = async (
   ctx: ApiContext,
@@ -87,14 +101,14 @@ export const streamText = async (
     countGarbage(next.value.length);
     ctx.length = Buffer.byteLength(next.value);
     response.end(next.value);
-    await waitForClient(response, "finish", writeTimeoutMs);
+    await waitForClient(ctx, "finish", writeTimeoutMs);
     return;
   }
   try {
     while (next.done !== true && !response.destroyed) {
       countGarbage(next.value.length);
       if (!response.write(next.value)) {
-        await waitForClient(response, "drain", writeTimeoutMs);
+        await waitForClient(ctx, "drain", writeTimeoutMs);
       }
       next = await (following ?? iterator.next());
       following = null;
@@ -104,6 +118,6 @@ export const streamText = async (
   }
   if (!response.destroyed) {
     response.end();
-    await waitForClient(response, "finish", writeTimeoutMs);
+    await waitForClient(ctx, "finish", writeTimeoutMs);
   }
 };

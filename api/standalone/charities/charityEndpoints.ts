@@ -55,6 +55,7 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
 export const charityEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
   charitySearchEndpoint(dependencies, {
     path: "/charities/search",
+    requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
     details:
       "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +

@@ -18,13 +18,9 @@ import {
 import { EXAMPLES, TAG } from "./examples.ts";
 import { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
 
-/** Each may validate as many charities as single donations may in a second. */
-const BATCHES_PER_SECOND = 1;
-
 const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
   batchEndpoint({
     path: "/charities/donate/batch",
-    requestsPerSecond: BATCHES_PER_SECOND,
     description: {
       operationId: "donateInBatch",
       tag: TAG,

@@ -7,7 +7,7 @@ import { donate, findOriginalDonation } from "../../../services/charities/donati
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -23,7 +23,6 @@ import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
-import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import {
   CHARITY_REQUIRED,
@@ -49,7 +48,7 @@ export type DonationDependencies = DonateDependencies & {
   readonly streaming: Streaming;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
-  readonly guard: SpendingGuard;
+  readonly guard: RetryGuard;
 };
 
 const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
@@ -72,7 +71,6 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
           example: CHARITY_REQUIRED,
         },
         KEY_ERROR,
-        TEST_QUOTA_ERROR,
         PROVIDER_SHARE_ERROR,
         {
           code: "internal_error",

@@ -36,6 +36,7 @@ export const newRegistrationOf = (
     idempotencyKey: body.idempotency_key ?? null,
     attribution: body.attribution ?? "",
     metadata: body.metadata ?? {},
+    isLimited: caller.isLimited,
     // The organization may have counted fractions when it sent the request for the first time.
     refusal: problem === null ? null : invalidRequest(problem),
   };

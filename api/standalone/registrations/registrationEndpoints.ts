@@ -17,7 +17,7 @@ import {
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
 import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import type { RefundQueue } from "../../../services/registrations/createRefundQueue.ts";
-import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import {
   findOriginalRefund,
   refundRegistration,
@@ -30,7 +30,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
-import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
+import { DAILY_LIMIT_ERROR } from "../../http/limitErrors.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
 import { REGISTRATION_COLUMNS } from "../../../program/exports/presentRows.ts";
@@ -48,7 +48,7 @@ type Dependencies = {
   readonly billing: Billing;
   readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
   readonly streaming: Streaming;
-  readonly guard: Pick<SpendingGuard, "register" | "write" | "findOriginal">;
+  readonly guard: Pick<RetryGuard, "write" | "findOriginal">;
   readonly tracing?: Tracing | undefined;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
@@ -78,7 +78,6 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
         KEY_ERROR,
         SUSPENDED_ERROR,
         DAILY_LIMIT_ERROR,
-        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -190,7 +189,6 @@ const refundEndpoint = (
             "the payment processor to accept the refund of its usage.",
           example: KEY_ERROR.example,
         },
-        TEST_QUOTA_ERROR,
         {
           code: "record_not_found",
           when: "The organization has no such registration in the key's mode.",

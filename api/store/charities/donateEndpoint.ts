@@ -1,14 +1,13 @@
 import { z } from "zod";
 import { textOrNumber } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
-import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
 import { currencyField } from "../../charities/currencyField.ts";
-import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { PROVIDER_SHARE_ERROR } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import {
   KEY_MODES,
@@ -88,7 +87,7 @@ const response = z
   .meta({ id: "StoreDonation" });
 
 export const donateEndpoint = (
-  deps: DonateFromStoreDependencies & { readonly guard: SpendingGuard },
+  deps: DonateFromStoreDependencies & { readonly guard: RetryGuard },
 ): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
@@ -96,7 +95,6 @@ export const donateEndpoint = (
     operation: "donate",
     feature: "donations",
     path: "/app/api/charity/donate",
-    requestsPerSecond: REQUESTS_PER_SECOND,
     description: {
       operationId: "donate",
       tag: "donations",
@@ -110,7 +108,6 @@ export const donateEndpoint = (
         },
         KEY_ERROR,
         BUDGET_ERROR,
-        TEST_QUOTA_ERROR,
         PROVIDER_SHARE_ERROR,
         QUEUE_ERROR,
       ],

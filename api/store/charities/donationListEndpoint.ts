@@ -4,7 +4,6 @@ import {
   presentStoreDonation,
   STORE_DONATION_COLUMNS,
 } from "../../../program/exports/presentRows.ts";
-import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -46,7 +45,6 @@ export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpo
     {
       method: "get",
       path: "/app/api/charity/donations",
-      requestsPerSecond: REQUESTS_PER_SECOND,
       description: {
         operationId: "listDonations",
         tag: "donations",

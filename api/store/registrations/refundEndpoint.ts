@@ -10,11 +10,10 @@ import {
   MAXIMUM_RECORDS,
   reverseStoreRegistrations,
 } from "../../../services/stores/records/reverseStoreRegistrations.ts";
-import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import {
   KEY_MODES,
@@ -70,7 +69,7 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
 };
 
 export const refundEndpoint = (
-  deps: StoreWriteDependencies & { readonly guard: SpendingGuard },
+  deps: StoreWriteDependencies & { readonly guard: RetryGuard },
 ): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
@@ -94,7 +93,6 @@ export const refundEndpoint = (
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_ERROR,
-        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },

@@ -3,10 +3,10 @@ import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { count } from "../../../domain/fields.ts";
 import type { StoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
-import type { SpendingGuard } from "../../../services/registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
-import { DAILY_LIMIT_ERROR, TEST_QUOTA_ERROR } from "../../http/limitErrors.ts";
+import { DAILY_LIMIT_ERROR } from "../../http/limitErrors.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -15,7 +15,7 @@ import { KIND_NAMES } from "./kinds.ts";
 export type RegisterDependencies = {
   readonly db: CommonQueryMethods;
   readonly storeWriter: StoreRegistrationWriter;
-  readonly guard: SpendingGuard;
+  readonly guard: RetryGuard;
 };
 
 const units = (plural: string) =>
@@ -73,7 +73,6 @@ export const registerEndpoint = (
         KEY_ERROR,
         BUDGET_ERROR,
         DAILY_LIMIT_ERROR,
-        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -88,8 +87,13 @@ export const registerEndpoint = (
       customer_name: body.customer_name ?? "",
       order_id: body.order_id ?? "",
     }),
-    unitsOf: (body) => ({ field: plural, count: unitsOf(body) }),
-    write: (write, body) =>
-      storeWriter.register({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
+    write: (write, body, { isLimited }) =>
+      storeWriter.register({
+        ...write,
+        ...customerDetailsOf(body),
+        kind,
+        count: unitsOf(body),
+        isLimited,
+      }),
   });
 };

@@ -1,7 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
-import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import type { WatchedSubscription } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
@@ -55,13 +54,12 @@ export const showOrg = async (
   const now = clock.now();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys, [subscription], limits, testRecords, profile] = await Promise.all([
+  const [owned, donations, keys, [subscription], limits, profile] = await Promise.all([
     readAllTotals(db, id, now),
     readDonationSummaries({ db, clock, billing: await connections.billing() }, account),
     listApiKeys(db, id),
     listWatchedSubscriptions(db, id),
     listAccountLimits(db, id),
-    readTestRecordCount(db, id),
     findProfile(db, id),
   ]);
   if (json) {
@@ -78,7 +76,6 @@ export const showOrg = async (
       })),
       donations: presentDonationSummaries(donations),
       limits: presentLimits(limits),
-      stored_test_records: testRecords,
       keys: keys.map(presentKey),
     });
     return;
@@ -111,7 +108,6 @@ export const showOrg = async (
   printRows(io, donations, DONATION_COLUMNS);
   io.stdout.write("\n");
   printRecord(io, {
-    "stored test records": testRecords,
     dashboard: dashboardUrl,
     ...profileRecord(profile),
   });

@@ -1,8 +1,7 @@
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
-import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printRecord, printRows, printTable } from "../../output/print.ts";
+import { printJson, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "../accounts/limitOptions.ts";
@@ -18,12 +17,10 @@ export const showStore = async (
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
   const limits = await listAccountLimits(db, store.id);
-  const testRecords = await readTestRecordCount(db, store.id);
   if (json) {
     printJson(io, {
       ...presentStore(store),
       limits: presentLimits(limits),
-      stored_test_records: testRecords,
       keys: keys.map(presentKey),
     });
     return;
@@ -33,6 +30,4 @@ export const showStore = async (
   printTable(io, LIMIT_HEADINGS, limitRows(limits));
   io.stdout.write("\n");
   printRows(io, keys, KEY_COLUMNS);
-  io.stdout.write("\n");
-  printRecord(io, { "stored test records": testRecords });
 };

@@ -81,7 +81,7 @@ export const createEveryOrg = (
     });
     if (waitMs > 0) {
       throw new DomainError(
-        "rate_limited",
+        "charity_unconfirmed",
         `too many ${kind} requests to the charity provider: an account may use ${share} a minute`,
         { retryAfterSeconds: Math.ceil(waitMs / 1000) },
       );

@@ -68,7 +68,7 @@ export const findOriginalDonation = async (
 /**
  * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
  * After a DomainError or an OutageError nothing is recorded, and nothing will be.
- * @throws DomainError charity_not_found, donations_not_subscribed, rate_limited or request_invalid
+ * @throws DomainError charity_not_found, donations_not_subscribed, charity_unconfirmed or request_invalid
  * @throws OutageError if the charity cannot be validated
  */
 export const donate = async (

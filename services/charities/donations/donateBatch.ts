@@ -1,4 +1,3 @@
-import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import { insertDonations } from "../../../db/charities/donationBatches.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import { listKnownKeys } from "../../../db/ownedRecords.ts";
@@ -11,7 +10,7 @@ import type { Donation, DonationRequest } from "../../../domain/charities/donati
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
-import type { SpendingGuard } from "../../registrations/limits/createSpendingGuard.ts";
+import type { RetryGuard } from "../../registrations/createRetryGuard.ts";
 import { charityKey, createCharityConfirmer } from "../createCharityConfirmer.ts";
 import { providerOf } from "../providerOf.ts";
 import type { DonateDependencies } from "./donate.ts";
@@ -20,7 +19,7 @@ import { createDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../newId.ts";
 
-export type DonateBatchDependencies = DonateDependencies & { readonly guard: SpendingGuard };
+export type DonateBatchDependencies = DonateDependencies & { readonly guard: RetryGuard };
 
 /** A donation of a batch. That of a replay is read when it is needed, because a batch may have a thousand of them. */
 export type DonatedItem = {
@@ -164,7 +163,7 @@ const withTotals = (
  */
 export const donateBatch = async (
   deps: DonateBatchDependencies,
-  caller: Pick<Caller, "accountId" | "mode" | "limits">,
+  caller: AccountMode,
   given: readonly Outcome<DonationRequest>[],
   isAtomic: boolean,
 ): Promise<readonly Outcome<DonatedItem>[]> => {
@@ -243,33 +242,17 @@ export const donateBatch = async (
     }
   };
 
-  const { outcomes } = await deps.guard.writeBatch(
-    caller,
-    items.map(({ index, request: { idempotencyKey } }) => ({ index, count: null, idempotencyKey })),
-    {
-      findKnownKeys,
-      write: async (rejections, awaitEarlier) => {
-        for (const [index, error] of rejections) {
-          rejected[index] = error;
-        }
-        check();
-        const known = await findKnownKeys();
-        const wanted = listNew(known);
-        await checkSubscription(wanted);
-        const accepted = await decideAll(listNew(known));
-        await acceptReplays(
-          wanted.filter(({ index }) => rejected[index] !== null),
-          awaitEarlier,
-        );
-        check();
-        const result = await recordAll(deps, owner, accepted);
-        return {
-          outcomes: withTotals(rejected, new Map(items.map((item) => [item.index, item])), result),
-          newRecords: result.recorded.size,
-          newUnits: 0,
-        };
-      },
-    },
-  );
-  return outcomes;
+  return deps.guard.writeBatch(caller, keysOf(items), async (awaitEarlier) => {
+    const known = await findKnownKeys();
+    const wanted = listNew(known);
+    await checkSubscription(wanted);
+    const accepted = await decideAll(listNew(known));
+    await acceptReplays(
+      wanted.filter(({ index }) => rejected[index] !== null),
+      awaitEarlier,
+    );
+    check();
+    const result = await recordAll(deps, owner, accepted);
+    return withTotals(rejected, new Map(items.map((item) => [item.index, item])), result);
+  });
 };

@@ -1,80 +1,127 @@
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { AccountLimits } from "../../../domain/accounts/limits.ts";
-import { requireAffordableCount, requireTestSpace } from "../../../domain/accounts/limits.ts";
-import { outcomeOf } from "../../../domain/batches.ts";
+import type { DatabaseTransactionConnection } from "slonik";
+import { lockAccountLimits, updateCountedUnits } from "../../../db/accounts/accountLimits.ts";
+import type { LockedLimits } from "../../../db/accounts/accountLimits.ts";
+import { listKnownKeys } from "../../../db/ownedRecords.ts";
+import { accountModeKey } from "../../../domain/accounts/accounts.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { findExcess } from "../../../domain/accounts/limits.ts";
 import type { DomainError } from "../../../domain/errors.ts";
+import { ownerKey } from "../../../domain/registrations/registrations.ts";
+import type { NewRegistration, Owner } from "../../../domain/registrations/registrations.ts";
 
-/** What writes record that was not recorded before. */
-export type NewRecords = { readonly newRecords: number; readonly newUnits: number };
+const keyOf = (owner: Owner, idempotencyKey: string): string =>
+  `${ownerKey(owner)}/${idempotencyKey}`;
 
-/** The limits of an account, and what it uses of them, with what its writes in flight may record. */
-export type LimitedUse = {
-  readonly mode: Mode;
-  readonly limits: AccountLimits;
-  readonly used: NewRecords;
-};
-
-/** An item of a batch, as far as limits concern it. */
-export type LimitedItem = {
-  /** Of the item in the batch, which may have others that are rejected already. */
-  readonly index: number;
-  /** Units to register; null if the item has none, such as a refund. */
-  readonly count: number | null;
-  readonly idempotencyKey: string | null;
-  /** Why the item is rejected unless it repeats an earlier one, whatever the limits are; null if it is not. */
-  readonly refusal?: DomainError | null;
-};
-
-/** Returns why the limits do not allow another record, or null. */
-export const findExcess = (
-  { mode, limits, used }: LimitedUse,
-  { field, count }: { readonly field: string; readonly count: number | null },
-): DomainError | null =>
-  outcomeOf(() => {
-    if (count !== null) {
-      requireAffordableCount(limits, { field, count, countToday: used.newUnits });
-    }
-    if (mode === "test") {
-      requireTestSpace(limits.testRecords, used.newRecords);
-    }
-    return null;
-  });
+/** A refused registration can only repeat an earlier one, which may be one of the same batch. */
+type Entry = NewRegistration & { readonly refusal?: DomainError | null };
 
 /**
- * Compares the items of a batch with the limits, in their order. Repeated ones record nothing, so no limit concerns them.
- * @param knownKeys the idempotency keys of earlier writes
- * @returns the indices of the items that are refused or exceed a limit, and what the others record
+ * Compares entries with the limits of their accounts, in their order. Repeated ones record nothing, so no limit concerns
+ * them.
+ * @param knownKeys by `keyOf`
  */
-export const checkItems = (
-  use: LimitedUse,
-  items: readonly LimitedItem[],
-  knownKeys: ReadonlySet<string>,
-): {
-  readonly rejections: ReadonlyMap<number, DomainError>;
-  readonly accepted: NewRecords;
-} => {
-  const rejections = new Map<number, DomainError>();
+const findRejections = <Given extends Entry>(
+  entries: readonly Given[],
+  limits: readonly LockedLimits[],
+  knownKeys: readonly string[],
+): ReadonlyMap<Given, DomainError> => {
+  const uses = new Map(limits.map((each) => [accountModeKey(each), each]));
   const keys = new Set(knownKeys);
-  let newUnits = 0;
-  let newRecords = 0;
-  for (const { index, count, idempotencyKey, refusal = null } of items) {
-    if (idempotencyKey !== null && keys.has(idempotencyKey)) {
+  const rejections = new Map<Given, DomainError>();
+  for (const entry of entries) {
+    const use = uses.get(accountModeKey(entry));
+    const key = entry.idempotencyKey === null ? null : keyOf(entry, entry.idempotencyKey);
+    if (!use || (key !== null && keys.has(key))) {
       continue;
     }
-    const used = {
-      newUnits: use.used.newUnits + newUnits,
-      newRecords: use.used.newRecords + newRecords,
-    };
-    const excess = refusal ?? findExcess({ ...use, used }, { field: "count", count });
+    const excess = entry.refusal ?? findExcess(use, "count", entry.count);
     if (excess !== null) {
-      rejections.set(index, excess);
+      rejections.set(entry, excess);
       continue;
     }
-    newUnits += count ?? 0;
-    newRecords += 1;
-    if (idempotencyKey !== null) {
-      keys.add(idempotencyKey);
+    uses.set(accountModeKey(use), { ...use, countToday: use.countToday + entry.count });
+    if (key !== null) {
+      keys.add(key);
     }
   }
-  return { rejections, accepted: { newUnits, newRecords } };
+  return rejections;
+};
+
+/** Returns those of the entries' idempotency keys that are in use, by `keyOf`. */
+const listUsedKeys = async (
+  transaction: DatabaseTransactionConnection,
+  entries: readonly NewRegistration[],
+): Promise<readonly string[]> => {
+  const owners = new Map(entries.map((entry) => [ownerKey(entry), entry]));
+  const used: string[] = [];
+  for (const [name, owner] of owners) {
+    const keys = entries
+      .filter((entry) => ownerKey(entry) === name)
+      .flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
+    for (const key of await listKnownKeys(transaction, "registration", owner, keys)) {
+      used.push(keyOf(owner, key));
+    }
+  }
+  return used;
+};
+
+type Registration = AccountMode & { readonly isLimited: boolean; readonly count: number };
+
+/**
+ * Locks the limits of the accounts that have some.
+ * @returns the limits, and a function that counts what was registered
+ */
+export const lockLimits = async (
+  transaction: DatabaseTransactionConnection,
+  registrations: readonly Registration[],
+  now: Date,
+): Promise<{
+  readonly limits: readonly LockedLimits[];
+  readonly countRegistered: (registered: readonly Registration[]) => Promise<void>;
+}> => {
+  const accounts = new Map(
+    registrations
+      .filter(({ isLimited }) => isLimited)
+      .map((registration) => [accountModeKey(registration), registration]),
+  );
+  const limits =
+    accounts.size === 0 ? [] : await lockAccountLimits(transaction, [...accounts.values()], now);
+  return {
+    limits,
+    countRegistered: async (registered) => {
+      const counted = limits
+        .filter(({ countPerDay }) => countPerDay !== null)
+        .map(({ accountId, mode, countToday }) => ({
+          accountId,
+          mode,
+          countToday: registered
+            .filter((each) => each.accountId === accountId && each.mode === mode)
+            .reduce((sum, { count }) => sum + count, countToday),
+        }));
+      if (counted.length > 0) {
+        await updateCountedUnits(transaction, counted, now);
+      }
+    },
+  };
+};
+
+/**
+ * Locks the limits of accounts, and compares entries with them in their order.
+ * @returns the entries that exceed a limit, and a function that counts what was registered
+ */
+export const checkLimits = async <Given extends Entry>(
+  transaction: DatabaseTransactionConnection,
+  entries: readonly Given[],
+  now: Date,
+): Promise<{
+  readonly rejections: ReadonlyMap<Given, DomainError>;
+  readonly countRegistered: (registered: readonly Given[]) => Promise<void>;
+}> => {
+  const limited = entries.filter(({ isLimited }) => isLimited);
+  const { limits, countRegistered } = await lockLimits(transaction, limited, now);
+  let rejections = findRejections(limited, limits, []);
+  if (rejections.size > 0) {
+    rejections = findRejections(limited, limits, await listUsedKeys(transaction, limited));
+  }
+  return { rejections, countRegistered };
 };

@@ -1,4 +1,5 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { accountModeKey } from "../../../domain/accounts/accounts.ts";
 import { addToTotals } from "../../../db/registrations/totals.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
 import { isContentError } from "../../../db/isContentError.ts";
@@ -29,6 +30,7 @@ import { createGroupCommit } from "../../batching/createGroupCommit.ts";
 import { submitTraced, traceBatches } from "../../batching/traceBatches.ts";
 import type { TracedEntry } from "../../batching/traceBatches.ts";
 import { reportDecisions } from "../balance/reportBalance.ts";
+import { lockLimits } from "../../registrations/limits/checkLimits.ts";
 import { createBusyStores } from "../createBusyStores.ts";
 import { newId } from "../../newId.ts";
 
@@ -37,8 +39,8 @@ type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails
 export type StoreRegistrationWriter = {
   /**
    * Records a registration and pays for it from the balance.
-   * @throws DomainError balance_insufficient, queue_full, or request_invalid if the idempotency key was used for another
-   *   request
+   * @throws DomainError balance_insufficient, queue_full, daily_limit_reached, or request_invalid if the idempotency key was
+   *   used for another request or the units exceed a limit of the store
    */
   readonly register: (registration: NewStoreRegistration) => Promise<StoreResponse>;
   /** Resolves when every waiting write is done. */
@@ -96,13 +98,16 @@ const writeLocked = async (
 ): Promise<readonly StoreWriteDecision<Entry>[]> => {
   // Under the locks: earlier requests with these keys have committed.
   const stored = await listIdempotentResponses(transaction, keysOf(writes));
+  const { limits, countRegistered } = await lockLimits(transaction, writes, now);
   const decisions = decideStoreWrites(
     writes,
     new Map(balances.map((balance) => [balance.accountId, balance])),
     new Map(stored.map((response) => [responseKey(response), response])),
+    new Map(limits.map((each) => [accountModeKey(each), each])),
   );
   const accepted = decisions.filter((decision) => decision.kind === "accepted");
   await recordAccepted(transaction, accepted, now);
+  await countRegistered(accepted.map(({ write }) => write));
   await reportDecisions(transaction, balances, decisions, now);
   return decisions;
 };
@@ -132,9 +137,11 @@ const recordCovered = async (
   batch: readonly Entry[],
   now: Date,
 ): Promise<readonly string[]> => {
-  const repeating = storesThatRepeatKeys(batch);
-  const writes =
-    repeating.size === 0 ? batch : batch.filter(({ accountId }) => !repeating.has(accountId));
+  const undecided = new Set([
+    ...storesThatRepeatKeys(batch),
+    ...batch.filter(({ isLimited }) => isLimited).map(({ accountId }) => accountId),
+  ]);
+  const writes = batch.filter(({ accountId }) => !undecided.has(accountId));
   if (writes.length === 0) {
     return [];
   }

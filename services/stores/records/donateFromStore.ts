@@ -17,7 +17,7 @@ export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharit
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.
  * @param charityId the charity's id at the provider, or its EIN with or without the dash
- * @throws DomainError charity_not_found, balance_insufficient, rate_limited, or request_invalid if the idempotency key was
+ * @throws DomainError charity_not_found, balance_insufficient, charity_unconfirmed, or request_invalid if the idempotency key was
  *   used for another request
  * @throws OutageError if the charity cannot be validated
  */

@@ -46,8 +46,8 @@ export const findEarlierResponse = async (
  * balance lets one write of a store run at a time, in all processes.
  * @param recordId the record that the effect inserts; null if it inserts none
  * @param costCents what the effect takes from the balance
- * @throws DomainError request_invalid if the key was used for another request, balance_insufficient, queue_full if too
- *   many writes of the store are waiting, and what the effect throws
+ * @throws DomainError request_invalid if the key was used for another request, balance_insufficient, and what the effect
+ *   throws
  */
 export const runIdempotentWrite = async (
   { db, clock, writeQueue }: StoreWriteDependencies,

@@ -4,9 +4,8 @@ import type { Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
-import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
 import { startStandaloneApi, startApiOf } from "../startStandaloneApi.ts";
 
@@ -25,8 +24,7 @@ const head = (path: string, key: string, headers: string): string =>
   `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\n${headers}\r\n\r\n`;
 
 test("a client that disconnects while it sends a compressed body frees the places of its request", async (t) => {
-  const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 1 }) });
-  const { url, call, logged, key } = await startApiOf(t, { limiter });
+  const { url, call, logged, key } = await startApiOf(t);
   const body = { items: [{ count: 1 }] };
   const lines = (path: string): number => logged().filter(({ route }) => route === path).length;
   // As many batches as an account may have at the same time.

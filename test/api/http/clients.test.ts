@@ -30,7 +30,7 @@ const logRequest = async (
       lastUsedAt: null,
       fractionalCounting: false,
       suspendingSubscription: null,
-      limits: null,
+      isLimited: false,
     };
     ctx.body = "ok";
   });

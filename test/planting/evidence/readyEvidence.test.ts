@@ -9,15 +9,13 @@ import { createReadShares, runForAccount } from "../../../db/pools/connectionSha
 import { openTurnPool } from "../../../db/pools/pool.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
-import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
-import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { lockTable } from "../../support/lockWaits.ts";
 import { eventually } from "../../support/programs.ts";
@@ -84,7 +82,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>, stages = 3) => {
 const headersOf = ({ rawHeaders }: { readonly rawHeaders: readonly string[] }) =>
   rawHeaders
     .flatMap((name, index) => (index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? ""]] : []))
-    .filter(([name = ""]) => !["Date", "X-Request-Id", "RateLimit"].includes(name))
+    .filter(([name = ""]) => !["Date", "X-Request-Id"].includes(name))
     .toSorted(([left = ""], [right = ""]) => (left < right ? -1 : 1));
 
 for (const [state, stages] of [
@@ -195,64 +193,11 @@ test.serial("evidence in memory is only for valid keys of its account and mode",
   t.like(await readAs(revoked.key), { status: 403, isByApp: true });
 });
 
-test.serial(
-  "a request from memory counts once against the limits, and is rejected beyond them",
-  async (t) => {
-    const { start, db, clock, id } = await setUp(t);
-    const limiter = createRequestLimiter({
-      defaults: limitsForTests({ requestsPerSecond: 5 }),
-      nowMs: () => 0,
-    });
-    const { read } = await start({ limiter });
-    const leftOf = async (headers = {}, path = id) => {
-      const response = await read(headers, path);
-      t.is(response.headers.get("ratelimit-policy"), '"key";q=10;w=2, "account";q=20;w=2');
-      return [
-        response.status,
-        response.headers.get("ratelimit")?.replace(/;t=.*/u, ""),
-        response.isByApp,
-      ];
-    };
-
-    t.deepEqual(await leftOf(), [200, '"key";r=9', true]);
-    t.deepEqual(await leftOf(), [200, '"key";r=8', true]);
-    t.deepEqual(await leftOf(), [200, '"key";r=7', false]);
-    t.deepEqual(await leftOf(BY_APP), [200, '"key";r=6', true]);
-    t.deepEqual(await leftOf({}, crypto.randomUUID()), [404, '"key";r=5', true]);
-    await clearCachedResponses({ db, clock, actor: SERVICE }, { kind: "all" });
-    t.deepEqual(await leftOf(), [200, '"key";r=4', true], "it was not confirmed");
-    t.deepEqual(await leftOf(), [200, '"key";r=3', false]);
-    t.deepEqual(await leftOf(), [200, '"key";r=2', false]);
-    t.deepEqual(await leftOf(), [200, '"key";r=1', false]);
-    t.deepEqual(await leftOf(), [200, '"key";r=0', false]);
-    t.deepEqual(await leftOf(), [429, '"key";r=0', true]);
-  },
-);
-
 /** Locks the cached responses, so that confirmations wait. */
 const lockResponses = async (t: ExecutionContext<DatabaseContext>) => {
   const { countWaiting, ...lock } = await lockTable(t, t.context.databaseUrl, "cached_response");
   return { ...lock, untilWaiting: () => eventually(async () => (await countWaiting()) === 1) };
 };
-
-test.serial(
-  "requests that wait for their confirmation count as running at the same time",
-  async (t) => {
-    const { start } = await setUp(t);
-    const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 2 }) });
-    const { read, fill } = await start({ limiter });
-    await fill();
-    const { release } = await lockResponses(t);
-
-    const reads = [read(), read(), read()];
-    const rejected = await Promise.race(reads);
-    t.like(rejected, { status: 429, isByApp: true });
-    t.regex(rejected.body, /too many requests at the same time: this account may have 2/u);
-    await release();
-    t.is((await Promise.all(reads)).filter(({ status }) => status === 200).length, 2);
-    t.like(await read(), { status: 200, isByApp: false });
-  },
-);
 
 test.serial(
   "the app responds if the confirmation fails, and a client that has gone is logged",

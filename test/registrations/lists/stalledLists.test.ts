@@ -8,11 +8,9 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../../db/pools/copyPool.ts";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
-import { createOpenLists } from "../../../api/http/lists/openLists.ts";
+import { createPlaces } from "../../../program/server/createPlaces.ts";
 import { maximumJsonBytes } from "../../../db/registrations/maximumJsonBytes.ts";
 import { sql } from "../../../db/sql.ts";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { LimitOverrides } from "../../../domain/accounts/limits.ts";
 import type { Metadata } from "../../../domain/fields.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
@@ -147,17 +145,17 @@ test("a client that stops reading is disconnected, and its place is free again",
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 60, WORST_METADATA);
-  const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 1 });
+  const places = createPlaces(10);
   const { url, call, logged } = await startStandaloneApi(t, {
     db,
-    openLists,
+    places,
     writeTimeoutMs: 3000,
   });
 
   const [status, stalled] = await openList(`${url}/plant/trees`, key);
   t.is(status, 200);
 
-  await eventually(() => openLists.count() === 0);
+  await eventually(() => places.usedCount() === 0);
   t.like(
     logged().findLast((line) => line["msg"] === "request"),
     { route: "/plant/trees", aborted: true },
@@ -171,8 +169,8 @@ test("a client that reads none of many short lists is disconnected", async (t) =
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 2, LONG_METADATA);
-  const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 10 });
-  const { url } = await startStandaloneApi(t, { db, openLists, writeTimeoutMs: 1000 });
+  const places = createPlaces(10);
+  const { url } = await startStandaloneApi(t, { db, places, writeTimeoutMs: 1000 });
   const { hostname, host, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port) });
   t.teardown(() => socket.destroy());
@@ -189,7 +187,7 @@ test("a client that reads none of many short lists is disconnected", async (t) =
     socket.write(list);
     return socket.destroyed;
   });
-  await eventually(() => openLists.count() === 0);
+  await eventually(() => places.usedCount() === 0);
   t.is(socket.bytesRead, 0);
 });
 
@@ -204,7 +202,7 @@ for (const [accept, page] of [
     await fill(db, id, 1000, {});
     const copies = openCopyPool(databaseUrl, 60_000, { pace: createYieldingPace() });
     t.teardown(copies.end);
-    const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 10 });
+    const places = createPlaces(10);
     let steps = 0;
     const client = new AbortController();
     const served = Promise.withResolvers<ServerResponse>();
@@ -219,7 +217,7 @@ for (const [accept, page] of [
         return copies.copy(...parameters);
       },
     };
-    const { url } = await startStandaloneApi(t, { db, openLists, copies: counting });
+    const { url } = await startStandaloneApi(t, { db, places, copies: counting });
     const list = `${url}/plant/trees?metadata=${encodeURIComponent('{"a":1}')}${page}`;
     const headers = { Authorization: key, accept };
     const call = request(list, { agent: false, signal: client.signal, headers });
@@ -234,71 +232,38 @@ for (const [accept, page] of [
     t.teardown(() => unsubscribe("http.server.request.start", onRequest));
     call.end();
 
-    await eventually(() => steps >= 2 && openLists.count() === 0);
+    await eventually(() => steps >= 2 && places.usedCount() === 0);
     t.is(steps, 2, "of four");
   });
 }
 
-test("an account and a process read a limited number of lists at the same time", async (t) => {
+test("more lists than there are places wait for their turn, and other requests do not", async (t) => {
   const { db } = t.context;
-  const openLists = createOpenLists({ maximum: 3, maximumPerAccount: 2 });
-  const { url, call } = await startStandaloneApi(t, { db, openLists });
-  const accounts = [];
-  for (let account = 0; account < 3; account += 1) {
-    const created = await createTestOrganization(db);
-    await fill(db, created.id, 60, WORST_METADATA);
-    accounts.push(created.apiKeyProd);
-  }
-  const [first = "", second = "", third = ""] = accounts;
+  const places = createPlaces(4);
+  const { url, call } = await startStandaloneApi(t, { db, places });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 60, WORST_METADATA);
+  const other = await createTestOrganization(db);
+  await fill(db, other.id, 60, WORST_METADATA);
   const stalled = [
-    await openList(`${url}/plant/trees`, first),
-    await openList(`${url}/plant/trees`, first),
+    await openList(`${url}/plant/trees`, key),
+    await openList(`${url}/plant/trees`, key),
   ];
+  t.deepEqual(
+    stalled.map(([status]) => status),
+    [200, 200],
+  );
 
-  const tooMany = await call("GET", "/plant/trees", { key: first });
-  t.is(tooMany.status, 429);
-  t.is(tooMany.headers.get("Retry-After"), "1");
-  t.deepEqual(tooMany.body, {
-    error: "too many lists are being read: at most 2 at the same time",
-  });
-  t.is((await call("POST", "/plant/trees", { key: first, body: { count: 1 } })).status, 200);
-  t.is((await call("HEAD", "/plant/trees", { key: first })).status, 200);
+  const waiting = Array.from({ length: 300 }, () =>
+    call("GET", "/plant/trees?created_at=2100-01-01", { key }),
+  );
+  await eventually(() => places.areNeeded());
+  t.is((await call("POST", "/plant/trees", { key, body: { count: 1 } })).status, 200);
+  t.is((await call("HEAD", "/plant/trees", { key })).status, 200);
+  // One account has half of the places at most.
+  t.is((await call("GET", "/plant/trees", { key: other.apiKeyProd })).status, 200);
 
-  stalled.push(await openList(`${url}/plant/trees`, second));
-  const full = await call("GET", "/plant/trees", { key: third });
-  t.is(full.status, 503);
-  t.is(full.headers.get("Retry-After"), "1");
-  t.deepEqual(full.body, { error: "too many lists are being read, try again" });
-
-  for (const [, each] of stalled) {
-    each.destroy();
-  }
-  await eventually(() => openLists.count() === 0);
-  t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key: third })).status, 200);
-});
-
-test("an operator's limit for open lists replaces the default, and test keys have a quarter of it", (t) => {
-  const lists = createOpenLists({ maximum: 100, maximumPerAccount: 6 });
-  const openAll = (mode: Mode, limits: LimitOverrides | null): number => {
-    let opened = 0;
-    const open = (): void => {
-      for (;;) {
-        lists.open({ accountId: "a", mode, limits });
-        opened += 1;
-      }
-    };
-    t.throws(open, { message: /^too many lists are being read: at most \d at the same time$/u });
-    return opened;
-  };
-  const nothingSet = {
-    requestsPerSecond: null,
-    concurrentRequests: null,
-    openLists: null,
-    countPerRequest: null,
-    countPerDay: null,
-    testRecords: null,
-  };
-  t.is(openAll("live", null), 6);
-  t.is(openAll("test", nothingSet), 2);
-  t.is(openAll("test", { ...nothingSet, openLists: 9 }), 7);
+  // The clients that do not read lose their places.
+  t.true((await Promise.all(waiting)).every(({ status }) => status === 200));
+  await eventually(() => places.usedCount() === 0);
 });

@@ -7,7 +7,7 @@ import { startStandaloneApi, startApiOf } from "../../api/startStandaloneApi.ts"
 import { readEvents } from "../../events/readEvents.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestGuard, createTestOrganization } from "../../support/factories.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 
 const test = testWithDatabase();
@@ -245,22 +245,4 @@ test("refunds outside the billing cycle are rejected as single ones are, and rep
     { index: 0, status: 403, error: "tree registration is outside the current billing cycle" },
   ]);
   t.true(batchIn(replay).results[0]?.idempotent_replayed);
-});
-
-test("refunds beyond the limit of test data are rejected by their index", async (t) => {
-  const { db } = t.context;
-  const guard = createTestGuard(t, { db, limits: { testRecords: 3 } });
-  const { call, apiKeyTest: key } = await startApiOf(t, { guard });
-  const [id] = await plant(call, key, [5]);
-  // The malformed item shifts the places of those that are compared with the limit.
-  const items = [0, 1, 1, 1].map((count) => ({ id, count }));
-
-  const { results } = batchIn(
-    await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }),
-  );
-
-  t.deepEqual(
-    results.map(({ status }) => status),
-    [400, 200, 200, 403],
-  );
 });

@@ -196,14 +196,14 @@ test("once store uninstall returns, the next request is rejected by every proces
     );
   t.deepEqual(await verify(), [200, 200]);
 
-  let isUninstalled = false;
+  const command = { hasEnded: false };
   const uninstalling = runImpact(["store", "uninstall", store.domain], {
     env: { DATABASE_URL: databaseUrl },
   }).finally(() => {
-    isUninstalled = true;
+    command.hasEnded = true;
   });
   // Constant use must not prolong it.
-  while (!isUninstalled) {
+  while (!command.hasEnded) {
     await verify();
   }
   const uninstalled = await uninstalling;

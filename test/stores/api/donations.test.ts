@@ -200,35 +200,32 @@ test("a store searches charities with its own key and donates to one that it fou
   t.is((await get("/app/api/charity/search", {})).body["code"], "UNAUTHORIZED");
 });
 
-test("the twenty-first search of a key within a second is a 429 with its code", async (t) => {
-  // A minute, so that the machine's speed does not matter.
-  const { get, store } = await startStoreApiOf(t, { rateWindowMs: 60_000 });
-  const statuses: number[] = [];
-  for (let request = 0; request < 21; request += 1) {
-    const { status, body, headers } = await get("/app/api/charity/search?name=zzzz", store.test);
-    statuses.push(status);
-    if (status === 429) {
-      t.deepEqual(body, { error: "rate limit exceeded", code: "OVERLOADED" });
-      t.is(headers.get("Retry-After"), "1");
-    }
-  }
-  t.deepEqual(statuses, [...Array.from({ length: 20 }, () => 200), 429]);
-  t.is((await get(DONATIONS, store.test)).status, 200);
-});
-
-test("the twenty-first donation of a key within a second is a 429 that records nothing", async (t) => {
-  const { post, store } = await startStoreApiOf(t, {
-    store: { balanceCents: 1000 },
+test("searches and donations are not limited: each gets its own response, invalid ones too", async (t) => {
+  // A minute, so that a limit would be noticed whatever the machine's speed is.
+  const { get, post, store } = await startStoreApiOf(t, {
+    store: { balanceCents: 250 },
     rateWindowMs: 60_000,
   });
-  const donate = (headers: Readonly<Record<string, string>>) =>
-    post(DONATE, headers, { charity_id: EIN, amount: 0.1 });
+  const searches = [];
+  const donations = [];
+  const invalid = [];
+  for (let request = 0; request < 30; request += 1) {
+    searches.push((await get("/app/api/charity/search?name=zzzz", store.live)).status);
+    donations.push((await post(DONATE, store.live, { charity_id: EIN, amount: 0.1 })).status);
+    invalid.push((await post(DONATE, store.live, { charity_id: EIN, amount: -1 })).status);
+    t.is((await get(DONATIONS, store.live)).status, 200);
+  }
 
-  const responses = await Promise.all(Array.from({ length: 25 }, () => donate(store.live)));
-
-  const limited = responses.filter(({ status }) => status === 429);
-  t.is(limited.length, 5);
-  t.deepEqual(limited[0]?.body, { error: "rate limit exceeded", code: "OVERLOADED" });
-  t.is((await readStoreState(t.context.db, store.id)).balance, 800);
-  t.is((await donate(store.test)).status, 200, "each key has its own limit");
+  t.deepEqual(
+    searches,
+    searches.map(() => 200),
+  );
+  t.deepEqual(
+    donations,
+    donations.map((_, index) => (index < 25 ? 200 : 402)),
+  );
+  t.deepEqual(
+    invalid,
+    invalid.map(() => 400),
+  );
 });

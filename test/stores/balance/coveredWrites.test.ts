@@ -45,6 +45,7 @@ const plant = (
     customerId: null,
     orderId: null,
     notes: null,
+    isLimited: false,
   });
 
 /** Returns whether each write was recorded now, replayed or rejected, and why. */

@@ -22,6 +22,7 @@ const write = (
     operation: "plant",
     kind: "tree",
     count: 1,
+    isLimited: false,
     idempotency: key === undefined ? null : { key, requestHash: body },
     responseBody: "response",
     ...rest,

@@ -32,6 +32,7 @@ export const refundOneTree = async (
     idempotencyKey: null,
     attribution: "",
     metadata: {},
+    isLimited: false,
   });
   const billing = createBilling({ db, stripe: null });
   await refundRegistration({ db, clock: systemClock, billing }, tree, {
