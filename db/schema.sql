@@ -28,22 +28,18 @@ CREATE TABLE account (
 CREATE TABLE account_limit (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  requests_per_second integer,
-  concurrent_requests integer,
-  open_lists integer,
   count_per_request bigint,
   count_per_day bigint,
-  test_records bigint,
+  changed_at timestamp with time zone NOT NULL DEFAULT now(),
+  counted_day date,
+  counted_units bigint,
   CONSTRAINT account_limit_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT account_limit_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
   CONSTRAINT account_limit_count_per_day CHECK (count_per_day >= 1 AND count_per_day <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_count_per_request CHECK (count_per_request >= 1 AND count_per_request <= '9007199254740991'::bigint),
-  CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
-  CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
-  CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1),
-  CONSTRAINT account_limit_test_records CHECK (test_records IS NULL OR mode = 'test'::text AND test_records >= 1 AND test_records <= '9007199254740991'::bigint)
-) WITH ();
+  CONSTRAINT account_limit_counted_units CHECK (counted_units >= 0 AND counted_units <= '9007199254740991'::bigint),
+  CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH (fillfactor=50);
 
 CREATE TABLE acknowledged_drift (
   processor text COLLATE "C" NOT NULL,
@@ -227,17 +223,6 @@ CREATE TABLE charity_import (
   CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
   CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
 ) WITH ();
-
-CREATE TABLE daily_count (
-  account_id uuid NOT NULL,
-  mode text COLLATE "C" NOT NULL,
-  day date NOT NULL,
-  count bigint NOT NULL,
-  reported_at timestamp with time zone,
-  CONSTRAINT daily_count_pkey PRIMARY KEY (account_id, mode, day),
-  CONSTRAINT daily_count_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT daily_count_safe CHECK (count >= 0 AND count <= '9007199254740991'::bigint)
-) WITH (fillfactor=50);
 
 CREATE TABLE dashboard (
   account_id uuid NOT NULL,
@@ -898,14 +883,6 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_pkey PRIMARY KEY (account_id),
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
-
-CREATE TABLE test_record_count (
-  account_id uuid NOT NULL,
-  count bigint NOT NULL,
-  CONSTRAINT test_record_count_pkey PRIMARY KEY (account_id),
-  CONSTRAINT test_record_count_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT test_record_count_safe CHECK (count >= 0 AND count <= '9007199254740991'::bigint)
-) WITH (fillfactor=50);
 
 CREATE UNLOGGED TABLE trace_context (
   record_id uuid NOT NULL,
