@@ -72,7 +72,7 @@ export const isPolled = async (temporal: Client, taskQueue: string): Promise<boo
  * @param root the checkout, this one by default
  */
 export const startProgram = async (
-  t: ExecutionContext,
+  t: Pick<ExecutionContext, "teardown">,
   module: "api/main.ts" | "worker/main.ts",
   settings: Readonly<Record<string, string>>,
   root = ROOT,

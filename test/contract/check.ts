@@ -1,0 +1,44 @@
+import type { Answer, Service } from "./client.ts";
+
+export type Check = {
+  /** An endpoint or a subject. */
+  readonly section: string;
+  /** A fact. */
+  readonly name: string;
+  /** Whether this project decided it, because the contract leaves it open. */
+  readonly isDecision: boolean;
+  /** Rejects if the fact does not hold. It creates all that it needs, and other data of the account may exist. */
+  readonly run: (service: Service) => Promise<void>;
+};
+
+type Declare = (name: string, run: Check["run"]) => Check;
+
+/** Returns functions that declare checks of one section. */
+export const checksOf = (
+  section: string,
+): { readonly contract: Declare; readonly decision: Declare } => ({
+  contract: (name, run) => ({ section, name, isDecision: false, run }),
+  decision: (name, run) => ({ section, name, isDecision: true, run }),
+});
+
+/** Returns a value that no other check and no other run uses. */
+export const unique = (prefix: string): string => `${prefix}-${crypto.randomUUID()}`;
+
+/** Runs requests at the same time. */
+export const atOnce = <Result>(
+  count: number,
+  request: (index: number) => Promise<Result>,
+): Promise<Result[]> => Promise.all(Array.from({ length: count }, (_, index) => request(index)));
+
+/** Returns the day in UTC of a timestamp, or of one some days later. */
+export const dayOf = (timestamp: string, laterDays = 0): string =>
+  new Date(Date.parse(timestamp) + laterDays * 86_400_000).toISOString().slice(0, 10);
+
+/** Returns how many answers have each status. */
+export const countStatuses = (answers: readonly Answer[]): Readonly<Record<string, number>> => {
+  const counts: Record<string, number> = {};
+  for (const { status } of answers) {
+    counts[status] = (counts[status] ?? 0) + 1;
+  }
+  return counts;
+};

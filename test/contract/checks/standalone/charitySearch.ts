@@ -1,0 +1,165 @@
+import { checksOf } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import { expectEqual, expectError, expectStatus, expectThat } from "../../expectations.ts";
+import { digitsOf, EIN, search } from "./donations.ts";
+
+const PATH = "/charities/search";
+const { contract, decision } = checksOf(`GET ${PATH}`);
+
+export const charitySearchChecks: readonly Check[] = [
+  contract("without parameters it returns the first page of 20", async (service) => {
+    const { charities, total_items: items, total_pages: pages } = await search(service);
+    expectEqual("charities", charities.length, Math.min(20, items));
+    expectEqual("total_pages", pages, Math.ceil(items / 20));
+  }),
+  contract("a name finds charities that have it", async (service) => {
+    const { charities, total_items: items } = await search(service, { name: "red cross" });
+    expectThat(charities.length > 0, "charities must be found", charities);
+    expectThat(items >= charities.length, "total_items counts them", items);
+    expectThat(
+      charities.some(({ name }) => /red cross/iu.test(name)),
+      "one has the name",
+      charities.map(({ name }) => name),
+    );
+  }),
+  contract("a name is found in any case", async (service) => {
+    const lower = await search(service, { name: "red cross" });
+    const upper = await search(service, { name: "RED CROSS" });
+    expectEqual("charities", upper.charities, lower.charities);
+  }),
+  contract("an EIN finds its charity, with and without the dash", async (service) => {
+    for (const ein of [EIN, digitsOf(EIN)]) {
+      const { charities, total_items: items } = await search(service, { ein });
+      expectEqual("total_items", items, charities.length);
+      expectThat(charities.length > 0, "the charity must be found", items);
+      for (const charity of charities) {
+        expectEqual("ein", digitsOf(charity.ein), digitsOf(EIN));
+      }
+    }
+  }),
+  contract("page_size limits a page", async (service) => {
+    for (const size of [1, 2, 19, 20]) {
+      const result = await search(service, { page_size: String(size) });
+      expectEqual("charities", result.charities.length, Math.min(size, result.total_items));
+      expectEqual("total_pages", result.total_pages, Math.ceil(result.total_items / size));
+    }
+  }),
+  contract("pages have every charity once, and a page after the last has none", async (service) => {
+    const parameters = { name: "red", page_size: "3" };
+    const first = await search(service, parameters);
+    const ids: string[] = [];
+    const readPages = Math.min(first.total_pages, 12);
+    for (let page = 1; page <= readPages; page += 1) {
+      const { charities } = await search(service, { ...parameters, page: String(page) });
+      expectThat(
+        charities.length > 0,
+        `page ${page} of ${first.total_pages} has charities`,
+        charities,
+      );
+      ids.push(...charities.map(({ nonprofit_id: id }) => id));
+    }
+    expectEqual("distinct charities", new Set(ids).size, ids.length);
+    if (readPages === first.total_pages) {
+      expectEqual("charities", ids.length, first.total_items);
+    }
+    const beyond = await search(service, { ...parameters, page: String(first.total_pages + 1) });
+    expectEqual("charities after the last page", beyond.charities, []);
+    expectEqual("total_items", beyond.total_items, first.total_items);
+  }),
+  decision("the last page exists", async (service) => {
+    const first = await search(service, { page_size: "20" });
+    const last = await search(service, { page_size: "20", page: String(first.total_pages) });
+    expectEqual(
+      "charities",
+      last.charities.length,
+      first.total_items - 20 * (first.total_pages - 1),
+    );
+  }),
+  contract("a page or page_size that is no positive integer is a 400", async (service) => {
+    for (const name of ["page", "page_size"]) {
+      for (const value of ["0", "-1", "1.5", "x", "1e1x"]) {
+        expectError(await service.organization().get(`${PATH}?${name}=${value}`), 400);
+      }
+    }
+  }),
+  contract("a page never has more than 20 charities", async (service) => {
+    const answer = await service.organization().get(`${PATH}?page_size=21`);
+    expectStatus(answer, 200, 400);
+    if (answer.status === 200) {
+      expectThat(
+        (await search(service, { page_size: "21" })).charities.length <= 20,
+        "at most 20",
+        answer.text,
+      );
+    }
+  }),
+  contract("a name that no charity has finds nothing", async (service) => {
+    const {
+      charities,
+      total_items: items,
+      total_pages: pages,
+    } = await search(service, { name: "qzxv jkwq vvxz" });
+    expectEqual("charities", charities, []);
+    expectEqual("total_items", items, 0);
+    expectThat(pages <= 1, "no further page", pages);
+  }),
+  decision("an exact name comes first", async (service) => {
+    const { charities } = await search(service, { name: "american red cross" });
+    expectThat(
+      /^(?:the )?american (?:national )?red cross$/iu.test(charities[0]?.name ?? ""),
+      "first charity",
+      charities[0]?.name,
+    );
+  }),
+  decision("two letters find names of which they begin a word", async (service) => {
+    for (const name of ["am", "re", "AM"]) {
+      const { charities } = await search(service, { name });
+      expectThat(charities.length > 0, `${name} must find charities`, charities);
+      expectThat(
+        charities.every((charity) => new RegExp(`\\b${name}`, "iu").test(JSON.stringify(charity))),
+        `each has a word that begins with ${name}`,
+        charities.map(({ name: found }) => found),
+      );
+    }
+  }),
+  decision(
+    "an EIN with a typographic hyphen or without its leading zero is found or explained",
+    async (service) => {
+      const hyphens = ["\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212", " "];
+      for (const ein of [
+        ...hyphens.map((hyphen) => EIN.replace("-", hyphen)),
+        "10202467",
+        "1-0202467",
+      ]) {
+        const answer = await service.organization().get(`${PATH}?ein=${encodeURIComponent(ein)}`);
+        if (answer.status === 200) {
+          expectThat(
+            (await search(service, { ein })).total_items > 0,
+            `the EIN ${ein} must be found`,
+            answer.text,
+          );
+        } else {
+          expectError(answer, 400, /nine digits/u);
+        }
+      }
+    },
+  ),
+  decision("every charity has an icon that loads", async (service) => {
+    const { charities } = await search(service, { page_size: "3" });
+    for (const { icon_url: icon } of charities) {
+      expectThat(/^https?:\/\//u.test(icon), "icon_url is a URL", icon);
+      const image = await service.load(icon);
+      expectStatus(image, 200);
+      expectThat(
+        (image.headers.get("content-type") ?? "").startsWith("image/"),
+        "icon_url is an image",
+        image.headers.get("content-type"),
+      );
+    }
+  }),
+  decision("unknown parameters are ignored", async (service) => {
+    const parameters = { ein: EIN };
+    const result = await search(service, { ...parameters, limit: "0", foo: "1", q: "x" });
+    expectEqual("charities", result.charities, (await search(service, parameters)).charities);
+  }),
+];

@@ -1,0 +1,276 @@
+import { z } from "zod";
+import { atOnce, checksOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import {
+  expectBody,
+  expectEqual,
+  expectError,
+  expectStatus,
+  expectThat,
+} from "../../expectations.ts";
+import {
+  digitsOf,
+  donate,
+  EIN,
+  listDonations,
+  readDonated,
+  refundDonation,
+  search,
+  UNKNOWN_EIN,
+} from "./donations.ts";
+
+const PATH = "/charities/donate";
+const { contract, decision } = checksOf(`POST ${PATH}`);
+const subscribe = checksOf("POST /charities/subscribe");
+const MAXIMUM_CENTS = 99_999_999_999;
+
+const subscribed = z.looseObject({ success: z.boolean(), message: z.string() });
+
+export const donateChecks: readonly Check[] = [
+  contract("records a donation with the contract's fields", async (service) => {
+    const attribution = unique("donation");
+    const metadata = { order: "A-1", nested: { n: 1 } };
+    const { record } = await donate(service, { amount_cents: 1234, attribution, metadata });
+    expectEqual("amount_cents", record.amount_cents, 1234);
+    expectEqual("attribution", record.attribution, attribution);
+    expectEqual("metadata", record.metadata, metadata);
+    expectEqual("ein", digitsOf(record.ein), digitsOf(EIN));
+    expectEqual("refunded", record.refunded, false);
+  }),
+  contract("total_donations counts it", async (service) => {
+    const first = await donate(service);
+    expectEqual(
+      "total_donations",
+      (await donate(service)).total_donations,
+      first.total_donations + 1,
+    );
+  }),
+  contract("a charity is named by ein, by nonprofit_id or by both", async (service) => {
+    const { charities } = await search(service, { ein: EIN });
+    const nonprofitId = charities[0]?.nonprofit_id ?? "";
+    for (const given of [
+      { ein: digitsOf(EIN) },
+      { ein: undefined, nonprofit_id: nonprofitId },
+      { nonprofit_id: nonprofitId },
+      { ein: null, nonprofit_id: nonprofitId },
+    ]) {
+      const { record } = await donate(service, given);
+      expectEqual("nonprofit_id", record.nonprofit_id, nonprofitId);
+      expectEqual("ein", record.ein, charities[0]?.ein);
+    }
+  }),
+  contract("charity_name is kept if given and filled in if not", async (service) => {
+    const { charities } = await search(service, { ein: EIN });
+    expectEqual("filled in", (await donate(service)).charity_name, charities[0]?.name);
+    const given = await donate(service, { charity_name: "Our favourite" });
+    expectEqual("given", given.charity_name, "Our favourite");
+  }),
+  contract("idempotency_key is returned if given", async (service) => {
+    const key = unique("key");
+    const { record } = await donate(service, { idempotency_key: key });
+    expectEqual("idempotency_key", record.idempotency_key, key);
+    expectThat(!(await donate(service)).record.idempotency_key, "none without one", record);
+  }),
+  contract("an amount_cents that is not an integer above 0 is a 400", async (service) => {
+    for (const amount of [0, -1, 1.5, "100", "", true, null, [], {}]) {
+      expectError(
+        await service.organization().post(PATH, { amount_cents: amount, ein: EIN }),
+        400,
+        /amount_cents/u,
+      );
+    }
+    expectError(await service.organization().post(PATH, { ein: EIN }), 400, /amount_cents/u);
+    expectError(
+      await service.organization().post(PATH, { ein: EIN, amount: 100 }),
+      400,
+      /amount_cents/u,
+    );
+  }),
+  contract("neither ein nor nonprofit_id is a 400", async (service) => {
+    for (const body of [
+      {},
+      { charity_name: "Red Cross" },
+      { ein: null },
+      { ein: "", nonprofit_id: "" },
+    ]) {
+      expectError(await service.organization().post(PATH, { amount_cents: 100, ...body }), 400);
+    }
+  }),
+  contract("a charity that does not exist is a 400", async (service) => {
+    for (const body of [
+      { ein: UNKNOWN_EIN },
+      { ein: "12345" },
+      { ein: "not an ein" },
+      { nonprofit_id: unique("none") },
+      { nonprofit_id: "../x" },
+    ]) {
+      expectError(await service.organization().post(PATH, { amount_cents: 100, ...body }), 400);
+    }
+  }),
+  contract("a body that is not a JSON object is a 400", async (service) => {
+    for (const body of ["{", "[]", "null", "nonsense", ""]) {
+      expectError(await service.organization().post(PATH, body), 400);
+    }
+  }),
+  contract("wrong types of the optional fields are a 400", async (service) => {
+    for (const body of [
+      { metadata: "x" },
+      { metadata: [] },
+      { attribution: {} },
+      { charity_name: [] },
+      { idempotency_key: {} },
+    ]) {
+      expectError(
+        await service.organization().post(PATH, { amount_cents: 100, ein: EIN, ...body }),
+        400,
+      );
+    }
+  }),
+  contract(
+    "a repeated idempotency_key returns the first donation, marked by a header",
+    async (service) => {
+      const body = {
+        amount_cents: 700,
+        ein: EIN,
+        attribution: unique("replay"),
+        idempotency_key: unique("key"),
+      };
+      const first = await service.organization().post(PATH, body);
+      const created = readDonated(first);
+      expectThat(
+        first.headers.get("idempotent-replayed") !== "true",
+        "the first response is no replay",
+        "true",
+      );
+      for (const repeated of [body, { ...body, amount_cents: 1, attribution: "other" }]) {
+        const replay = await service.organization().post(PATH, repeated);
+        expectEqual("Idempotent-Replayed", replay.headers.get("idempotent-replayed"), "true");
+        expectEqual("donation", readDonated(replay).record, created.record);
+        expectEqual(
+          "total_donations",
+          readDonated(replay).total_donations,
+          created.total_donations,
+        );
+      }
+      const { total_items: items } = await listDonations(service, {
+        attribution: body.attribution,
+      });
+      expectEqual("donations", items, 1);
+    },
+  ),
+  contract("overlapping requests with one idempotency_key record one donation", async (service) => {
+    const body = { attribution: unique("race"), idempotency_key: unique("key") };
+    const ids = await atOnce(15, async () => (await donate(service, body)).donation_id);
+    expectEqual("ids", new Set(ids).size, 1);
+    expectEqual(
+      "donations",
+      (await listDonations(service, { attribution: body.attribution })).total_items,
+      1,
+    );
+  }),
+  contract("another organization's idempotency_key is unrelated", async (service) => {
+    const body = { idempotency_key: unique("key") };
+    const own = await donate(service, body);
+    const other = await donate(service, body, "otherTest");
+    expectThat(own.donation_id !== other.donation_id, "ids must differ", other.donation_id);
+  }),
+  contract("a live donation before the subscription is a 400", async (service) => {
+    const client = service.organization("unsubscribedProd");
+    expectError(await client.post(PATH, { amount_cents: 100, ein: EIN }), 400);
+  }),
+  subscribe.contract(
+    "provisions the subscription, after which live donations succeed",
+    async (service) => {
+      const answer = await service.organization("prod").post("/charities/subscribe");
+      expectEqual("success", expectBody(answer, subscribed).success, true);
+      const { donation_id: id } = await donate(service, { amount_cents: 100 }, "prod");
+      expectEqual(
+        "live donation with the test key",
+        (await refundDonation(service, { id })).status,
+        404,
+      );
+      expectStatus(await refundDonation(service, { id }, "prod"), 200);
+    },
+  ),
+  subscribe.contract("may be repeated, and works with the test key", async (service) => {
+    for (const body of [undefined, undefined, {}]) {
+      expectBody(await service.organization().post("/charities/subscribe", body), subscribed);
+    }
+  }),
+  decision("ein and nonprofit_id that name different charities are a 400", async (service) => {
+    const { charities } = await search(service, { page_size: "20" });
+    const other = charities.find(({ ein }) => digitsOf(ein) !== digitsOf(EIN));
+    const body = { amount_cents: 100, ein: EIN, nonprofit_id: other?.nonprofit_id };
+    expectError(await service.organization().post(PATH, body), 400);
+  }),
+  decision("the currency USD is accepted, another one is a 400", async (service) => {
+    await donate(service, { currency: "USD" });
+    for (const currency of ["EUR", "", 840, "CAD"]) {
+      expectError(
+        await service.organization().post(PATH, { amount_cents: 100, ein: EIN, currency }),
+        400,
+        /USD/u,
+      );
+    }
+  }),
+  decision("an amount has at most $999,999,999.99", async (service) => {
+    const { record } = await donate(service, { amount_cents: MAXIMUM_CENTS });
+    expectEqual("amount_cents", record.amount_cents, MAXIMUM_CENTS);
+    expectStatus(await refundDonation(service, { id: record.id }), 200);
+    for (const amount of [MAXIMUM_CENTS + 1, Number.MAX_SAFE_INTEGER, 1e300]) {
+      expectError(
+        await service.organization().post(PATH, { amount_cents: amount, ein: EIN }),
+        400,
+        /amount_cents/u,
+      );
+    }
+  }),
+  decision("an EIN with a typographic hyphen is accepted or explained", async (service) => {
+    for (const hyphen of ["\u2010", "\u2011", "\u2013", " "]) {
+      const body = { amount_cents: 100, ein: EIN.replace("-", hyphen) };
+      const answer = await service.organization().post(PATH, body);
+      if (answer.status === 200) {
+        expectEqual("ein", digitsOf(readDonated(answer).ein), digitsOf(EIN));
+      } else {
+        expectError(answer, 400, /nine digits/u);
+      }
+    }
+  }),
+  decision("unknown fields, query parameters and null are ignored", async (service) => {
+    const body = {
+      amount_cents: 100,
+      ein: EIN,
+      foo: 1,
+      attribution: null,
+      metadata: null,
+      charity_name: null,
+      idempotency_key: null,
+    };
+    readDonated(await service.organization().post(`${PATH}?amount_cents=9&foo=1`, body));
+  }),
+  decision("a misspelt idempotency_key is a 400 that names the right one", async (service) => {
+    const body = { amount_cents: 100, ein: EIN, idempotencyKey: unique("key") };
+    expectError(await service.organization().post(PATH, body), 400, /\bidempotency_key\b/u);
+  }),
+  decision("texts of 1,000 characters are kept as sent", async (service) => {
+    const text = ` ${"ü🌳".repeat(333)} `;
+    const key = unique(text);
+    const { record } = await donate(service, {
+      attribution: text,
+      charity_name: text,
+      idempotency_key: key,
+    });
+    expectEqual("attribution", record.attribution, text);
+    expectEqual("charity_name", record.charity_name, text);
+    expectEqual("idempotency_key", record.idempotency_key, key);
+  }),
+  decision("the header Idempotency-Key means the same, with or without quotes", async (service) => {
+    const key = unique("key");
+    const { donation_id: id } = await donate(service, { idempotency_key: key });
+    for (const header of [key, `"${key}"`]) {
+      const body = { amount_cents: 250, ein: EIN };
+      const answer = await service.organization().post(PATH, body, { "Idempotency-Key": header });
+      expectEqual("id", readDonated(answer).donation_id, id);
+    }
+  }),
+];

@@ -1,0 +1,266 @@
+import { z } from "zod";
+import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import type { Service } from "../../client.ts";
+import {
+  expectBody,
+  expectEqual,
+  expectError,
+  expectStatus,
+  expectThat,
+} from "../../expectations.ts";
+import { donation } from "../shapes.ts";
+import { donate, listDonations, refundDonation } from "./donations.ts";
+
+const PATH = "/charities/donations";
+const { contract, decision } = checksOf(`GET ${PATH}`);
+const refunds = checksOf("POST /refund/donations");
+
+const refunded = z.looseObject({
+  refunded_amount_cents: z.int(),
+  total_donations: z.int().min(0),
+  refund_details: z.array(donation).length(1),
+  refund_id: z.string(),
+});
+
+const expectIds = async (
+  service: Service,
+  parameters: Readonly<Record<string, string>>,
+  ids: readonly string[],
+): Promise<void> => {
+  const body = await listDonations(service, { page_size: "100", ...parameters });
+  const what = JSON.stringify(parameters);
+  expectEqual(
+    `ids in GET ${PATH} ${what}`,
+    body.donations.map(({ id }) => id).toSorted(),
+    ids.toSorted(),
+  );
+  expectEqual(`total_items with ${what}`, body.total_items, ids.length);
+};
+
+export const donationListChecks: readonly Check[] = [
+  contract("has pages of 20 by default", async (service) => {
+    await donate(service);
+    const body = await listDonations(service);
+    expectEqual("page", body.page, 1);
+    expectEqual("page_size", body.page_size, 20);
+    expectEqual("donations", body.donations.length, Math.min(20, body.total_items));
+    expectEqual("total_pages", body.total_pages, Math.ceil(body.total_items / 20));
+  }),
+  contract("lists a donation with what its creation returned", async (service) => {
+    const attribution = unique("listed");
+    const { record } = await donate(service, {
+      attribution,
+      metadata: { a: "b" },
+      idempotency_key: unique("key"),
+    });
+    const { donations } = await listDonations(service, { attribution });
+    expectEqual("donations", donations.length, 1);
+    for (const field of [
+      "id",
+      "amount_cents",
+      "ein",
+      "nonprofit_id",
+      "charity_name",
+      "idempotency_key",
+      "metadata",
+      "refunded",
+    ] as const) {
+      expectEqual(field, donations[0]?.[field], record[field]);
+    }
+  }),
+  contract("has no pages if nothing matches", async (service) => {
+    const body = await listDonations(service, { attribution: unique("none") });
+    expectEqual("total_items", body.total_items, 0);
+    expectEqual("total_pages", body.total_pages, 0);
+    expectEqual("page", body.page, 1);
+    expectEqual("donations", body.donations, []);
+  }),
+  contract("pages have every donation once", async (service) => {
+    const attribution = unique("pages");
+    const ids = await atOnce(7, async () => (await donate(service, { attribution })).donation_id);
+    const seen: string[] = [];
+    for (const [page, length] of [
+      ["1", 3],
+      ["2", 3],
+      ["3", 1],
+      ["4", 0],
+      ["1000000", 0],
+    ] as const) {
+      const body = await listDonations(service, { attribution, page_size: "3", page });
+      expectEqual(`donations on page ${page}`, body.donations.length, length);
+      expectEqual("total_items", body.total_items, 7);
+      expectEqual("total_pages", body.total_pages, 3);
+      expectEqual("page", body.page, Number(page));
+      expectEqual("page_size", body.page_size, 3);
+      seen.push(...body.donations.map(({ id }) => id));
+    }
+    expectEqual("ids", seen.toSorted(), ids.toSorted());
+  }),
+  contract("page_size goes to 100, and never further", async (service) => {
+    expectEqual("page_size", (await listDonations(service, { page_size: "100" })).page_size, 100);
+    const answer = await service.organization().get(`${PATH}?page_size=101`);
+    expectStatus(answer, 200, 400);
+    if (answer.status === 200) {
+      expectEqual("page_size", (await listDonations(service, { page_size: "101" })).page_size, 100);
+    }
+  }),
+  contract("a page or page_size that is no positive integer is a 400", async (service) => {
+    for (const name of ["page", "page_size"]) {
+      for (const value of ["0", "-1", "1.5", "x"]) {
+        expectError(await service.organization().get(`${PATH}?${name}=${value}`), 400);
+      }
+    }
+  }),
+  contract("start_date and end_date are inclusive", async (service) => {
+    const attribution = unique("dates");
+    const { record } = await donate(service, { attribution });
+    const day = (later: number): string => dayOf(record.created_at, later);
+    for (const range of [
+      { start_date: day(0) },
+      { end_date: day(0) },
+      { start_date: day(0), end_date: day(0) },
+    ]) {
+      await expectIds(service, { attribution, ...range }, [record.id]);
+    }
+    for (const range of [{ start_date: day(1) }, { end_date: day(-1) }]) {
+      await expectIds(service, { attribution, ...range }, []);
+    }
+  }),
+  contract("a malformed date is a 400", async (service) => {
+    for (const name of ["start_date", "end_date"]) {
+      for (const date of [
+        "yesterday",
+        "2026-13-01",
+        "2026-02-30",
+        "2026-1-1",
+        "01.02.2026",
+        "20260101",
+      ]) {
+        expectError(await service.organization().get(`${PATH}?${name}=${date}`), 400);
+      }
+    }
+  }),
+  decision("a range that ends before it begins is empty", async (service) => {
+    await expectIds(service, { start_date: "2026-02-01", end_date: "2026-01-01" }, []);
+  }),
+  contract(
+    "metadata_key selects donations that have the key, metadata_value those with the value",
+    async (service) => {
+      const key = unique("k");
+      const one = await donate(service, { metadata: { [key]: "one" } });
+      const two = await donate(service, { metadata: { [key]: "two", other: "one" } });
+      await donate(service, { metadata: { other: key } });
+      await expectIds(service, { metadata_key: key }, [one.donation_id, two.donation_id]);
+      await expectIds(service, { metadata_key: key, metadata_value: "two" }, [two.donation_id]);
+      await expectIds(service, { metadata_key: key, metadata_value: "three" }, []);
+      await expectIds(service, { metadata_key: unique("none") }, []);
+    },
+  ),
+  contract("metadata_value without metadata_key is a 400", async (service) => {
+    expectError(await service.organization().get(`${PATH}?metadata_value=x`), 400);
+  }),
+  contract("refunded donations stay, marked", async (service) => {
+    const attribution = unique("refunded");
+    const { donation_id: id } = await donate(service, { attribution });
+    expectStatus(await refundDonation(service, { id }), 200);
+    const { donations } = await listDonations(service, { attribution });
+    expectEqual(
+      "refunded",
+      donations.map((item) => item.refunded),
+      [true],
+    );
+  }),
+  contract("another organization's donations are not listed", async (service) => {
+    const attribution = unique("foreign");
+    await donate(service, { attribution }, "otherTest");
+    await expectIds(service, { attribution }, []);
+  }),
+  decision("unknown parameters are ignored", async (service) => {
+    const attribution = unique("unknown");
+    const { donation_id: id } = await donate(service, { attribution });
+    await expectIds(service, { attribution, limit: "0", offset: "5", foo: "1", created_at: "x" }, [
+      id,
+    ]);
+  }),
+];
+
+export const donationRefundChecks: readonly Check[] = [
+  refunds.contract("marks the donation and lowers the count", async (service) => {
+    const { record, total_donations: total } = await donate(service, {
+      amount_cents: 321,
+      attribution: unique("refund"),
+    });
+    const answer = await refundDonation(service, {
+      id: record.id,
+      reason: "mistake",
+      metadata: { a: 1 },
+      idempotency_key: unique("key"),
+    });
+    const body = expectBody(answer, refunded);
+    expectEqual("refunded_amount_cents", body.refunded_amount_cents, 321);
+    expectEqual("total_donations", body.total_donations, total - 1);
+    expectEqual("refund_id", body.refund_id, `refund-${record.id}`);
+    expectEqual("id", body.refund_details[0]?.id, record.id);
+    expectEqual("refunded", body.refund_details[0]?.refunded, true);
+    expectEqual("attribution", body.refund_details[0]?.attribution, record.attribution);
+  }),
+  refunds.contract("an unknown donation is a 404", async (service) => {
+    for (const id of [crypto.randomUUID(), "unknown", "1", "x".repeat(300)]) {
+      expectError(await refundDonation(service, { id }), 404);
+    }
+  }),
+  refunds.contract("another organization's donation is a 404", async (service) => {
+    const { donation_id: id } = await donate(service, {}, "otherTest");
+    expectError(await refundDonation(service, { id }), 404);
+  }),
+  refunds.contract("a missing id is a 400", async (service) => {
+    for (const body of [{}, { reason: "x" }, { id: null }, { id: "" }, { id: {} }, "[]", "{", ""]) {
+      expectError(await refundDonation(service, body), 400);
+    }
+  }),
+  refunds.contract("wrong types of the optional fields are a 400", async (service) => {
+    const { donation_id: id } = await donate(service);
+    for (const body of [
+      { reason: {} },
+      { metadata: "x" },
+      { metadata: [] },
+      { idempotency_key: {} },
+    ]) {
+      expectError(await refundDonation(service, { id, ...body }), 400);
+    }
+  }),
+  refunds.contract(
+    "an idempotency_key of a refunded donation still returns that donation",
+    async (service) => {
+      const body = { idempotency_key: unique("key") };
+      const { donation_id: id } = await donate(service, body);
+      expectStatus(await refundDonation(service, { id }), 200);
+      expectEqual("donation_id", (await donate(service, body)).donation_id, id);
+    },
+  ),
+  refunds.decision("a second refund of a donation changes nothing", async (service) => {
+    const { donation_id: id } = await donate(service);
+    const first = expectBody(await refundDonation(service, { id }), refunded);
+    const second = expectBody(await refundDonation(service, { id }), refunded);
+    expectEqual("total_donations", second.total_donations, first.total_donations);
+    expectEqual("refund_id", second.refund_id, first.refund_id);
+  }),
+  refunds.decision("overlapping refunds lower the count once", async (service) => {
+    const { donation_id: id, total_donations: total } = await donate(service);
+    const answers = await atOnce(10, () => refundDonation(service, { id }));
+    expectThat(
+      answers.every(({ status }) => status === 200),
+      "all return 200",
+      answers.map(({ status }) => status),
+    );
+    expectEqual("total_donations", (await donate(service)).total_donations, total);
+  }),
+  refunds.decision("unknown fields and null are ignored", async (service) => {
+    const { donation_id: id } = await donate(service);
+    expectBody(
+      await refundDonation(service, { id, count: 1, foo: 1, reason: null, metadata: null }),
+      refunded,
+    );
+  }),
+];

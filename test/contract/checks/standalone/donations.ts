@@ -1,0 +1,91 @@
+import { z } from "zod";
+import type { Answer, Service, StandaloneKey } from "../../client.ts";
+import { Difference, expectBody, expectEqual } from "../../expectations.ts";
+import { charity, donation } from "../shapes.ts";
+
+/** The American Red Cross, which providers of US charities know. */
+export const EIN = "53-0196605";
+/** An EIN that no charity has: the IRS assigns no prefix 00. */
+export const UNKNOWN_EIN = "00-0000000";
+
+export type Donation = z.output<typeof donation>;
+
+export const digitsOf = (ein: string): string => ein.replaceAll(/\D/gu, "");
+
+const donated = z.looseObject({
+  donation_id: z.string().min(1),
+  amount_cents: z.int(),
+  charity_name: z.string().min(1),
+  ein: z.string(),
+  nonprofit_id: z.string(),
+  total_donations: z.int().min(0),
+  donation_details: z.array(donation).length(1),
+});
+
+/** Returns the body of a response to a donation, whose parts must agree. */
+export const readDonated = (
+  answer: Answer,
+): z.output<typeof donated> & { readonly record: Donation } => {
+  const body = expectBody(answer, donated);
+  const [record] = body.donation_details;
+  if (!record) {
+    throw new Difference(`${answer.request}: expected the donation in donation_details`);
+  }
+  expectEqual("id", record.id, body.donation_id);
+  expectEqual("amount_cents", record.amount_cents, body.amount_cents);
+  expectEqual("charity_name", record.charity_name, body.charity_name);
+  expectEqual("ein", record.ein, body.ein);
+  expectEqual("nonprofit_id", record.nonprofit_id, body.nonprofit_id);
+  return { ...body, record };
+};
+
+export const donate = async (
+  service: Service,
+  body: Readonly<Record<string, unknown>> = {},
+  key: StandaloneKey = "test",
+) =>
+  readDonated(
+    await service
+      .organization(key)
+      .post("/charities/donate", { amount_cents: 250, ein: EIN, ...body }),
+  );
+
+const donationList = z.looseObject({
+  total_items: z.int().min(0),
+  total_pages: z.int().min(0),
+  page: z.int().min(1),
+  page_size: z.int().min(1),
+  donations: z.array(donation),
+});
+
+export const listDonations = async (
+  service: Service,
+  parameters: Readonly<Record<string, string>> = {},
+  key: StandaloneKey = "test",
+): Promise<z.output<typeof donationList>> => {
+  const query = new URLSearchParams(parameters).toString();
+  return expectBody(
+    await service.organization(key).get(`/charities/donations?${query}`),
+    donationList,
+  );
+};
+
+export const refundDonation = (
+  service: Service,
+  body: unknown,
+  key: StandaloneKey = "test",
+): Promise<Answer> => service.organization(key).post("/refund/donations", body);
+
+const searchResult = z.looseObject({
+  total_items: z.int().min(0),
+  total_pages: z.int().min(0),
+  charities: z.array(charity),
+});
+
+export const search = async (
+  service: Service,
+  parameters: Readonly<Record<string, string>> = {},
+): Promise<z.output<typeof searchResult>> => {
+  const query = new URLSearchParams(parameters).toString();
+  return expectBody(await service.organization().get(`/charities/search?${query}`), searchResult);
+};

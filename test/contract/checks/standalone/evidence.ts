@@ -1,0 +1,216 @@
+import { z } from "zod";
+import { checksOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import {
+  Difference,
+  expectBody,
+  expectEqual,
+  expectError,
+  expectStatus,
+  expectThat,
+} from "../../expectations.ts";
+import { EVIDENCE_SHAPES, evidenceSummary, registeredEvidence, treeEvidence } from "../shapes.ts";
+import type { Milestone } from "../shapes.ts";
+import { refund, register } from "./registrations.ts";
+
+export const STAGES = [
+  "registered",
+  "funds_distributed",
+  "planted",
+  "planted_and_verified",
+] as const;
+
+const TIMELINES = [
+  ["registered", "funds_distributed", "planted_and_verified"],
+  ["registered", "funds_distributed", "allocated", "planted"],
+];
+
+/** Returns the evidence of a milestone, which must match the schema. */
+const readEvidence = <Schema extends z.ZodType>(
+  milestone: Milestone | undefined,
+  schema: Schema,
+): z.output<Schema> => {
+  const result = schema.safeParse(milestone?.evidence);
+  if (!result.success) {
+    const reason = z.prettifyError(result.error).replaceAll("\n", " ");
+    throw new Difference(`evidence of the milestone ${milestone?.event ?? "none"}: ${reason}`);
+  }
+  return result.data;
+};
+
+/** Expects one of the contract's two timelines, whose completed milestones come first and have their evidence. */
+export const expectTimeline = (timeline: readonly Milestone[], withEvidence: boolean): void => {
+  const events = timeline.map(({ event }) => event);
+  expectThat(
+    TIMELINES.some((shape) => JSON.stringify(shape) === JSON.stringify(events)),
+    "the events must be those of one of the contract's two timelines",
+    events,
+  );
+  expectEqual(
+    "steps",
+    timeline.map(({ step }) => step),
+    events.map((_, index) => index + 1),
+  );
+  let isPending = false;
+  for (const milestone of timeline) {
+    if (milestone.status === "pending") {
+      isPending = true;
+      for (const field of ["date", "timestamp", "evidence"] as const) {
+        expectThat(!(field in milestone), `a pending milestone omits ${field}`, milestone);
+      }
+      continue;
+    }
+    expectThat(!isPending, "no completed milestone follows a pending one", events);
+    expectThat(milestone.date !== undefined, "a completed milestone carries date", milestone);
+    expectThat(
+      milestone.timestamp !== undefined,
+      "a completed milestone carries timestamp",
+      milestone,
+    );
+    if (withEvidence) {
+      readEvidence(milestone, EVIDENCE_SHAPES[milestone.event] ?? z.never());
+    }
+  }
+};
+
+/** Expects a timeline to be completed up to a stage, and no further. */
+export const expectStage = (timeline: readonly Milestone[], stage: string): void => {
+  const completed = timeline.filter(({ status }) => status === "completed");
+  // The last milestone of four is completed by a verification, too.
+  const last = completed.at(-1)?.event;
+  const isReached = last === stage || (stage === "planted_and_verified" && last === "planted");
+  expectThat(
+    isReached,
+    `the timeline must be completed up to ${stage}`,
+    completed.map(({ event }) => event),
+  );
+};
+
+const summary = checksOf("GET /evidence");
+const tree = checksOf("GET /evidence/tree/{id}");
+
+export const evidenceChecks: readonly Check[] = [
+  summary.contract("returns the summary with the contract's fields", async (service) => {
+    expectBody(await service.organization().get("/evidence"), evidenceSummary);
+  }),
+  summary.contract(
+    "repeated calls return identical content, whoever asks and registers",
+    async (service) => {
+      const first = await service.organization().get("/evidence");
+      await register(service, "tree", { count: 1000 });
+      const second = await service.organization().get("/evidence");
+      expectEqual("second response", second.text, first.text);
+      const other = await service.organization("otherTest").get("/evidence");
+      expectEqual("response to another organization", other.text, first.text);
+    },
+  ),
+  summary.decision("live registrations leave the content identical", async (service) => {
+    const first = await service.organization("prod").get("/evidence");
+    const { record } = await register(service, "tree", { count: 3 }, "prod");
+    expectEqual("response", (await service.organization("prod").get("/evidence")).text, first.text);
+    expectStatus(await refund(service, "tree", { id: record.id }, "prod"), 200);
+  }),
+  summary.decision("unknown parameters are ignored", async (service) => {
+    expectBody(await service.organization().get("/evidence?foo=1&region=x"), evidenceSummary);
+  }),
+  summary.decision(
+    "If-None-Match gets a 304, also with Cache-Control: no-cache",
+    async (service) => {
+      const etag = (await service.organization().get("/evidence")).headers.get("etag");
+      expectThat(etag !== null, "the response has an ETag", etag);
+      const headers = { "If-None-Match": etag ?? "", "Cache-Control": "no-cache" };
+      expectStatus(await service.organization().get("/evidence", headers), 304);
+    },
+  ),
+  tree.contract("a new tree has a timeline whose first milestone is completed", async (service) => {
+    const { record } = await register(service, "tree", {
+      count: 12,
+      attribution: unique("evidence"),
+    });
+    const answer = await service.organization().get(`/evidence/tree/${record.id}`);
+    const body = expectBody(answer, treeEvidence);
+    expectEqual("tree_id", body.tree_id, record.id);
+    expectEqual("record_id", body.record_id, record.id);
+    expectTimeline(body.timeline, true);
+    const registered = readEvidence(body.timeline[0], registeredEvidence);
+    expectEqual("evidence.tree_id", registered.tree_id, record.id);
+    expectEqual("evidence.record_id", registered.record_id, record.id);
+    expectEqual("evidence.count", registered.count, 12);
+    expectEqual("evidence.attribution", registered.attribution, record.attribution);
+    expectEqual("evidence.fractional_count", registered.fractional_count, record.fractional_count);
+    expectEqual(
+      "evidence.registered_at",
+      Date.parse(registered.registered_at),
+      Date.parse(record.created_at),
+    );
+  }),
+  ...STAGES.map((stage) =>
+    tree.contract(`evidence_stage=${stage} simulates that stage`, async (service) => {
+      const { record } = await register(service, "tree", { count: 12 });
+      const answer = await service
+        .organization()
+        .get(`/evidence/tree/${record.id}?evidence_stage=${stage}`);
+      const body = expectBody(answer, treeEvidence);
+      expectEqual("tree_id", body.tree_id, record.id);
+      expectEqual("record_id", body.record_id, record.id);
+      expectEqual("status", body.status, stage);
+      expectTimeline(body.timeline, true);
+      expectStage(body.timeline, stage);
+    }),
+  ),
+  tree.contract("another evidence_stage is a 400", async (service) => {
+    const { record } = await register(service, "tree", { count: 1 });
+    for (const stage of ["allocated", "pending", "PLANTED", "planted,registered", "1"]) {
+      expectError(
+        await service.organization().get(`/evidence/tree/${record.id}?evidence_stage=${stage}`),
+        400,
+      );
+    }
+  }),
+  tree.contract("an unknown tree is a 404 with its message", async (service) => {
+    for (const id of [crypto.randomUUID(), "unknown", "1", "%20", "a%2Fb", "x".repeat(300)]) {
+      expectError(
+        await service.organization().get(`/evidence/tree/${id}`),
+        404,
+        "failed to find tree",
+      );
+    }
+  }),
+  tree.contract("another organization's tree is a 404", async (service) => {
+    const { record } = await register(service, "tree", { count: 1 }, "otherTest");
+    for (const query of ["", "?evidence_stage=planted"]) {
+      const answer = await service.organization().get(`/evidence/tree/${record.id}${query}`);
+      expectError(answer, 404, "failed to find tree");
+    }
+  }),
+  tree.contract("a bottle is a 404", async (service) => {
+    const { record } = await register(service, "bottle", { count: 1 });
+    expectError(
+      await service.organization().get(`/evidence/tree/${record.id}`),
+      404,
+      "failed to find tree",
+    );
+  }),
+  tree.decision("a live tree with the test key is a 404", async (service) => {
+    const { record } = await register(service, "tree", { count: 1 }, "prod");
+    expectError(
+      await service.organization().get(`/evidence/tree/${record.id}`),
+      404,
+      "failed to find tree",
+    );
+    expectBody(await service.organization("prod").get(`/evidence/tree/${record.id}`), treeEvidence);
+    expectStatus(await refund(service, "tree", { id: record.id }, "prod"), 200);
+  }),
+  tree.decision(
+    "simulated responses carry Evidence-Simulated: true and are not cached",
+    async (service) => {
+      const { record } = await register(service, "tree", { count: 1 });
+      const path = `/evidence/tree/${record.id}`;
+      const simulated = await service.organization().get(`${path}?evidence_stage=planted`);
+      expectEqual("header", simulated.headers.get("evidence-simulated"), "true");
+      expectEqual("Cache-Control", simulated.headers.get("cache-control"), "no-store");
+      const body = expectBody(await service.organization().get(path), treeEvidence);
+      expectThat(body.status !== "planted", "a simulation changes nothing", body.status);
+    },
+  ),
+];

@@ -1,0 +1,216 @@
+import { KIND_NAMES } from "../../../api/contract.ts";
+import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import { expectEqual, expectError, expectStatus, expectThat } from "../../expectations.ts";
+import { expectListed, list, refund, register } from "./registrations.ts";
+import type { Kind } from "./registrations.ts";
+
+export const listChecks = (kind: Kind): readonly Check[] => {
+  const { path } = KIND_NAMES[kind];
+  const { contract, decision } = checksOf(`GET ${path}`);
+  return [
+    contract("lists a new record with what its creation returned", async (service) => {
+      const created = await register(service, kind, {
+        count: 4,
+        attribution: unique("listed"),
+        metadata: { order: "A-1" },
+        idempotency_key: unique("key"),
+      });
+      const { records, total, month } = await list(service, kind, { id: created.record.id });
+      expectEqual("records", records.length, 1);
+      for (const field of ["id", "count", "idempotency_key", "metadata", "attribution"] as const) {
+        expectEqual(field, records[0]?.[field], created.record[field]);
+      }
+      expectEqual(
+        "created_at",
+        Date.parse(records[0]?.created_at ?? ""),
+        Date.parse(created.record.created_at),
+      );
+      expectEqual("total", total, created.total);
+      expectEqual("month", month, created.month);
+    }),
+    contract("without filters it lists every record", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      const { records } = await list(service, kind);
+      expectThat(
+        records.some(({ id }) => id === record.id),
+        "the new record must be listed",
+        record.id,
+      );
+    }),
+    contract("there are no pages: 130 records are listed at once", async (service) => {
+      const attribution = unique("many");
+      const ids = await atOnce(
+        130,
+        async () => (await register(service, kind, { count: 1, attribution })).record.id,
+      );
+      await expectListed(service, kind, { attribution_key: attribution }, ids);
+    }),
+    contract("attribution_key matches the whole attribution", async (service) => {
+      const attribution = unique("Spring");
+      const { record } = await register(service, kind, { count: 1, attribution });
+      await register(service, kind, { count: 1, attribution: `${attribution}-2` });
+      await expectListed(service, kind, { attribution_key: attribution }, [record.id]);
+      await expectListed(service, kind, { attribution_key: attribution.slice(0, -1) }, []);
+      await expectListed(service, kind, { attribution_key: unique("none") }, []);
+    }),
+    contract("attribution_key matches any characters", async (service) => {
+      for (const characters of [
+        "a&b=c",
+        "50% #1 + 2?",
+        "日本語 🌳",
+        `"q" \\ '`,
+        "a/b;c,d",
+        "%25",
+        "_%",
+      ]) {
+        const attribution = unique(characters);
+        const { record } = await register(service, kind, { count: 1, attribution });
+        await expectListed(service, kind, { attribution_key: attribution }, [record.id]);
+      }
+    }),
+    contract("id selects one record of the key's organization and mode", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      await expectListed(service, kind, { id: record.id }, [record.id]);
+      const other = await register(service, kind, { count: 1 }, "otherTest");
+      await expectListed(service, kind, { id: other.record.id }, []);
+    }),
+    contract("a record of the other kind is not listed", async (service) => {
+      const { record } = await register(service, kind === "tree" ? "bottle" : "tree", { count: 1 });
+      await expectListed(service, kind, { id: record.id }, []);
+    }),
+    contract("created_at and end_at are inclusive", async (service) => {
+      const attribution = unique("dates");
+      const { record } = await register(service, kind, { count: 1, attribution });
+      const day = (later: number): string => dayOf(record.created_at, later);
+      const filter = { attribution_key: attribution };
+      for (const range of [
+        { created_at: day(0) },
+        { end_at: day(0) },
+        { created_at: day(0), end_at: day(0) },
+        { created_at: day(-1), end_at: day(1) },
+      ]) {
+        await expectListed(service, kind, { ...filter, ...range }, [record.id]);
+      }
+      for (const range of [
+        { created_at: day(1) },
+        { end_at: day(-1) },
+        { created_at: day(-400), end_at: day(-1) },
+        { created_at: day(1), end_at: day(400) },
+      ]) {
+        await expectListed(service, kind, { ...filter, ...range }, []);
+      }
+    }),
+    contract("a malformed date is a 400", async (service) => {
+      for (const name of ["created_at", "end_at"]) {
+        for (const date of [
+          "yesterday",
+          "2026-13-01",
+          "2026-02-30",
+          "2026-1-1",
+          "01.02.2026",
+          "2026",
+          "1",
+        ]) {
+          expectError(await service.organization().get(`${path}?${name}=${date}`), 400);
+        }
+      }
+    }),
+    decision("a range that ends before it begins is empty", async (service) => {
+      const { records } = await list(service, kind, {
+        created_at: "2026-02-01",
+        end_at: "2026-01-01",
+      });
+      expectEqual("records", records, []);
+    }),
+    contract("metadata matches if all given pairs match", async (service) => {
+      const run = unique("run");
+      const create = async (metadata: Readonly<Record<string, unknown>>): Promise<string> =>
+        (await register(service, kind, { count: 1, metadata: { run, ...metadata } })).record.id;
+      const one = await create({ campaign: "spring", n: 1 });
+      const two = await create({ campaign: "spring", n: 2, more: { deep: ["x"] } });
+      const filter = (pairs: Readonly<Record<string, unknown>>) => ({
+        metadata: JSON.stringify({ run, ...pairs }),
+      });
+      await expectListed(service, kind, filter({}), [one, two]);
+      await expectListed(service, kind, filter({ campaign: "spring" }), [one, two]);
+      await expectListed(service, kind, filter({ campaign: "spring", n: 2 }), [two]);
+      await expectListed(service, kind, filter({ campaign: "spring", n: 3 }), []);
+      await expectListed(service, kind, filter({ campaign: "Spring" }), []);
+      await expectListed(service, kind, filter({ absent: "x" }), []);
+      await expectListed(service, kind, { attribution_key: unique("none"), ...filter({}) }, []);
+    }),
+    contract("metadata that is not a JSON object is a 400", async (service) => {
+      for (const metadata of ["{", "campaign=spring", "[]", '"text"', "1"]) {
+        const query = new URLSearchParams({ metadata }).toString();
+        expectError(await service.organization().get(`${path}?${query}`), 400);
+      }
+    }),
+    contract("filters are combined with AND", async (service) => {
+      const attribution = unique("and");
+      const { record } = await register(service, kind, {
+        count: 1,
+        attribution,
+        metadata: { a: "1", b: "2" },
+      });
+      await register(service, kind, { count: 1, attribution, metadata: { a: "1" } });
+      const day = dayOf(record.created_at);
+      const all = {
+        attribution_key: attribution,
+        metadata: '{"b":"2"}',
+        created_at: day,
+        end_at: day,
+        id: record.id,
+      };
+      await expectListed(service, kind, all, [record.id]);
+      await expectListed(service, kind, { ...all, attribution_key: "other" }, []);
+    }),
+    contract("30 overlapping lists are all answered", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      const counts = await atOnce(30, async () => (await list(service, kind)).records.length);
+      expectEqual("different lengths", new Set(counts).size, 1);
+      await atOnce(30, () => expectListed(service, kind, { id: record.id }, [record.id]));
+    }),
+    decision("an unknown or malformed id selects nothing", async (service) => {
+      for (const id of [crypto.randomUUID(), "unknown", "1", "%00x", "../..", "x".repeat(300)]) {
+        await expectListed(service, kind, { id }, []);
+      }
+    }),
+    decision("a live id with the test key selects nothing", async (service) => {
+      const { record } = await register(service, kind, { count: 1 }, "prod");
+      await expectListed(service, kind, { id: record.id }, []);
+      expectStatus(await refund(service, kind, { id: record.id }, "prod"), 200);
+    }),
+    decision("the totals are the account's, whatever the filter", async (service) => {
+      const created = await register(service, kind, { count: 3 });
+      const { records, total } = await list(service, kind, { attribution_key: unique("none") });
+      expectEqual("records", records, []);
+      expectEqual("total", total, created.total);
+    }),
+    decision("unknown parameters are ignored, also those of pages", async (service) => {
+      const attribution = unique("unpaged");
+      const ids = await atOnce(
+        3,
+        async () => (await register(service, kind, { count: 1, attribution })).record.id,
+      );
+      for (const [name, value] of [
+        ["limit", "1"],
+        ["limit", "x"],
+        ["page", "2"],
+        ["page_size", "1"],
+        ["offset", "1"],
+        ["cursor", "x"],
+        ["foo", "1"],
+      ] as const) {
+        await expectListed(service, kind, { attribution_key: attribution, [name]: value }, ids);
+      }
+    }),
+    decision("a refunded record stays listed with its original count", async (service) => {
+      const { record } = await register(service, kind, { count: 5 });
+      expectStatus(await refund(service, kind, { id: record.id, count: 2 }), 200);
+      const { records } = await list(service, kind, { id: record.id });
+      expectEqual("count", records[0]?.count, 5);
+      expectThat(records[0]?.refunded !== false, "refunded must be true", records[0]?.refunded);
+    }),
+  ];
+};

@@ -1,0 +1,158 @@
+import { KIND_NAMES } from "../../../api/contract.ts";
+import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import { expectEqual, expectError, expectStatus } from "../../expectations.ts";
+import { list, readRefunded, refund, register } from "./registrations.ts";
+import type { Kind } from "./registrations.ts";
+
+export const refundChecks = (kind: Kind): readonly Check[] => {
+  const { refundPath, idRequired } = KIND_NAMES[kind];
+  const { contract, decision } = checksOf(`POST ${refundPath}`);
+  return [
+    contract("a refund without a count takes back the whole registration", async (service) => {
+      const { record, total } = await register(service, kind, {
+        count: 7,
+        attribution: unique("refund"),
+      });
+      const refunded = readRefunded(
+        kind,
+        await refund(service, kind, { id: record.id, reason: "cancelled" }),
+      );
+      expectEqual("refunded units", refunded.refunded, 7);
+      expectEqual("total", refunded.total, total - 7);
+      expectEqual("refund_id", refunded.refundId, `refund-${record.id}`);
+      expectEqual("id", refunded.record.id, record.id);
+      expectEqual("attribution", refunded.record.attribution, record.attribution);
+      expectEqual("refunded", refunded.record.refunded, true);
+      expectEqual("total of the list", (await list(service, kind)).total, total - 7);
+    }),
+    contract("a refund with a count takes back that many units", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      const refunded = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      expectEqual("refunded units", refunded.refunded, 2);
+      expectEqual("total", refunded.total, total - 2);
+      expectEqual("refund_id", refunded.refundId, `refund-${record.id}`);
+      expectEqual("refunded", refunded.record.refunded, true);
+    }),
+    contract("a missing id is a 400 with its message", async (service) => {
+      for (const body of [{}, { count: 1 }, { reason: "none" }, { id: "" }, { id: null }]) {
+        expectError(await refund(service, kind, body), 400, idRequired);
+      }
+    }),
+    contract("a body that is not a JSON object is a 400", async (service) => {
+      for (const body of ["{", "[]", "null", "nonsense", ""]) {
+        expectError(await refund(service, kind, body), 400);
+      }
+    }),
+    contract("a count that is not an integer of at least 1 is a 400", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      for (const count of [0, -1, 1.5, "1", true, [], {}]) {
+        expectError(await refund(service, kind, { id: record.id, count }), 400, /count/u);
+      }
+      expectEqual("total", (await list(service, kind)).total, total);
+    }),
+    contract("a reason that is not a text is a 400", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      for (const reason of [true, {}, []]) {
+        expectError(await refund(service, kind, { id: record.id, reason }), 400, /reason/u);
+      }
+    }),
+    contract(
+      "an idempotency_key of a refunded registration still returns that registration",
+      async (service) => {
+        const body = { count: 3, idempotency_key: unique("key") };
+        const { record, total } = await register(service, kind, body);
+        expectStatus(await refund(service, kind, { id: record.id }), 200);
+        const replayed = await register(service, kind, body);
+        expectEqual("id", replayed.record.id, record.id);
+        expectEqual("total", replayed.total, total - 3);
+      },
+    ),
+    contract("another organization's registration cannot be refunded", async (service) => {
+      const { record, total } = await register(service, kind, { count: 1 }, "otherTest");
+      const answer = await refund(service, kind, { id: record.id });
+      expectStatus(answer, 400, 403, 404);
+      expectEqual("the other total", (await list(service, kind, {}, "otherTest")).total, total);
+    }),
+    decision("an unknown, malformed, foreign or live id is a 404", async (service) => {
+      const foreign = await register(service, kind, { count: 1 }, "otherTest");
+      const otherKind = await register(service, kind === "tree" ? "bottle" : "tree", { count: 1 });
+      const live = await register(service, kind, { count: 1 }, "prod");
+      const ids = [
+        crypto.randomUUID(),
+        "unknown",
+        "1",
+        "x".repeat(300),
+        foreign.record.id,
+        otherKind.record.id,
+        live.record.id,
+      ];
+      for (const id of ids) {
+        expectError(await refund(service, kind, { id }), 404);
+      }
+      expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
+    }),
+    decision("partial refunds add up, and more than remains is a 400", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      expectError(await refund(service, kind, { id: record.id, count: 4 }), 400);
+      const rest = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      expectEqual("total", rest.total, total - 4);
+      expectError(await refund(service, kind, { id: record.id, count: 2 }), 400);
+    }),
+    decision("a refund without a count takes back what remains", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      const rest = readRefunded(kind, await refund(service, kind, { id: record.id }));
+      expectEqual("refunded units", rest.refunded, 3);
+      expectEqual("total", rest.total, total - 5);
+      expectError(await refund(service, kind, { id: record.id }), 400);
+    }),
+    decision("the record of a refund keeps its original count", async (service) => {
+      const { record } = await register(service, kind, { count: 5 });
+      const refunded = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
+      expectEqual("count", refunded.record.count, 5);
+    }),
+    decision("ten overlapping refunds take back no more than there is", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      const answers = await atOnce(10, () => refund(service, kind, { id: record.id, count: 1 }));
+      expectEqual("statuses", countStatuses(answers), { 200: 5, 400: 5 });
+      expectEqual("total", (await list(service, kind)).total, total - 5);
+    }),
+    decision("a refund lowers the month of its registration", async (service) => {
+      const { record, month } = await register(service, kind, { count: 4 });
+      expectStatus(await refund(service, kind, { id: record.id }), 200);
+      const after = await list(service, kind);
+      if (new Date().toISOString().slice(0, 7) === record.created_at.slice(0, 7)) {
+        expectEqual("month", after.month, month - 4);
+      }
+    }),
+    decision("a repeated idempotency_key refunds once", async (service) => {
+      const { record, total } = await register(service, kind, { count: 5 });
+      const body = { id: record.id, count: 2, idempotency_key: unique("key") };
+      const first = readRefunded(kind, await refund(service, kind, body));
+      const replay = await refund(service, kind, body);
+      expectEqual("refunded units", readRefunded(kind, replay).refunded, 2);
+      expectEqual("header", replay.headers.get("idempotent-replayed"), "true");
+      expectEqual("total", first.total, total - 2);
+      expectEqual("total of the replay", readRefunded(kind, replay).total, total - 2);
+    }),
+    decision("unknown fields, metadata and null are ignored", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      const body = { id: record.id, metadata: { a: 1 }, foo: true, count: null, reason: null };
+      readRefunded(kind, await service.organization().post(`${refundPath}?id=other&count=9`, body));
+    }),
+    decision("a reason has up to 10,000 characters", async (service) => {
+      const { record } = await register(service, kind, { count: 1 });
+      readRefunded(
+        kind,
+        await refund(service, kind, { id: record.id, reason: "r".repeat(10_000) }),
+      );
+    }),
+    decision("a misspelt idempotency_key is a 400 that names the right one", async (service) => {
+      const { record } = await register(service, kind, { count: 2 });
+      const answer = await refund(service, kind, { id: record.id, count: 1, idempotencyKey: "x" });
+      expectError(answer, 400, /\bidempotency_key\b/u);
+    }),
+  ];
+};

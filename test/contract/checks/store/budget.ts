@@ -1,0 +1,88 @@
+import { checksOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import type { Answer, Service } from "../../client.ts";
+import { expectEqual, expectStatus, expectStoreError } from "../../expectations.ts";
+import { readReversed, readStats, reverse, STORE_KINDS } from "./storeRecords.ts";
+import type { StoreKind } from "./storeRecords.ts";
+
+const buy = (service: Service, kind: StoreKind, units: number, customer: string): Promise<Answer> =>
+  service
+    .store("prod")
+    .post(STORE_KINDS[kind].path, { [STORE_KINDS[kind].field]: units, customer_name: customer });
+
+/** Spends the balance on units until it does not cover one more. Returns the units. */
+const exhaust = async (service: Service, kind: StoreKind, customer: string): Promise<number> => {
+  let bought = 0;
+  for (let units = 2 ** 30; units >= 1; units /= 2) {
+    const answer = await buy(service, kind, units, customer);
+    expectStatus(answer, 200, 402);
+    if (answer.status === 402) {
+      expectStoreError(answer, 402, "INSUFFICIENT_BUDGET");
+    } else {
+      bought += units;
+    }
+  }
+  return bought;
+};
+
+const giveBack = async (
+  service: Service,
+  kind: StoreKind,
+  units: number,
+  customer: string,
+): Promise<void> => {
+  const body = { type: STORE_KINDS[kind].refundType, quantity: units, customer_name: customer };
+  expectEqual("mode", readReversed(await reverse(service, body, "prod")).mode, "PROD");
+};
+
+const kindChecks = (kind: StoreKind): Check => {
+  const { contract } = checksOf(`POST ${STORE_KINDS[kind].path}`);
+  return contract(
+    "an exhausted balance is a 402 INSUFFICIENT_BUDGET, and a refund restores it",
+    async (service) => {
+      const customer = unique("budget");
+      const bought = await exhaust(service, kind, customer);
+      try {
+        expectStoreError(await buy(service, kind, 1, customer), 402, "INSUFFICIENT_BUDGET");
+        await giveBack(service, kind, 1, customer);
+        expectStatus(await buy(service, kind, 1, customer), 200);
+        expectStoreError(await buy(service, kind, 1, customer), 402, "INSUFFICIENT_BUDGET");
+        const stats = await readStats(service, { customer_name: customer }, "prod");
+        expectEqual(STORE_KINDS[kind].stat, stats[STORE_KINDS[kind].stat], bought);
+      } finally {
+        await giveBack(service, kind, bought, customer);
+      }
+      const stats = await readStats(service, { customer_name: customer }, "prod");
+      expectEqual(STORE_KINDS[kind].stat, stats[STORE_KINDS[kind].stat], 0);
+    },
+  );
+};
+
+const { contract, decision } = checksOf("Balance");
+
+export const budgetChecks: readonly Check[] = [
+  kindChecks("tree"),
+  kindChecks("bottle"),
+  contract(
+    "a donation that the balance does not cover is a 402 INSUFFICIENT_BUDGET",
+    async (service) => {
+      const body = { charity_id: "53-0196605", amount_dollars: 900_000_000 };
+      expectStoreError(
+        await service.store("prod").post("/app/api/charity/donate", body),
+        402,
+        "INSUFFICIENT_BUDGET",
+      );
+    },
+  ),
+  decision("any quantity that the balance does not cover is a 402", async (service) => {
+    for (const units of [999_999_999, 3_000_000_000, 2 ** 53 - 1]) {
+      for (const kind of ["tree", "bottle"] as const) {
+        expectStoreError(
+          await buy(service, kind, units, unique("huge")),
+          402,
+          "INSUFFICIENT_BUDGET",
+        );
+      }
+    }
+  }),
+];

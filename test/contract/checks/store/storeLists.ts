@@ -1,0 +1,270 @@
+import { atOnce, checksOf, dayOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import type { Service } from "../../client.ts";
+import { expectEqual, expectStoreError, expectThat } from "../../expectations.ts";
+import { expectCount, findRecord, listPage, STORE_KINDS, write } from "./storeRecords.ts";
+import type { StoreKind, StorePage } from "./storeRecords.ts";
+
+/** How a client finds the cursor of the next page. */
+const CURSORS: Readonly<Record<string, (page: StorePage) => string>> = {
+  next_cursor: ({ nextCursor }) => nextCursor,
+  "the last record's created_at": ({ records }) => records.at(-1)?.created_at ?? "",
+};
+
+/** Returns a timestamp of the same instant with another offset, with all its digits of the second. */
+const withOffset = (timestamp: string): string => {
+  expectThat(!Number.isNaN(Date.parse(timestamp)), "the cursor must be a timestamp", timestamp);
+  const [, fraction = ""] = /(\.\d+)/u.exec(timestamp) ?? [];
+  const shifted = new Date(Date.parse(timestamp) + 2 * 3_600_000).toISOString().slice(0, 19);
+  return `${shifted}${fraction}+02:00`;
+};
+
+const readAll = async (
+  service: Service,
+  kind: StoreKind,
+  filter: Readonly<Record<string, string>>,
+  cursorOf: (page: StorePage) => string,
+): Promise<readonly string[]> => {
+  const ids: string[] = [];
+  let cursor = "";
+  for (let pages = 0; pages < 50; pages += 1) {
+    const page = await listPage(service, kind, {
+      ...filter,
+      ...(cursor && { after_created_at: cursor }),
+    });
+    ids.push(...page.records.map(({ id }) => id));
+    if (!page.hasMore) {
+      return ids;
+    }
+    cursor = cursorOf(page);
+  }
+  return ids;
+};
+
+export const storeListChecks = (kind: StoreKind): readonly Check[] => {
+  const { path, field } = STORE_KINDS[kind];
+  const { contract, decision } = checksOf(`GET ${path}`);
+
+  const pagingCheck = (
+    declare: typeof contract,
+    by: string,
+    cursorOf: (page: StorePage) => string,
+  ): Check =>
+    declare(`paging by ${by} reads every record once`, async (service) => {
+      const customer = unique("pages");
+      await atOnce(45, () => write(service, kind, { customer_name: customer }));
+      for (const limit of ["7", "15", "45"]) {
+        const ids = await readAll(service, kind, { customer_name: customer, limit }, cursorOf);
+        expectEqual(`distinct records with limit ${limit}`, new Set(ids).size, 45);
+        expectEqual(`records with limit ${limit}`, ids.length, 45);
+      }
+    });
+
+  return [
+    contract(
+      "a page has 20 records by default, and says whether there are more",
+      async (service) => {
+        const customer = unique("default");
+        await atOnce(21, () => write(service, kind, { customer_name: customer }));
+        const first = await listPage(service, kind, { customer_name: customer });
+        expectEqual("records", first.records.length, 20);
+        expectEqual("has_more", first.hasMore, true);
+        expectThat(first.nextCursor !== "", "next_cursor is given", first.nextCursor);
+        const second = await listPage(service, kind, {
+          customer_name: customer,
+          after_created_at: first.nextCursor,
+        });
+        expectEqual("records", second.records.length, 1);
+        expectEqual("has_more", second.hasMore, false);
+        expectEqual("next_cursor", second.nextCursor, "");
+      },
+    ),
+    contract("an empty page has no more", async (service) => {
+      const page = await listPage(service, kind, { customer_name: unique("none") });
+      expectEqual("page", page, { records: [], count: 0, hasMore: false, nextCursor: "" });
+    }),
+    decision("count is the number of records on the page", async (service) => {
+      const customer = unique("count");
+      await atOnce(3, () => write(service, kind, { customer_name: customer }));
+      const page = await listPage(service, kind, { customer_name: customer, limit: "2" });
+      expectEqual("count", page.count, 2);
+    }),
+    contract("limit goes to 100", async (service) => {
+      const customer = unique("limit");
+      await atOnce(101, () => write(service, kind, { customer_name: customer }));
+      for (const limit of [1, 99, 100]) {
+        const { records, hasMore } = await listPage(service, kind, {
+          customer_name: customer,
+          limit: String(limit),
+        });
+        expectEqual("records", records.length, limit);
+        expectEqual("has_more", hasMore, true);
+      }
+    }),
+    decision("a limit beyond 100 is 100", async (service) => {
+      const customer = unique("beyond");
+      await atOnce(101, () => write(service, kind, { customer_name: customer }));
+      for (const limit of ["101", "1000", "999999999999"]) {
+        await expectCount(service, kind, { customer_name: customer, limit }, 100);
+      }
+    }),
+    contract("a limit that is no positive integer is a 400 INVALID_PARAMETER", async (service) => {
+      for (const limit of ["0", "-1", "1.5", "x"]) {
+        expectStoreError(
+          await service.store().get(`${path}?limit=${limit}`),
+          400,
+          "INVALID_PARAMETER",
+        );
+      }
+    }),
+    pagingCheck(contract, "next_cursor", ({ nextCursor }) => nextCursor),
+    ...Object.entries(CURSORS)
+      .flatMap(([by, cursorOf]) => [
+        [by, cursorOf] as const,
+        [`${by} with another offset`, (page: StorePage) => withOffset(cursorOf(page))] as const,
+      ])
+      .slice(1)
+      .map(([by, cursorOf]) => pagingCheck(decision, by, cursorOf)),
+    decision(
+      "next_cursor is the last record's created_at, and created_at is unique",
+      async (service) => {
+        const customer = unique("unique");
+        await atOnce(40, () => write(service, kind, { customer_name: customer }));
+        const page = await listPage(service, kind, { customer_name: customer, limit: "39" });
+        expectEqual("next_cursor", page.nextCursor, page.records.at(-1)?.created_at);
+        expectEqual(
+          "distinct created_at",
+          new Set(page.records.map(({ created_at: at }) => at)).size,
+          39,
+        );
+        expectThat(
+          /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/u.test(page.nextCursor),
+          "it has microseconds",
+          page.nextCursor,
+        );
+      },
+    ),
+    contract("a malformed cursor is a 400 INVALID_PARAMETER", async (service) => {
+      for (const cursor of ["x", "yesterday", "2026-13-01T00:00:00Z"]) {
+        expectStoreError(
+          await service.store().get(`${path}?after_created_at=${cursor}`),
+          400,
+          "INVALID_PARAMETER",
+        );
+      }
+    }),
+    contract("customer_name matches a part of the name in any case", async (service) => {
+      const name = unique("Ann LEE");
+      await write(service, kind, { customer_name: name });
+      for (const part of [name, name.toLowerCase(), name.toUpperCase(), name.slice(1, -1)]) {
+        await expectCount(service, kind, { customer_name: part }, 1);
+      }
+      await expectCount(service, kind, { customer_name: name.replace("Ann", "A%n") }, 0);
+      await expectCount(service, kind, { customer_name: name.replace("Ann", "A_n") }, 0);
+    }),
+    decision("customer_email and email match the whole address in any case", async (service) => {
+      const email = `${unique("Ann")}@Example.com`;
+      await write(service, kind, { customer_email: email });
+      for (const parameter of ["customer_email", "email", "customer"]) {
+        for (const value of [email, email.toLowerCase(), email.toUpperCase()]) {
+          await expectCount(service, kind, { [parameter]: value }, 1);
+        }
+      }
+      await expectCount(service, kind, { email: `x${email}` }, 0);
+    }),
+    decision("customer matches a name, an email address or an id", async (service) => {
+      const id = unique("c");
+      await write(service, kind, { customer_name: `Name ${id}` });
+      await write(service, kind, { customer_email: `${id}@example.com` });
+      await write(service, kind, { customer_id: id });
+      await expectCount(service, kind, { customer_id: id }, 1);
+      await expectCount(service, kind, { customer: `${id}@example.com` }, 1);
+      await expectCount(service, kind, { customer: `name ${id}` }, 1);
+      expectThat(
+        (await listPage(service, kind, { customer: id })).records.length >= 2,
+        "the id and the part of the name match",
+        id,
+      );
+    }),
+    contract("customer matches the name", async (service) => {
+      const name = unique("Customer");
+      await write(service, kind, { customer_name: name });
+      await expectCount(service, kind, { customer: name }, 1);
+    }),
+    contract("order_id matches with and without a leading #", async (service) => {
+      const number = String(Math.floor(Math.random() * 1e12) + 1e12);
+      await write(service, kind, { order_id: `#${number}` });
+      for (const orderId of [number, `#${number}`]) {
+        await expectCount(service, kind, { order_id: orderId }, 1);
+      }
+      await expectCount(service, kind, { order_id: number.slice(0, -1) }, 0);
+      await expectCount(service, kind, { order_id: number.slice(1) }, 0);
+    }),
+    contract("start_date is inclusive, end_date is not", async (service) => {
+      const customer = unique("dates");
+      await write(service, kind, { customer_name: customer });
+      const record = await findRecord(service, kind, { customer_name: customer });
+      const day = (later: number): string => dayOf(record.created_at, later);
+      const filter = { customer_name: customer };
+      await expectCount(service, kind, { ...filter, start_date: day(0) }, 1);
+      await expectCount(service, kind, { ...filter, end_date: day(1) }, 1);
+      await expectCount(service, kind, { ...filter, start_date: day(0), end_date: day(1) }, 1);
+      await expectCount(service, kind, { ...filter, end_date: day(0) }, 0);
+      await expectCount(service, kind, { ...filter, start_date: day(1) }, 0);
+    }),
+    contract("a malformed date is a 400 INVALID_PARAMETER", async (service) => {
+      for (const name of ["start_date", "end_date"]) {
+        for (const date of ["yesterday", "2026-02-30", "2026-13-01", "01.02.2026"]) {
+          expectStoreError(
+            await service.store().get(`${path}?${name}=${date}`),
+            400,
+            "INVALID_PARAMETER",
+          );
+        }
+      }
+    }),
+    decision(
+      "a range that ends before it begins, or where it begins, is empty",
+      async (service) => {
+        await expectCount(service, kind, { start_date: "2026-02-01", end_date: "2026-01-01" }, 0);
+        const today = new Date().toISOString().slice(0, 10);
+        await expectCount(service, kind, { start_date: today, end_date: today }, 0);
+      },
+    ),
+    contract("filters are combined with AND", async (service) => {
+      const customer = unique("and");
+      const orderId = unique("order");
+      await write(service, kind, { customer_name: customer, order_id: orderId });
+      await write(service, kind, { customer_name: customer });
+      await expectCount(service, kind, { customer_name: customer, order_id: orderId }, 1);
+      await expectCount(service, kind, { customer_name: unique("none"), order_id: orderId }, 0);
+    }),
+    decision(
+      "30 overlapping lists are all answered; unknown parameters are ignored",
+      async (service) => {
+        const customer = unique("overlap");
+        await write(service, kind, { customer_name: customer });
+        await atOnce(30, () =>
+          expectCount(
+            service,
+            kind,
+            { customer_name: customer, page: "2", foo: "1", offset: "5" },
+            1,
+          ),
+        );
+      },
+    ),
+    decision("the newest record comes first", async (service) => {
+      const customer = unique("order");
+      for (const units of [1, 2, 3]) {
+        await write(service, kind, { [field]: units, customer_name: customer });
+      }
+      const { records } = await listPage(service, kind, { customer_name: customer });
+      expectEqual(
+        "counts",
+        records.map(({ count }) => count),
+        [3, 2, 1],
+      );
+    }),
+  ];
+};

@@ -1,0 +1,142 @@
+import { z } from "zod";
+import type { Answer, Service, StoreKey } from "../../client.ts";
+import { Difference, expectBody, expectEqual } from "../../expectations.ts";
+import { storeRecord } from "../shapes.ts";
+
+/** The contract's names of what a store registers. */
+export const STORE_KINDS = {
+  tree: {
+    path: "/app/api/plant",
+    field: "trees",
+    result: "trees_planted",
+    list: "trees",
+    stat: "trees",
+    refundType: "tree",
+  },
+  bottle: {
+    path: "/app/api/plastic",
+    field: "bottles",
+    result: "bottles_rescued",
+    list: "plastics",
+    stat: "plastic_bottles",
+    refundType: "plastic",
+  },
+} as const;
+export type StoreKind = keyof typeof STORE_KINDS;
+
+export type StoreRecord = z.output<typeof storeRecord>;
+
+/** Registers units and expects the contract's response. */
+export const write = async (
+  service: Service,
+  kind: StoreKind,
+  body: Readonly<Record<string, unknown>>,
+  key: StoreKey = "test",
+): Promise<Answer> => {
+  const { path, field, result } = STORE_KINDS[kind];
+  const answer = await service.store(key).post(path, { [field]: 1, ...body });
+  const { [result]: units } = expectBody(
+    answer,
+    z.looseObject({ status: z.string().min(1), [result]: z.int().min(1) }),
+  );
+  expectEqual(result, units, body[field] ?? 1);
+  return answer;
+};
+
+export type StorePage = {
+  readonly records: readonly StoreRecord[];
+  readonly count: number;
+  readonly hasMore: boolean;
+  readonly nextCursor: string;
+};
+
+export const readPage = (kind: StoreKind, answer: Answer): StorePage => {
+  const { list } = STORE_KINDS[kind];
+  const body = expectBody(
+    answer,
+    z.looseObject({
+      [list]: z.array(storeRecord),
+      count: z.int().min(0),
+      has_more: z.boolean(),
+      next_cursor: z.string(),
+    }),
+  );
+  return {
+    records: z.array(storeRecord).parse(body[list]),
+    count: Number(body["count"]),
+    hasMore: body["has_more"] === true,
+    nextCursor: z.string().parse(body["next_cursor"]),
+  };
+};
+
+export const listPage = async (
+  service: Service,
+  kind: StoreKind,
+  parameters: Readonly<Record<string, string>> = {},
+  key: StoreKey = "test",
+): Promise<StorePage> => {
+  const query = new URLSearchParams(parameters).toString();
+  return readPage(kind, await service.store(key).get(`${STORE_KINDS[kind].path}?${query}`));
+};
+
+/** Returns the only record that a query lists. */
+export const findRecord = async (
+  service: Service,
+  kind: StoreKind,
+  parameters: Readonly<Record<string, string>>,
+  key: StoreKey = "test",
+): Promise<StoreRecord> => {
+  const { records } = await listPage(service, kind, parameters, key);
+  const [record] = records;
+  if (record === undefined || records.length > 1) {
+    throw new Difference(
+      `GET ${STORE_KINDS[kind].path} ${JSON.stringify(parameters)}: expected one record, got ${records.length}`,
+    );
+  }
+  return record;
+};
+
+/** Expects a query to list as many records as given. */
+export const expectCount = async (
+  service: Service,
+  kind: StoreKind,
+  parameters: Readonly<Record<string, string>>,
+  expected: number,
+): Promise<void> => {
+  const { records } = await listPage(service, kind, parameters);
+  expectEqual(
+    `records of GET ${STORE_KINDS[kind].path} ${JSON.stringify(parameters)}`,
+    records.length,
+    expected,
+  );
+};
+
+const stats = z.looseObject({
+  trees: z.int().min(0),
+  plastic_bottles: z.int().min(0),
+  donations: z.number().min(0),
+  co2_kg: z.number(),
+  customer_scoped: z.boolean(),
+});
+
+export const readStats = async (
+  service: Service,
+  parameters: Readonly<Record<string, string>> = {},
+  key: StoreKey = "test",
+): Promise<z.output<typeof stats>> => {
+  const query = new URLSearchParams(parameters).toString();
+  return expectBody(await service.store(key).get(`/app/api/impact/stats?${query}`), stats);
+};
+
+export const reverse = (service: Service, body: unknown, key: StoreKey = "test"): Promise<Answer> =>
+  service.store(key).post("/app/api/refund", body);
+
+const reversed = z.looseObject({
+  status: z.string().min(1),
+  mode: z.enum(["PROD", "TEST"]),
+  refunded_type: z.enum(["tree", "plastic", "donation"]),
+  count: z.int().min(1),
+});
+
+export const readReversed = (answer: Answer): z.output<typeof reversed> =>
+  expectBody(answer, reversed);
