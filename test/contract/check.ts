@@ -24,11 +24,15 @@ export const checksOf = (
 /** Returns a value that no other check and no other run uses. */
 export const unique = (prefix: string): string => `${prefix}-${crypto.randomUUID()}`;
 
-/** Runs requests at the same time. */
-export const atOnce = <Result>(
+/** Runs requests at the same time, and waits for all of them even if one fails. */
+export const atOnce = async <Result>(
   count: number,
   request: (index: number) => Promise<Result>,
-): Promise<Result[]> => Promise.all(Array.from({ length: count }, (_, index) => request(index)));
+): Promise<Result[]> => {
+  const requests = Array.from({ length: count }, (_, index) => request(index));
+  await Promise.allSettled(requests);
+  return Promise.all(requests);
+};
 
 /** Returns the day in UTC of a timestamp, or of one some days later. */
 export const dayOf = (timestamp: string, laterDays = 0): string =>

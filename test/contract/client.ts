@@ -5,7 +5,7 @@ import { Difference, MissingSetting } from "./expectations.ts";
  */
 
 /** The environment variable of each standalone key. */
-export const STANDALONE_KEYS = {
+const STANDALONE_KEYS = {
   test: "IMPACT_TEST_KEY",
   prod: "IMPACT_PROD_KEY",
   otherTest: "IMPACT_OTHER_TEST_KEY",
@@ -14,7 +14,7 @@ export const STANDALONE_KEYS = {
 export type StandaloneKey = keyof typeof STANDALONE_KEYS;
 
 /** The environment variables of each store key and of the shop that it belongs to. */
-export const STORE_KEYS = {
+const STORE_KEYS = {
   test: { key: "STORE_TEST_KEY", shop: "STORE_SHOP" },
   prod: { key: "STORE_PROD_KEY", shop: "STORE_SHOP" },
   otherTest: { key: "STORE_OTHER_TEST_KEY", shop: "STORE_OTHER_SHOP" },
@@ -39,13 +39,13 @@ export type Answer = {
 
 type HeaderValues = Readonly<Record<string, string>>;
 
-export type RequestOptions = {
+type RequestOptions = {
   readonly headers?: HeaderValues;
   /** Sent as JSON; strings and bytes are sent unchanged. */
   readonly body?: unknown;
 };
 
-export type Client = {
+type Client = {
   readonly get: (path: string, headers?: HeaderValues) => Promise<Answer>;
   readonly post: (path: string, body?: unknown, headers?: HeaderValues) => Promise<Answer>;
 };

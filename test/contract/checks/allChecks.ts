@@ -9,6 +9,7 @@ import { listChecks } from "./standalone/lists.ts";
 import { rateLimitChecks } from "./standalone/rateLimits.ts";
 import { refundChecks } from "./standalone/refunds.ts";
 import { registerChecks } from "./standalone/register.ts";
+import { registerDecisionChecks } from "./standalone/registerDecisions.ts";
 import { KINDS } from "./standalone/registrations.ts";
 import { budgetChecks } from "./store/budget.ts";
 import { statsChecks, storeDonationChecks } from "./store/donationsAndStats.ts";
@@ -22,6 +23,7 @@ import { storeWriteChecks } from "./store/writes.ts";
 export const STANDALONE_CHECKS: readonly Check[] = [
   ...keyChecks,
   ...KINDS.flatMap((kind) => registerChecks(kind)),
+  ...KINDS.flatMap((kind) => registerDecisionChecks(kind)),
   ...KINDS.flatMap((kind) => listChecks(kind)),
   ...KINDS.flatMap((kind) => refundChecks(kind)),
   ...evidenceChecks,

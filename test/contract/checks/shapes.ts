@@ -2,7 +2,7 @@ import { z } from "zod";
 
 /** The contract's resources. Further fields are allowed. */
 
-export const timestamp = z
+const timestamp = z
   .string()
   .regex(
     /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})$/u,

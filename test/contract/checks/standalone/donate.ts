@@ -203,6 +203,13 @@ export const donateChecks: readonly Check[] = [
     const body = { amount_cents: 100, ein: EIN, nonprofit_id: other?.nonprofit_id };
     expectError(await service.organization().post(PATH, body), 400);
   }),
+  decision("an EIN may be a number", async (service) => {
+    expectEqual(
+      "ein",
+      digitsOf((await donate(service, { ein: Number(digitsOf(EIN)) })).ein),
+      digitsOf(EIN),
+    );
+  }),
   decision("the currency USD is accepted, another one is a 400", async (service) => {
     await donate(service, { currency: "USD" });
     for (const currency of ["EUR", "", 840, "CAD"]) {

@@ -239,6 +239,9 @@ export const donationRefundChecks: readonly Check[] = [
       expectEqual("donation_id", (await donate(service, body)).donation_id, id);
     },
   ),
+  refunds.decision("a number as an id is an unknown id", async (service) => {
+    expectError(await refundDonation(service, { id: 5 }), 404);
+  }),
   refunds.decision("a second refund of a donation changes nothing", async (service) => {
     const { donation_id: id } = await donate(service);
     const first = expectBody(await refundDonation(service, { id }), refunded);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { checksOf, unique } from "../../check.ts";
+import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import {
   Difference,
@@ -158,6 +158,13 @@ export const evidenceChecks: readonly Check[] = [
       expectStage(body.timeline, stage);
     }),
   ),
+  tree.contract("100 overlapping requests are all answered", async (service) => {
+    const { record } = await register(service, "tree", { count: 1 });
+    const answers = await atOnce(100, () =>
+      service.organization().get(`/evidence/tree/${record.id}`),
+    );
+    expectEqual("statuses", countStatuses(answers), { 200: 100 });
+  }),
   tree.contract("another evidence_stage is a 400", async (service) => {
     const { record } = await register(service, "tree", { count: 1 });
     for (const stage of ["allocated", "pending", "PLANTED", "planted,registered", "1"]) {

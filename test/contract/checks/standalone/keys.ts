@@ -39,6 +39,10 @@ const endpointChecks = ([method, path, body]: (typeof ENDPOINTS)[number]): reado
       for (const invalid of [
         "invalid",
         "TEST-invalid",
+        key.toUpperCase(),
+        "a".repeat(8000),
+        "é",
+        "'; DROP TABLE account; --",
         `${key}x`,
         key.slice(0, -1),
         `${key},${key}`,

@@ -140,6 +140,47 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       await expectListed(service, kind, filter({ absent: "x" }), []);
       await expectListed(service, kind, { attribution_key: unique("none"), ...filter({}) }, []);
     }),
+    contract(
+      "metadata values match by type, and objects and arrays as a whole",
+      async (service) => {
+        const attribution = unique("types");
+        const metadata = {
+          text: "1",
+          number: 1,
+          truth: true,
+          nothing: null,
+          object: { a: [1, 2] },
+        };
+        const { record } = await register(service, kind, { count: 1, attribution, metadata });
+        const found: readonly Readonly<Record<string, unknown>>[] = [
+          {},
+          metadata,
+          { number: 1.0 },
+          ...Object.entries(metadata).map(([name, value]) => ({ [name]: value })),
+        ];
+        const notFound = [
+          { text: 1 },
+          { number: "1" },
+          { truth: "true" },
+          { nothing: "null" },
+          { object: { a: [2, 1] } },
+          { absent: null },
+        ];
+        for (const [filters, ids] of [
+          [found, [record.id]],
+          [notFound, []],
+        ] as const) {
+          for (const filter of filters) {
+            await expectListed(
+              service,
+              kind,
+              { attribution_key: attribution, metadata: JSON.stringify(filter) },
+              ids,
+            );
+          }
+        }
+      },
+    ),
     contract("metadata that is not a JSON object is a 400", async (service) => {
       for (const metadata of ["{", "campaign=spring", "[]", '"text"', "1"]) {
         const query = new URLSearchParams({ metadata }).toString();

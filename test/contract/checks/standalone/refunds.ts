@@ -92,6 +92,9 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
       }
       expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
     }),
+    decision("a number as an id is an unknown id", async (service) => {
+      expectError(await refund(service, kind, { id: 5 }), 404);
+    }),
     decision("partial refunds add up, and more than remains is a 400", async (service) => {
       const { record, total } = await register(service, kind, { count: 5 });
       readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));

@@ -1,4 +1,4 @@
-import { checksOf, unique } from "../../check.ts";
+import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Answer, Service } from "../../client.ts";
 import { expectEqual, expectStatus, expectStoreError } from "../../expectations.ts";
@@ -61,6 +61,20 @@ const kindChecks = (kind: StoreKind): Check => {
 const { contract, decision } = checksOf("Balance");
 
 export const budgetChecks: readonly Check[] = [
+  contract("overlapping writes never spend more than the balance", async (service) => {
+    const customer = unique("race");
+    let bought = await exhaust(service, "tree", customer);
+    try {
+      const restored = Math.min(bought, 5);
+      await giveBack(service, "tree", restored, customer);
+      bought -= restored;
+      const answers = await atOnce(20, () => buy(service, "tree", 1, customer));
+      bought += restored;
+      expectEqual("statuses", countStatuses(answers), { 200: restored, 402: 20 - restored });
+    } finally {
+      await giveBack(service, "tree", bought, customer);
+    }
+  }),
   kindChecks("tree"),
   kindChecks("bottle"),
   contract(

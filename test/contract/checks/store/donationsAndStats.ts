@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { atOnce, checksOf, unique } from "../../check.ts";
+import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
 import type { Answer, Service, StoreKey } from "../../client.ts";
 import {
@@ -226,6 +226,10 @@ export const statsChecks: readonly Check[] = [
         2,
       );
     }
+  }),
+  stats.decision("100 overlapping requests are all answered", async (service) => {
+    const answers = await atOnce(100, () => service.store().get("/app/api/impact/stats"));
+    expectEqual("statuses", countStatuses(answers), { 200: 100 });
   }),
   stats.decision("unknown parameters are ignored", async (service) => {
     expectEqual(

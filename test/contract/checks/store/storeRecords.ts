@@ -50,7 +50,7 @@ export type StorePage = {
   readonly nextCursor: string;
 };
 
-export const readPage = (kind: StoreKind, answer: Answer): StorePage => {
+const readPage = (kind: StoreKind, answer: Answer): StorePage => {
   const { list } = STORE_KINDS[kind];
   const body = expectBody(
     answer,

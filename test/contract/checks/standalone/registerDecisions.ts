@@ -1,0 +1,186 @@
+import { atOnce, checksOf, unique } from "../../check.ts";
+import type { Check } from "../../check.ts";
+import { expectEqual, expectError, expectStatus, expectThat } from "../../expectations.ts";
+import { KIND_NAMES } from "../../../api/contract.ts";
+import { expectListed, list, readRegistered, refund, register } from "./registrations.ts";
+import type { Kind } from "./registrations.ts";
+
+const LONG = `  ${"ü🌳 a".repeat(220)}  `;
+
+/** What this project decided about registrations, because the contract leaves it open. */
+export const registerDecisionChecks = (kind: Kind): readonly Check[] => {
+  const { path } = KIND_NAMES[kind];
+  const { decision } = checksOf(`POST ${path}`);
+  return [
+    decision("another content type is a 400", async (service) => {
+      for (const type of ["text/plain", "application/x-www-form-urlencoded"]) {
+        const answer = await service
+          .organization()
+          .post(path, '{"count":1}', { "Content-Type": type });
+        expectError(answer, 400);
+      }
+    }),
+    decision("a content type with a charset is accepted", async (service) => {
+      for (const type of [
+        "application/json; charset=utf-8",
+        "application/json;charset=UTF-8",
+        "APPLICATION/JSON",
+      ]) {
+        const answer = await service
+          .organization()
+          .post(path, '{"count":1}', { "Content-Type": type });
+        expectStatus(answer, 200);
+      }
+    }),
+    decision("invalid UTF-8 is a 400", async (service) => {
+      const body = Buffer.concat([
+        Buffer.from('{"count":1,"attribution":"'),
+        Buffer.from([0xff]),
+        Buffer.from('"}'),
+      ]);
+      expectError(await service.organization().post(path, body), 400);
+    }),
+    decision("totals reach 2^53-1; a registration beyond it is a 400", async (service) => {
+      const before = await list(service, kind);
+      const count = Number.MAX_SAFE_INTEGER - before.total;
+      const { record, total } = await register(service, kind, { count });
+      try {
+        expectEqual("count", record.count, count);
+        expectEqual("total", total, Number.MAX_SAFE_INTEGER);
+        expectError(await service.organization().post(path, { count: 1 }), 400);
+      } finally {
+        expectStatus(await refund(service, kind, { id: record.id }), 200);
+      }
+      expectEqual("total", (await list(service, kind)).total, before.total);
+    }),
+    decision("a count above 2^53-1 is a 400", async (service) => {
+      for (const count of ["9007199254740992", "9007199254740993", "1e17", "1e400"]) {
+        expectError(await service.organization().post(path, `{"count":${count}}`), 400, /count/u);
+      }
+    }),
+    decision("unknown fields and query parameters are ignored", async (service) => {
+      const { record } = await register(service, kind, {
+        count: 1,
+        foo: "bar",
+        currency: "USD",
+        notes: "x",
+        id: "x",
+      });
+      expectThat(record.id !== "x", "a given id is ignored", record.id);
+      const answer = await service.organization().post(`${path}?count=9&foo=1&_=1`, { count: 2 });
+      expectEqual("count", readRegistered(kind, answer).record.count, 2);
+    }),
+    decision("a misspelt idempotency_key is a 400 that names the right one", async (service) => {
+      for (const name of [
+        "idempotencyKey",
+        "idempotency-key",
+        "IdempotencyKey",
+        "Idempotency-Key",
+        "idempotencykey",
+        "IDEMPOTENCY_KEY",
+      ]) {
+        const answer = await service.organization().post(path, { count: 1, [name]: unique("key") });
+        expectError(answer, 400, /\bidempotency_key\b/u);
+      }
+    }),
+    decision("null in an optional field is the same as none", async (service) => {
+      const body = { count: 1, attribution: null, metadata: null, idempotency_key: null };
+      const { record } = await register(service, kind, body);
+      expectEqual("idempotency_key", record.idempotency_key, "");
+      expectEqual("attribution", record.attribution, "");
+      expectEqual("metadata", record.metadata, {});
+    }),
+    decision("an empty idempotency_key is none", async (service) => {
+      const first = await register(service, kind, { count: 1, idempotency_key: "" });
+      const second = await register(service, kind, { count: 1, idempotency_key: "" });
+      expectThat(first.record.id !== second.record.id, "ids must differ", second.record.id);
+    }),
+    decision("attributions and keys of 1,000 characters are kept as sent", async (service) => {
+      const attribution = unique(LONG.slice(0, 1000)) + "  ";
+      const idempotencyKey = unique(LONG.slice(0, 1000));
+      const body = { count: 1, attribution, idempotency_key: idempotencyKey };
+      const first = await register(service, kind, body);
+      expectEqual("attribution", first.record.attribution, attribution);
+      expectEqual("idempotency_key", first.record.idempotency_key, idempotencyKey);
+      expectEqual("replayed id", (await register(service, kind, body)).record.id, first.record.id);
+      await expectListed(service, kind, { attribution_key: attribution }, [first.record.id]);
+    }),
+    decision("metadata of 64 KiB are kept as sent", async (service) => {
+      const metadata = { text: "x".repeat(65_000) };
+      const { record } = await register(service, kind, { count: 1, metadata });
+      expectEqual("metadata", record.metadata, metadata);
+    }),
+    decision("keys are compared byte by byte", async (service) => {
+      const key = unique("Key");
+      const keys = [
+        key,
+        key.toLowerCase(),
+        `${key} `,
+        ` ${key}`,
+        key.replaceAll("-", ""),
+        `${key}e\u0301`,
+        `${key}\u00e9`,
+      ];
+      const ids = new Set<string>();
+      for (const idempotencyKey of keys) {
+        ids.add(
+          (await register(service, kind, { count: 1, idempotency_key: idempotencyKey })).record.id,
+        );
+      }
+      expectEqual("distinct records", ids.size, keys.length);
+    }),
+    decision("a key of the other kind or mode is unrelated", async (service) => {
+      const body = { count: 1, idempotency_key: unique("key") };
+      const other = kind === "tree" ? "bottle" : "tree";
+      const first = await register(service, kind, body);
+      const second = await register(service, other, body);
+      const live = await register(service, kind, body, "prod");
+      expectEqual("records", new Set([first, second, live].map(({ record }) => record.id)).size, 3);
+      expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
+    }),
+    decision(
+      "a replay carries Idempotent-Replayed: true, the first response does not",
+      async (service) => {
+        const body = { count: 1, idempotency_key: unique("key") };
+        const first = await service.organization().post(path, body);
+        expectEqual("header of the first response", first.headers.get("idempotent-replayed"), null);
+        const second = await service.organization().post(path, body);
+        expectEqual("header of the replay", second.headers.get("idempotent-replayed"), "true");
+      },
+    ),
+    decision(
+      "the header Idempotency-Key means the same, with or without quotes",
+      async (service) => {
+        const key = unique("key");
+        const first = await register(service, kind, { count: 1, idempotency_key: key });
+        for (const header of [key, `"${key}"`]) {
+          const answer = await service
+            .organization()
+            .post(path, { count: 1 }, { "Idempotency-Key": header });
+          expectEqual(
+            `id with the header ${header}`,
+            readRegistered(kind, answer).record.id,
+            first.record.id,
+          );
+        }
+        const both = { count: 1, idempotency_key: key };
+        const differing = await service
+          .organization()
+          .post(path, both, { "Idempotency-Key": unique("key") });
+        expectError(differing, 400);
+      },
+    ),
+    decision(
+      "overlapping requests return totals as if they had run one after the other",
+      async (service) => {
+        const before = await list(service, kind);
+        const answers = await atOnce(50, () => register(service, kind, { count: 2 }));
+        expectEqual(
+          "totals",
+          answers.map(({ total }) => total).toSorted((first, second) => first - second),
+          answers.map((_, index) => before.total + 2 * (index + 1)),
+        );
+      },
+    ),
+  ];
+};
