@@ -98,24 +98,6 @@ forBothKinds("all filters must match", async (t, kind) => {
   t.deepEqual(await byMetadata({ "it's": 'a "quoted" \' name' }), []);
 });
 
-forBothKinds("any text is returned unchanged and found by filters", async (t, kind) => {
-  const { path } = KIND_NAMES[kind];
-  const api = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  const odd = `it's "quoted", \\back\\slashed\\n, \u0001\u0002\b\f\n\r\t\u007F, 100%s, $1 $slonik_1, ; -- \u2028 träd 🌳`;
-  const sent = { attribution: odd, idempotency_key: odd, metadata: { [odd]: odd, plain: [odd] } };
-  await api.call("POST", path, { key, body: { count: 1, ...sent } });
-  await api.call("POST", path, { key, body: { count: 1 } });
-
-  const queries = [{ attribution_key: odd }, { metadata: JSON.stringify({ [odd]: odd }) }];
-  for (const query of queries) {
-    const search = new URLSearchParams(query).toString();
-    const { body } = await api.call("GET", `${path}?${search}`, { key });
-    t.is(registrationsIn(body, kind).length, 1);
-    t.like(registrationsIn(body, kind)[0], sent);
-  }
-});
-
 test("a metadata filter finds registrations on any page, and reads no more for many pairs", async (t) => {
   const { db } = t.context;
   const copies = await openTestCopies(t, db);

@@ -64,64 +64,6 @@ forBothKinds("a refund without a count refunds the whole registration", async (t
   ]);
 });
 
-forBothKinds(
-  "partial refunds add up, and a refund of more than remains is rejected",
-  async (t, kind) => {
-    const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-    const { call, key } = await startApiOf(t);
-    const id = idIn((await call("POST", path, { key, body: { count: 10 } })).body, kind);
-    const refund = (count?: number) =>
-      call("POST", refundPath, { key, body: { id, ...(count === undefined ? {} : { count }) } });
-
-    t.like((await refund(4)).body, { [refunded]: 4, [total]: 6 });
-    const tooMany = await refund(7);
-    t.is(tooMany.status, 400);
-    t.regex(String(tooMany.body["error"]), /^count: /u);
-    t.like((await refund(1)).body, { [refunded]: 1, [total]: 5 });
-    t.like((await refund()).body, { [refunded]: 5, [total]: 0 });
-    t.is((await refund()).status, 400);
-    t.is((await call("GET", path, { key })).body[total], 0);
-  },
-);
-
-test("concurrent partial refunds never exceed the count", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const created = await call("POST", "/plant/trees", { key, body: { count: 10 } });
-  const id = idIn(created.body, "tree");
-
-  const responses = await Promise.all(
-    Array.from({ length: 20 }, () =>
-      call("POST", "/refund/trees", { key, body: { id, count: 3 } }),
-    ),
-  );
-
-  t.is(responses.filter(({ status }) => status === 200).length, 3);
-  t.is(responses.filter(({ status }) => status === 400).length, 17);
-  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 1);
-});
-
-forBothKinds("a registration of another account, mode or kind is not found", async (t, kind) => {
-  const { path, refundPath, total } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const owner = await createTestOrganization(t.context.db);
-  const other = await createTestOrganization(t.context.db);
-  const created = await call("POST", path, { key: owner.apiKeyProd, body: { count: 3 } });
-  const id = idIn(created.body, kind);
-  const otherKind = KIND_NAMES[kind === "tree" ? "bottle" : "tree"].refundPath;
-
-  for (const [key, where, wanted] of [
-    [other.apiKeyProd, refundPath, id],
-    [owner.apiKeyTest, refundPath, id],
-    [owner.apiKeyProd, otherKind, id],
-    [owner.apiKeyProd, refundPath, crypto.randomUUID()],
-  ] as const) {
-    const { status, body } = await call("POST", where, { key, body: { id: wanted } });
-    t.is(status, 404);
-    t.is(typeof body["error"], "string");
-  }
-  t.is((await call("GET", path, { key: owner.apiKeyProd })).body[total], 3);
-});
-
 forBothKinds("a registration of an earlier billing cycle is a 403", async (t, kind) => {
   const { path, refundPath } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-03-14T23:59:59.999Z");
@@ -152,18 +94,6 @@ forBothKinds("a registration without a usage record is a 400", async (t, kind) =
 
   t.is(status, 400);
   t.regex(String(body["error"]), /no usage record on file/u);
-});
-
-test("a replay after a refund returns the record as it is now", async (t) => {
-  const { call, key } = await startApiOf(t);
-  const body = { count: 2, idempotency_key: "k" };
-  const id = idIn((await call("POST", "/plant/trees", { key, body })).body, "tree");
-  await call("POST", "/refund/trees", { key, body: { id } });
-
-  const replay = await call("POST", "/plant/trees", { key, body });
-
-  t.is(replay.headers.get(REPLAYED), "true");
-  t.like(replay.body, { total_planted_trees: 0, tree_details: [{ id, refunded: true }] });
 });
 
 forBothKinds("a repeated key returns its refund and refunds nothing", async (t, kind) => {
@@ -235,25 +165,6 @@ test("one key for several registrations refunds one of them, also concurrently",
     responses.map(({ status }) => status),
   );
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 14);
-});
-
-test("a key belongs to an organization, a mode and a kind", async (t) => {
-  const { call } = await startStandaloneApi(t, t.context);
-  const one = await createTestOrganization(t.context.db);
-  const other = await createTestOrganization(t.context.db);
-
-  for (const [key, kind] of [
-    [one.apiKeyProd, "tree"],
-    [one.apiKeyTest, "tree"],
-    [one.apiKeyProd, "bottle"],
-    [other.apiKeyProd, "tree"],
-  ] as const) {
-    const { path, refundPath } = KIND_NAMES[kind];
-    const id = idIn((await call("POST", path, { key, body: { count: 1 } })).body, kind);
-    const refund = await call("POST", refundPath, { key, body: { id, idempotency_key: "shared" } });
-    t.is(refund.status, 200);
-    t.is(refund.headers.get(REPLAYED), null);
-  }
 });
 
 test("a rejected refund leaves its key free, and an empty key is none", async (t) => {

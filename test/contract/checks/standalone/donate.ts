@@ -72,6 +72,7 @@ export const donateChecks: readonly Check[] = [
     expectThat(!(await donate(service)).record.idempotency_key, "none without one", record);
   }),
   contract("an amount_cents that is not an integer above 0 is a 400", async (service) => {
+    const before = await donate(service);
     for (const amount of [0, -1, 1.5, "100", "", true, null, [], {}]) {
       expectError(
         await service.organization().post(PATH, { amount_cents: amount, ein: EIN }),
@@ -84,6 +85,11 @@ export const donateChecks: readonly Check[] = [
       await service.organization().post(PATH, { ein: EIN, amount: 100 }),
       400,
       /amount_cents/u,
+    );
+    expectEqual(
+      "total_donations",
+      (await donate(service)).total_donations,
+      before.total_donations + 1,
     );
   }),
   contract("neither ein nor nonprofit_id is a 400", async (service) => {
@@ -176,7 +182,8 @@ export const donateChecks: readonly Check[] = [
   }),
   contract("a live donation before the subscription is a 400", async (service) => {
     const client = service.organization("unsubscribedProd");
-    expectError(await client.post(PATH, { amount_cents: 100, ein: EIN }), 400);
+    const answer = await client.post(PATH, { amount_cents: 100, ein: EIN });
+    expectError(answer, 400, /donation subscription not active/u);
   }),
   subscribe.contract(
     "provisions the subscription, after which live donations succeed",

@@ -5,6 +5,17 @@ import { expectEqual, expectError, expectStatus, expectThat } from "../../expect
 import { expectListed, list, refund, register } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
 
+const ODD_TEXTS = [
+  "a&b=c",
+  "50% #1 + 2?",
+  "日本語 träd 🌳",
+  `it's "quoted", \\back\\slashed\\n`,
+  "a/b;c,d -- $1",
+  "%25",
+  "_%",
+  "\u0001\b\f\n\r\t\u007F\u2028",
+];
+
 export const listChecks = (kind: Kind): readonly Check[] => {
   const { path } = KIND_NAMES[kind];
   const { contract, decision } = checksOf(`GET ${path}`);
@@ -54,19 +65,27 @@ export const listChecks = (kind: Kind): readonly Check[] => {
       await expectListed(service, kind, { attribution_key: attribution.slice(0, -1) }, []);
       await expectListed(service, kind, { attribution_key: unique("none") }, []);
     }),
-    contract("attribution_key matches any characters", async (service) => {
-      for (const characters of [
-        "a&b=c",
-        "50% #1 + 2?",
-        "日本語 🌳",
-        `"q" \\ '`,
-        "a/b;c,d",
-        "%25",
-        "_%",
-      ]) {
-        const attribution = unique(characters);
-        const { record } = await register(service, kind, { count: 1, attribution });
+    contract("filters match any characters", async (service) => {
+      for (const text of ODD_TEXTS) {
+        const attribution = unique(text);
+        const metadata = { [attribution]: attribution, list: [attribution] };
+        const body = { count: 1, attribution, metadata, idempotency_key: attribution };
+        const { record } = await register(service, kind, body);
         await expectListed(service, kind, { attribution_key: attribution }, [record.id]);
+        const pairs = JSON.stringify({ [attribution]: attribution });
+        await expectListed(service, kind, { metadata: pairs }, [record.id]);
+        const { records } = await list(service, kind, { id: record.id });
+        for (const [name, value] of Object.entries({
+          attribution,
+          metadata,
+          idempotency_key: attribution,
+        })) {
+          expectEqual(
+            name,
+            Object.entries(records[0] ?? {}).find(([field]) => field === name)?.[1],
+            value,
+          );
+        }
       }
     }),
     contract("id selects one record of the key's organization and mode", async (service) => {

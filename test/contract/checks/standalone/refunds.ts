@@ -1,6 +1,7 @@
 import { KIND_NAMES } from "../../../api/contract.ts";
 import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
+import type { Answer, StandaloneKey } from "../../client.ts";
 import { expectEqual, expectError, expectStatus } from "../../expectations.ts";
 import { list, readRefunded, refund, register } from "./registrations.ts";
 import type { Kind } from "./registrations.ts";
@@ -90,6 +91,12 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
       for (const id of ids) {
         expectError(await refund(service, kind, { id }), 404);
       }
+      expectEqual(
+        "foreign total",
+        (await list(service, kind, {}, "otherTest")).total,
+        foreign.total,
+      );
+      expectEqual("live total", (await list(service, kind, {}, "prod")).total, live.total);
       expectStatus(await refund(service, kind, { id: live.record.id }, "prod"), 200);
     }),
     decision("a number as an id is an unknown id", async (service) => {
@@ -98,7 +105,7 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
     decision("partial refunds add up, and more than remains is a 400", async (service) => {
       const { record, total } = await register(service, kind, { count: 5 });
       readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
-      expectError(await refund(service, kind, { id: record.id, count: 4 }), 400);
+      expectError(await refund(service, kind, { id: record.id, count: 4 }), 400, /^count: /u);
       const rest = readRefunded(kind, await refund(service, kind, { id: record.id, count: 2 }));
       expectEqual("total", rest.total, total - 4);
       expectError(await refund(service, kind, { id: record.id, count: 2 }), 400);
@@ -140,6 +147,22 @@ export const refundChecks = (kind: Kind): readonly Check[] => {
       expectEqual("total", first.total, total - 2);
       expectEqual("total of the replay", readRefunded(kind, replay).total, total - 2);
     }),
+    decision(
+      "an idempotency_key belongs to one registration of an organization",
+      async (service) => {
+        const key = unique("key");
+        const refundOne = async (target: StandaloneKey): Promise<Answer> => {
+          const { record } = await register(service, kind, { count: 1 }, target);
+          return refund(service, kind, { id: record.id, idempotency_key: key }, target);
+        };
+        for (const target of ["test", "prod", "otherTest"] as const) {
+          const answer = await refundOne(target);
+          expectStatus(answer, 200);
+          expectEqual("header", answer.headers.get("idempotent-replayed"), null);
+        }
+        expectError(await refundOne("test"), 400, /^idempotency_key: /u);
+      },
+    ),
     decision("unknown fields, metadata and null are ignored", async (service) => {
       const { record } = await register(service, kind, { count: 1 });
       const body = { id: record.id, metadata: { a: 1 }, foo: true, count: null, reason: null };
