@@ -28,6 +28,7 @@ const LONGEST = [
   "webhooks/worker.system",
   "worker/pooler.system",
   "billing/repair/failover.system",
+  "contract/standalone",
   "worker/dispatcher/dispatcher",
   "worker/dispatcher/lostWorkflows",
   "billing/periods/subscriptions",

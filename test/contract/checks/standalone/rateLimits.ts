@@ -27,7 +27,7 @@ const limitChecks = (endpoint: (typeof ENDPOINTS)[number]): readonly Check[] => 
   return [
     contract("more than 20 requests a second are a 429 with Retry-After: 1", async (service) => {
       const startMs = Date.now();
-      const answers = await burst(service, 80, endpoint);
+      const answers = await burst(service, 150, endpoint);
       const seconds = Math.ceil((Date.now() - startMs) / 1000);
       const limited = answers.filter(({ status }) => status === 429);
       const accepted = answers.length - limited.length;
