@@ -255,6 +255,30 @@ export const storeListChecks = (kind: StoreKind): readonly Check[] => {
         );
       },
     ),
+    decision(
+      "records that are written while a client pages do not shift its pages",
+      async (service) => {
+        const customer = unique("shift");
+        await atOnce(20, () => write(service, kind, { customer_name: customer }));
+        const filter = { customer_name: customer, limit: "100" };
+        const before = (await listPage(service, kind, filter)).records.map(({ id }) => id);
+        const paging = readAll(
+          service,
+          kind,
+          { ...filter, limit: "3" },
+          ({ nextCursor }) => nextCursor,
+        );
+        const [ids] = await Promise.all([
+          paging,
+          atOnce(20, () => write(service, kind, { customer_name: customer })),
+        ]);
+        expectEqual(
+          "ids of both readings",
+          ids.filter((id) => before.includes(id)),
+          before,
+        );
+      },
+    ),
     decision("the newest record comes first", async (service) => {
       const customer = unique("order");
       for (const units of [1, 2, 3]) {
