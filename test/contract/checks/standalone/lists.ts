@@ -88,9 +88,11 @@ export const listChecks = (kind: Kind): readonly Check[] => {
         }
       }
     }),
-    contract("id selects one record of the key's organization and mode", async (service) => {
+    contract("id selects one record", async (service) => {
       const { record } = await register(service, kind, { count: 1 });
       await expectListed(service, kind, { id: record.id }, [record.id]);
+    }),
+    contract("another organization's record is not listed", async (service) => {
       const other = await register(service, kind, { count: 1 }, "otherTest");
       await expectListed(service, kind, { id: other.record.id }, []);
     }),
