@@ -243,7 +243,9 @@ test("everyorg: at most a hundred details a minute are requested, and 75 of them
   const limited = await findUnknown(provider);
   t.is(double.calls.length, 75);
   t.is(limited.length, 55);
-  t.true(limited.every((error) => error instanceof DomainError && error.code === "charity_unconfirmed"));
+  t.true(
+    limited.every((error) => error instanceof DomainError && error.code === "charity_unconfirmed"),
+  );
 
   const failed = await findUnknown(otherProvider);
   t.is(double.calls.length, 100);
