@@ -5,12 +5,22 @@ import type { CsvValue } from "../formatCsv.ts";
  * Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object.
  */
 
-/** The formats of lists besides JSON. */
+const CSV_TYPE = "text/csv; charset=utf-8; header=present";
+
+/** The formats of lists besides JSON. Excel reads CSV as UTF-8 only if it begins with a byte order mark. */
 export const EXPORT_FORMATS = {
-  csv: { contentType: "text/csv; charset=utf-8; header=present", mediaType: "text/csv" },
+  csv: { contentType: CSV_TYPE, mediaType: "text/csv", extension: "csv", mark: "" },
+  excel: {
+    contentType: CSV_TYPE,
+    mediaType: "application/vnd.ms-excel",
+    extension: "csv",
+    mark: "\uFEFF",
+  },
   ndjson: {
     contentType: "application/x-ndjson; charset=utf-8",
     mediaType: "application/x-ndjson",
+    extension: "ndjson",
+    mark: "",
   },
 } as const;
 export type ExportFormat = keyof typeof EXPORT_FORMATS;
@@ -44,7 +54,9 @@ export const rowJson = (row: ListRow): Buffer =>
 
 /** Returns the text before the first row. */
 export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
-  format === "csv" ? formatCsvLine(columns.map((column) => column.replaceAll(".", "_"))) : "";
+  format === "ndjson"
+    ? ""
+    : `${EXPORT_FORMATS[format].mark}${formatCsvLine(columns.map((column) => column.replaceAll(".", "_")))}`;
 
 /**
  * Formats one row.

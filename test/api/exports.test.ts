@@ -98,6 +98,13 @@ test("trees are exported as NDJSON and CSV with the rows of the JSON list, acros
   const csv = await download(`${url}/plant/trees`, CSV, { Authorization: key });
   t.is(csv.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
   t.is(csv.headers.get("content-disposition"), 'attachment; filename="trees.csv"');
+  const excel = await fetch(`${url}/plant/trees`, {
+    headers: { Authorization: key, Accept: "application/vnd.ms-excel" },
+  });
+  t.is(excel.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
+  t.is(excel.headers.get("content-disposition"), 'attachment; filename="trees.csv"');
+  t.is(Buffer.from(await excel.arrayBuffer()).toString(), `\uFEFF${csv.text}`);
+
   const [head = [], ...rows] = parseCsv(csv.text);
   t.deepEqual(head, Object.keys(listed[0] ?? {}));
   t.is(rows.length, 5200);

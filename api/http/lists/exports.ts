@@ -17,6 +17,7 @@ export const EXPORT_HEADERS = {
   "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
 };
 
+const FORMATS = ["csv", "excel", "ndjson"] as const satisfies readonly ExportFormat[];
 const JSON_TYPES = new Set(["*/*", "application/*", "application/json"]);
 
 /**
@@ -29,11 +30,9 @@ export const requestedFormat = (ctx: ApiContext): ExportFormat | null => {
     if (JSON_TYPES.has(type)) {
       return null;
     }
-    if (type === EXPORT_FORMATS.csv.mediaType) {
-      return "csv";
-    }
-    if (type === EXPORT_FORMATS.ndjson.mediaType) {
-      return "ndjson";
+    const format = FORMATS.find((each) => EXPORT_FORMATS[each].mediaType === type);
+    if (format !== undefined) {
+      return format;
     }
   }
   return null;
@@ -62,7 +61,10 @@ async function* formatPages(
   const start = (): string => {
     isFirst = false;
     ctx.type = EXPORT_FORMATS[format].contentType;
-    ctx.set("Content-Disposition", `attachment; filename="${name}.${format}"`);
+    ctx.set(
+      "Content-Disposition",
+      `attachment; filename="${name}.${EXPORT_FORMATS[format].extension}"`,
+    );
     return formatHead(format, columns);
   };
   for await (const page of pages) {

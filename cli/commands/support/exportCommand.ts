@@ -123,7 +123,7 @@ export const defineExportCommand = (command: Command, context: Context): void =>
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--format <format>", "format of the file")
-        .choices(["csv", "ndjson"])
+        .choices(["csv", "excel", "ndjson"])
         .default("csv"),
     )
     .addOption(sinceOption())
