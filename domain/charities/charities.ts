@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../errors.ts";
-import { text } from "../fields.ts";
+import { textOrNumber } from "../fields.ts";
 
 /** An Employer Identification Number: nine digits. Its prefix means nothing, and there is no check digit. */
 export type Ein = string;
@@ -65,18 +65,15 @@ export const parseEin = (written: string): Ein | null => {
   return rest === undefined ? null : `${prefix.padStart(2, "0")}${rest}`;
 };
 
-/** An EIN as a client writes it; null for a blank text. */
+/** An EIN as a client writes it, also as a number; null for a blank text. */
 export const ein = () =>
-  text(50)
-    // The usual forms, because a pattern of all that are accepted would be unreadable.
-    .meta({ pattern: String.raw`^\s*(?:\d{2}-?\d{7})?\s*$` })
-    .transform((written, context): Ein | null => {
-      const parsed = parseEin(written);
-      if (parsed === null && written.trim() !== "") {
-        context.addIssue({ code: "custom", message: EIN_MUST_BE });
-      }
-      return parsed;
-    });
+  textOrNumber(50).transform((written, context): Ein | null => {
+    const parsed = parseEin(written);
+    if (parsed === null && written.trim() !== "") {
+      context.addIssue({ code: "custom", message: EIN_MUST_BE });
+    }
+    return parsed;
+  });
 
 /** `530196605` as `53-0196605`. */
 export const formatEin = (digits: Ein): string => `${digits.slice(0, 2)}-${digits.slice(2)}`;

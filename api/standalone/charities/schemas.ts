@@ -27,10 +27,6 @@ import {
 
 const AMOUNT_MUST_BE = `an integer from 1 to ${MAXIMUM_CENTS}`;
 
-/** Restores the leading zero that an EIN loses as a number. */
-const numberAsEin = (given: unknown): unknown =>
-  Number.isSafeInteger(given) ? String(given).padStart(9, "0") : given;
-
 export const donateBody = bodyObject({
   amount_cents: z
     .int({ error: mustBe(AMOUNT_MUST_BE), abort: true })
@@ -38,8 +34,7 @@ export const donateBody = bodyObject({
     .max(MAXIMUM_CENTS, `must be ${AMOUNT_MUST_BE}`)
     .meta({ description: "US cents.", examples: [500] }),
   currency: currencyField(),
-  ein: z
-    .preprocess(numberAsEin, ein())
+  ein: ein()
     .optional()
     .meta({
       description: "EIN, with or without the dash. Empty is the same as omitted.",
