@@ -103,7 +103,7 @@ test(usageError, ["frob"], /unknown command 'frob'/u);
 test(usageError, ["org"], /Usage: impact org/u);
 test(usageError, ["org", "shw"], /Did you mean show/u);
 test(usageError, ["org", "create"], /required option '--name <name>'/u);
-test(usageError, ["org", "create", "--name", "  "], /1 to 200 characters/u);
+test(usageError, ["org", "create", "--name", "  "], /1 to 1000 characters/u);
 test(usageError, ["org", "create", "--name", "x".repeat(1001)], /1 to 1000 characters/u);
 test(usageError, ["org", "create", "--name", "x", "--billing-day", "32"], /day of the month/u);
 test(usageError, ["org", "create", "--name", "x", "--billing-day", "1.5"], /day of the month/u);

@@ -87,6 +87,6 @@ test("a search for charities without a name is a usage error", async (t) => {
   for (const name of ["", " "]) {
     const { exitCode, stderr } = await impact("charity", "search", name);
     t.is(exitCode, 2);
-    t.regex(stderr, /Must be 1 to 500 characters\./u);
+    t.regex(stderr, /Must be 1 to 1000 characters\./u);
   }
 });
