@@ -33,8 +33,6 @@ export const createPageCounter = async (
   db: DatabasePool,
   tables: readonly string[],
 ): Promise<(work: (db: DatabasePool) => Promise<unknown>) => Promise<number>> => {
-  await reportPages(filler);
-  await reportPages(db);
   const readPages = (): Promise<number> =>
     filler.oneFirst(sql.type(z.strictObject({ pages: z.int() }))`
       SELECT sum(
@@ -43,13 +41,14 @@ export const createPageCounter = async (
       FROM pg_statio_user_tables
       WHERE relname = ANY(${sql.array([...tables], "text")})
     `);
-  let last = await readPages();
   return async (work) => {
+    // The filler may have vacuumed the tables since the last call.
+    await reportPages(filler);
+    await reportPages(db);
+    const before = await readPages();
     await work(db);
     await reportPages(db);
-    const pages = await readPages();
-    const difference = pages - last;
-    last = pages;
+    const difference = (await readPages()) - before;
     if (difference === 0) {
       throw new Error("The work has read no page of the tables, or its reads were not reported.");
     }
