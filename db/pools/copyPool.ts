@@ -10,7 +10,7 @@ import { isPooled } from "../connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "../connections/databaseServers.ts";
 import type { DatabaseUrlSource, Server } from "../connections/databaseServers.ts";
 import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
-import { noConnectionError } from "../connections/noConnectionError.ts";
+import { databaseUnavailable } from "../connections/databaseUnavailable.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**
@@ -135,7 +135,7 @@ export const openCopyPool = (
   };
   const copy = async (query: FragmentSqlToken): Promise<readonly Buffer[]> => {
     const client = await servers.open(connect).catch((error: unknown) => {
-      throw noConnectionError(error);
+      throw databaseUnavailable(error);
     });
     try {
       await limit(client);

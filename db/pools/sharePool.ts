@@ -3,7 +3,7 @@ import type { DatabasePool } from "slonik";
 import { readClaim } from "./connectionShares.ts";
 import type { ConnectionShares } from "./connectionShares.ts";
 import { createConnectionQueue } from "./createConnectionQueue.ts";
-import { noConnectionError } from "../connections/noConnectionError.ts";
+import { databaseUnavailable, findRefusalForNow } from "../connections/databaseUnavailable.ts";
 import { wrapPool } from "./wrapPool.ts";
 import type { PoolMethod } from "./wrapPool.ts";
 
@@ -13,7 +13,8 @@ const withUnavailable =
     try {
       return await method(...parameters);
     } catch (error) {
-      throw error instanceof ConnectionError ? noConnectionError(error) : error;
+      const cause = error instanceof ConnectionError ? error : findRefusalForNow(error);
+      throw cause === null ? error : databaseUnavailable(cause);
     }
   };
 
@@ -21,7 +22,8 @@ const withUnavailable =
  * Returns the pool with shares for accounts: work that runs for an account waits until it may have a connection.
  * @param maximumConnections those of the pool; more work waits, also that of no account
  * @param shares decide which account may have one
- * @returns a pool whose methods throw UnavailableError if no connection can be opened; then nothing was executed
+ * @returns a pool whose methods throw UnavailableError if no connection can be opened, or if the server accepts no writes or
+ *   lacks disk, memory or connections; then nothing was done
  */
 export const sharePool = (
   pool: DatabasePool,

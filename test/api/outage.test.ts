@@ -1,9 +1,17 @@
 import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
+import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { UnavailableError } from "../../domain/errors.ts";
+import { createDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
-import { openTestCopies, openTestPool, testWithDatabase } from "../support/database.ts";
+import {
+  asOwner,
+  copyDatabase,
+  openTestCopies,
+  openTestPool,
+  testWithDatabase,
+} from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
@@ -36,6 +44,70 @@ test("without a connection to the database, requests are a 503, and the log has 
   t.true(errors.length < 50, `${errors.length} lines`);
   t.regex(String(errors[0]?.["reason"]), /ECONNREFUSED/u);
   t.false("err" in (errors[0] ?? {}));
+});
+
+test("a write that the database refuses for now is a 503, of which nothing is recorded", async (t) => {
+  const databaseUrl = await copyDatabase(t);
+  const db = await openTestPool(t, databaseUrl);
+  const owner = await openTestPool(t, asOwner(databaseUrl), 1);
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const { call, logged } = await startStandaloneApi(t, { db });
+  const plant = (path: string, body: unknown) => call("POST", path, { key, body });
+  const refuses = async (reason: string): Promise<void> => {
+    for (const { status, headers, body } of await Promise.all([
+      plant("/plant/trees", { count: 1, idempotency_key: "order-1" }),
+      plant("/plant/trees/batch", { items: [{ count: 1, idempotency_key: "order-1" }] }),
+    ])) {
+      t.is(status, 503);
+      t.is(headers.get("Retry-After"), "1");
+      t.deepEqual(body, { error: "the service is temporarily unavailable, try again" });
+    }
+    const error = logged().find((line) => line["level"] === 50);
+    t.is(error?.["reason"], reason);
+    t.false("err" in (error ?? {}));
+  };
+  await owner.query(sql.typeAlias("void")`
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN RAISE disk_full USING MESSAGE = 'No space left on device'; END $$
+  `);
+  await owner.query(sql.typeAlias("void")`
+    CREATE TRIGGER refuse AFTER INSERT ON usage_fact FOR EACH STATEMENT EXECUTE FUNCTION refuse()
+  `);
+
+  await refuses("No space left on device");
+
+  await owner.query(sql.typeAlias("void")`DROP TRIGGER refuse ON usage_fact`);
+  t.is((await readAccountSums(db, id)).registrations, 0);
+  t.is((await plant("/plant/trees", { count: 1, idempotency_key: "order-1" })).status, 200);
+  t.is((await readAccountSums(db, id)).registrations, 1);
+});
+
+test("a write to a database that has become read-only is a 503, and lists are read", async (t) => {
+  const databaseUrl = await copyDatabase(t);
+  const db = await openTestPool(t, databaseUrl);
+  const owner = await openTestPool(t, asOwner(databaseUrl), 1);
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await createDeploymentName({ db, clock: systemClock });
+  await owner.query(sql.typeAlias("void")`
+    ALTER DATABASE ${sql.identifier([new URL(databaseUrl).pathname.slice(1)])}
+    SET default_transaction_read_only = on
+  `);
+  const { call, logged } = await startStandaloneApi(t, {
+    db: await openTestPool(t, databaseUrl),
+  });
+
+  for (const [path, body] of [
+    ["/plant/trees", { count: 1 }],
+    ["/plant/trees/batch", { items: [{ count: 1 }] }],
+  ] as const) {
+    const { status, headers } = await call("POST", path, { key, body });
+    t.is(status, 503, path);
+    t.is(headers.get("Retry-After"), "1");
+  }
+  const error = logged().find((line) => line["level"] === 50);
+  t.regex(String(error?.["reason"]), /in a read-only transaction$/u);
+  t.is((await call("GET", "/plant/trees", { key })).status, 200);
+  t.is((await readAccountSums(db, id)).registrations, 0);
 });
 
 test("a key that cannot be looked up is a 503, not an invalid key", async (t) => {
