@@ -25,23 +25,28 @@ const metricsPort = (fallback: number) =>
     error: "must be a port number from 0 to 65535, or off",
   });
 
-const optionalNumber = (minimum: number) =>
+const optionalNumber = (minimum: number, maximum = 999_999_999) =>
   z
     .string()
     .regex(/^\d{1,9}$/u, "must be a whole number")
     .transform(Number)
-    .refine((value) => value >= minimum, `must be at least ${minimum}`);
+    .refine((value) => value >= minimum, `must be at least ${minimum}`)
+    .refine((value) => value <= maximum, `must be at most ${maximum}`);
 
 const wholeNumber = (fallback: number, minimum: number) =>
   optionalNumber(minimum).default(fallback);
+
+/** A day. Timers of Node and of PostgreSQL end after 24 days: Node's run out at once, PostgreSQL's are refused. */
+const MAXIMUM_TIMER_SECONDS = 86_400;
+
+const timerSeconds = (fallback: number, minimum: number) =>
+  optionalNumber(minimum, MAXIMUM_TIMER_SECONDS).default(fallback);
 
 /** A day far in the past that dates can still express. */
 const MAXIMUM_RETENTION_DAYS = 36_500;
 
 const retentionDays = (fallback: number, minimum: number) =>
-  optionalNumber(minimum)
-    .refine((value) => value <= MAXIMUM_RETENTION_DAYS, `must be at most ${MAXIMUM_RETENTION_DAYS}`)
-    .default(fallback);
+  optionalNumber(minimum, MAXIMUM_RETENTION_DAYS).default(fallback);
 
 const timelineShape = oneOf(TIMELINE_SHAPES).default("allocations");
 
@@ -106,7 +111,7 @@ const settings = z.object({
   STORE_PORT: port(8081),
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
-  DRAIN_SECONDS: wholeNumber(5, 0),
+  DRAIN_SECONDS: timerSeconds(5, 0),
   MAXIMUM_CONNECTIONS: wholeNumber(20_000, 1),
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
@@ -125,7 +130,7 @@ const settings = z.object({
   PGSSLKEY: z.string().optional(),
   PGTARGETSESSIONATTRS: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
-  READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
+  READ_TIMEOUT_SECONDS: timerSeconds(5, 1),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")

@@ -67,6 +67,8 @@ test(rejects, "METRICS_PORT", "none");
 test(rejects, "PUBLIC_BASE_URL", "ftp://example.org");
 test(rejects, "TEMPORAL_ADDRESS", "http://localhost:7233");
 test(rejects, "DATABASE_POOL_SIZE", "1");
+test(rejects, "DRAIN_SECONDS", "2147484");
+test(rejects, "READ_TIMEOUT_SECONDS", "999999999");
 test(rejects, "PROCESSOR_EVENT_RETENTION_DAYS", "36501");
 test(rejects, "RECONCILIATION_RETENTION_DAYS", "36501");
 test(rejects, "TEST_DATA_RETENTION_DAYS", "999999999");
