@@ -135,7 +135,6 @@ export const parsePath = parserOf(z.string().min(1), "the path of a file");
 /** The id of a document at the processor. */
 export const parseDocument = trimmed(200);
 
-/** Leaves room for the prefix of operators' keys. */
 export const parseRefundKey = parserOf(shortText().min(1), `1 to ${SHORT_TEXT_LENGTH} characters`);
 
 export const parseCount = parserOf(

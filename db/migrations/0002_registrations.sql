@@ -136,15 +136,16 @@ CREATE INDEX refund_waiting ON refund (account_id, created_at) WHERE dispatched_
 CREATE INDEX refund_reason ON refund (account_id, created_at) WHERE reason IS NOT NULL;
 
 -- The refund that each idempotency key was first used for. The primary key decides which of several concurrent requests
--- refunds.
+-- refunds. The keys of operators are apart from those of clients.
 CREATE TABLE refund_key (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
   key_digest bytea GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
+  by_operator boolean NOT NULL DEFAULT false,
   refund_id uuid NOT NULL CONSTRAINT refund_key_refund UNIQUE REFERENCES refund,
-  PRIMARY KEY (account_id, mode, kind, key_digest)
+  PRIMARY KEY (account_id, mode, kind, key_digest, by_operator)
 );
 
 -- The turn of bulk work that was reserved last: lists, exports, imports and reconciliations of all processes take turns

@@ -86,7 +86,7 @@ CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_mode CHECK (mode IN ('live', 'test')),
   operation text COLLATE "C" NOT NULL CONSTRAINT idempotent_response_operation CHECK (
-    operation IN ('plant', 'plastic', 'donate', 'refund')
+    operation IN ('plant', 'plastic', 'donate', 'refund', 'operator_refund')
   ),
   -- SHA-256 of the key, because clients may build their keys from names or order ids.
   key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),

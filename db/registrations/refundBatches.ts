@@ -35,7 +35,7 @@ const keyedRow = z.strictObject({
 /** The refund that an idempotency key belongs to. */
 export type KeyedRefund = Readonly<z.output<typeof keyedRow>>;
 
-/** Returns the refunds that belong to the keys. */
+/** Returns the refunds that belong to keys of clients. */
 export const listRefundsByKeys = (
   db: CommonQueryMethods,
   { accountId, mode, kind }: Owner,
@@ -51,6 +51,7 @@ export const listRefundsByKeys = (
       SELECT *
       FROM refund_key
       WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND key_digest = text_digest(given.key)
+        AND NOT by_operator
       OFFSET 0
     ) AS refund_key
     CROSS JOIN LATERAL (SELECT * FROM refund WHERE refund.id = refund_key.refund_id OFFSET 0) AS refund

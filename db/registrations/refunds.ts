@@ -30,6 +30,7 @@ export const insertRefunds = (
   { accountId, mode, kind }: Owner,
   refunds: readonly NewRefund[],
   createdAt: Date,
+  byOperator: boolean,
 ): Promise<number> =>
   transaction.oneFirst(sql.prepared("insert_refunds", keysRow)`
     WITH entry AS MATERIALIZED (
@@ -74,12 +75,12 @@ export const insertRefunds = (
       ORDER BY entry.id
     ),
     key AS (
-      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
-      SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, id
+      INSERT INTO refund_key (account_id, mode, kind, idempotency_key, by_operator, refund_id)
+      SELECT ${accountId}, ${mode}, ${kind}, idempotency_key, ${byOperator}, id
       FROM entry
       WHERE idempotency_key IS NOT NULL
       ORDER BY text_digest(idempotency_key)
-      ON CONFLICT (account_id, mode, kind, key_digest) DO NOTHING
+      ON CONFLICT (account_id, mode, kind, key_digest, by_operator) DO NOTHING
       RETURNING idempotency_key
     )
     SELECT count(*)::integer AS keys FROM key
@@ -87,11 +88,12 @@ export const insertRefunds = (
 
 const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
 
-/** Returns the refund that an idempotency key belongs to, or null. */
+/** Returns the refund that an idempotency key of an operator or a client belongs to, or null. */
 export const findRefundByKey = (
   db: CommonQueryMethods,
   { accountId, mode, kind }: Owner,
   idempotencyKey: string,
+  byOperator: boolean,
 ): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
   db.maybeOne(sql.prepared("find_refund_by_key", keyedRefundRow)`
     SELECT refund.registration_id AS "registrationId", refund.count
@@ -101,6 +103,7 @@ export const findRefundByKey = (
       AND refund_key.mode = ${mode}
       AND refund_key.kind = ${kind}
       AND refund_key.key_digest = text_digest(${idempotencyKey})
+      AND refund_key.by_operator = ${byOperator}
   `);
 
 const waitingRefundsRow = z.strictObject({

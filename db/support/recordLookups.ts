@@ -218,12 +218,13 @@ const createLookups = <Found>({
         FROM ${owners(options.accountId)} AS owner
         ${partitions}
         CROSS JOIN LATERAL (
-          SELECT ${refundKeys.recordId} AS record_id
+          SELECT DISTINCT ${refundKeys.recordId} AS record_id
           FROM ${keys}
           WHERE ${keys}.account_id = owner.id
             AND ${inPartition(refundKeys.table)}
             AND ${keys}.key_digest = text_digest(${options.text})
-          LIMIT 1
+          -- A client and an operator may have used the same key.
+          LIMIT 2
         ) AS used
         CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
       )`,

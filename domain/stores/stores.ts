@@ -10,7 +10,8 @@ export type Prices = Readonly<Record<Kind, number>>;
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
 /** The operations, each with its own idempotency keys. */
-export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund"] as const;
+/** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
+export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund", "operator_refund"] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
 /** What a balance entry records. */

@@ -78,7 +78,7 @@ export const recordRefunds = async (
     await releaseRefundedTrees(transaction, owner, refunds);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
-  if ((await insertRefunds(transaction, owner, refunds, now)) < keys) {
+  if ((await insertRefunds(transaction, owner, refunds, now, actor !== undefined)) < keys) {
     throw new RefundKeyConflictError();
   }
   const traceParent = tracing?.current() ?? null;

@@ -36,6 +36,15 @@ export type RefundRequest = {
   readonly idempotencyKey: string | null;
 };
 
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  /** The operator who refunds, if it is not the client. */
+  readonly actor?: Actor;
+  readonly tracing?: Tracing | undefined;
+};
+
 export const refundNotFound = ({ kind }: Owner): DomainError =>
   new DomainError("record_not_found", `failed to find ${kind} registration`);
 
@@ -47,13 +56,16 @@ export const refundKeyIsTaken = (): DomainError =>
  * @throws DomainError request_invalid if it refunded another registration
  */
 const findEarlierRefund = async (
+  { clock, actor }: Pick<Dependencies, "clock" | "actor">,
   db: CommonQueryMethods,
   owner: Owner,
   registration: Registration,
   { idempotencyKey }: RefundRequest,
-  now: Date,
 ): Promise<Refunded | null> => {
-  const earlier = idempotencyKey === null ? null : await findRefundByKey(db, owner, idempotencyKey);
+  const earlier =
+    idempotencyKey === null
+      ? null
+      : await findRefundByKey(db, owner, idempotencyKey, actor !== undefined);
   if (!earlier) {
     return null;
   }
@@ -63,7 +75,7 @@ const findEarlierRefund = async (
   return {
     registration,
     refundedCount: earlier.count,
-    totals: await readTotals(db, owner, now),
+    totals: await readTotals(db, owner, clock.now()),
     refundId: refundIdOf(registration.id),
     replayed: true,
   };
@@ -71,22 +83,13 @@ const findEarlierRefund = async (
 
 /** Returns the refund that an earlier call made with the request's idempotency key, or null. */
 export const findOriginalRefund = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  deps: Pick<Dependencies, "db" | "clock" | "actor">,
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded | null> => {
   const registration =
-    request.idempotencyKey === null ? null : await findOwnRegistration(db, owner, request.id);
-  return registration ? findEarlierRefund(db, owner, registration, request, clock.now()) : null;
-};
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  /** Who refunds, if it is not the client. */
-  readonly actor?: Actor;
-  readonly tracing?: Tracing | undefined;
+    request.idempotencyKey === null ? null : await findOwnRegistration(deps.db, owner, request.id);
+  return registration ? findEarlierRefund(deps, deps.db, owner, registration, request) : null;
 };
 
 /** @param window read before, because it may be a call to the processor */
@@ -103,12 +106,12 @@ const refundWithin = (
         throw refundNotFound(owner);
       }
       const { registration, hasUsage } = found;
-      const now = deps.clock.now();
       // Under the registration's lock, a concurrent call with the key has committed.
-      const earlier = await findEarlierRefund(transaction, owner, registration, request, now);
+      const earlier = await findEarlierRefund(deps, transaction, owner, registration, request);
       if (earlier) {
         return earlier;
       }
+      const now = deps.clock.now();
       const refundedCount = decideRefund(
         { ...registration, kind: owner.kind, hasUsage },
         request.count,
@@ -129,7 +132,7 @@ const refundWithin = (
 
 /**
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
- * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
+ * idempotency key of a client or an operator belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
  * it contains, even if the registration could no longer be refunded.
  * @param deps.queue if several refunds run at the same time
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
@@ -148,7 +151,7 @@ export const refundRegistration = async (
       throw refundNotFound(owner);
     }
     // Before the billing cycle is read from the processor: a replay does not depend on it.
-    const replay = await findEarlierRefund(deps.db, owner, known, request, deps.clock.now());
+    const replay = await findEarlierRefund(deps, deps.db, owner, known, request);
     if (replay) {
       return replay;
     }

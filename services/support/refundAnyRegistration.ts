@@ -69,12 +69,12 @@ const refundStoreRegistration = async (
   const write: StoreWrite = {
     accountId,
     mode,
-    operation: "refund",
+    operation: "operator_refund",
     idempotency:
       idempotencyKey === null
         ? null
         : {
-            key: `impact-refund/${idempotencyKey}`,
+            key: idempotencyKey,
             requestHash: createHash("sha256").update(id).digest("hex"),
           },
     responseBody: String(quantity),

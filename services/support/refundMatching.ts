@@ -29,8 +29,8 @@ async function* readRefundable(
 }
 
 /**
- * Refunds what remains of every matching registration, one after the other and each with a key of its own, so that an
- * interrupted run can be repeated. One that cannot be refunded does not stop the others.
+ * Refunds what remains of every matching registration, one after the other, so that an interrupted run can be repeated. One
+ * that cannot be refunded does not stop the others.
  */
 export async function* refundMatching(
   deps: RefundDependencies,
@@ -44,7 +44,7 @@ export async function* refundMatching(
         id,
         count: null,
         reason,
-        idempotencyKey: `remainder/${id}`,
+        idempotencyKey: null,
         isDryRun,
       });
       yield { id, refundedCount, error: null };

@@ -2,6 +2,8 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { DAY_MS } from "../../domain/durations.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { idIn } from "../api/contract.ts";
+import { startApiOf } from "../api/startStandaloneApi.ts";
 import { createDonation } from "../charities/donations/createDonation.ts";
 import { readJson, impactOf, runImpact } from "./runImpact.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
@@ -104,6 +106,98 @@ test.serial("a dry run says what the command with its key would do for a store",
   const taken = await refund(other, ...first, "--dry-run");
   t.is(taken.exitCode, 1);
   t.is((await refund(other, ...first)).stderr, taken.stderr);
+});
+
+test.serial(
+  "a client's refund under any key is no obstacle to refunding what remains by a filter",
+  async (t) => {
+    const { call, key, id: org } = await startApiOf(t);
+    const body = { count: 10, attribution: "bad import" };
+    const id = idIn((await call("POST", "/plant/trees", { key, body })).body, "tree");
+    const refund = { id, count: 1, idempotency_key: `remainder/${id}` };
+    t.is((await call("POST", "/refund/trees", { key, body: refund })).status, 200);
+    const impact = impactOf(t);
+    const args = ["refund", "registrations", "--org", org, "--attribution", "bad import"];
+
+    const run = await impact(...args, ...REASON, "--yes", "--json");
+
+    t.is(run.exitCode, 0, run.stderr);
+    t.like(readJson(run), { refunded_registrations: 1, refunded_units: 9, failures: [] });
+    const listed = await call("GET", "/plant/trees", { key });
+    t.like(listed.body, { total_planted_trees: 0 });
+  },
+);
+
+test.serial("an operator and an organization may refund with the same key", async (t) => {
+  const { call, key, id: org } = await startApiOf(t);
+  const plant = async (count: number): Promise<string> =>
+    idIn((await call("POST", "/plant/trees", { key, body: { count } })).body, "tree");
+  const [id, other] = [await plant(10), await plant(4)];
+  const impact = impactOf(t);
+  const refundAsOperator = (registration: string, idempotencyKey: string) =>
+    impact(
+      "refund",
+      "registration",
+      registration,
+      "--count",
+      "3",
+      "--idempotency-key",
+      idempotencyKey,
+      ...REASON,
+      "--json",
+    );
+  const refundAsClient = async (registration: string, idempotencyKey: string) => {
+    const body = { id: registration, count: 2, idempotency_key: idempotencyKey };
+    const response = await call("POST", "/refund/trees", { key, body });
+    return {
+      status: response.status,
+      refunded: response.body["refunded_trees"],
+      replayed: response.headers.get("Idempotent-Replayed"),
+    };
+  };
+  const refunded = { status: 200, refunded: 2, replayed: null };
+
+  t.like(readJson(await refundAsOperator(id, "1001")), { refunded_count: 3, replayed: false });
+  t.deepEqual(await refundAsClient(id, "1001"), refunded);
+  t.deepEqual(await refundAsClient(other, "1002"), refunded);
+  t.like(readJson(await refundAsOperator(id, "1002")), { refunded_count: 3, replayed: false });
+
+  t.deepEqual(await refundAsClient(id, "1001"), { ...refunded, replayed: "true" });
+  t.like(readJson(await refundAsOperator(id, "1002")), { refunded_count: 3, replayed: true });
+  const batch = { items: [{ id, count: 2, idempotency_key: "1001" }] };
+  const repeated = await call("POST", "/refund/trees/batch", { key, body: batch });
+  t.like(repeated.body, { results: [{ idempotent_replayed: true }] });
+  t.like((await call("GET", "/plant/trees", { key })).body, { total_planted_trees: 4 });
+  const found = await impact("find", "1001", "--org", org, "--json");
+  const { records } = z.looseObject({ records: z.array(z.unknown()) }).parse(readJson(found));
+  t.like(records, [{ id, found_by: ["refund_idempotency_key"] }]);
+  t.is(records.length, 1);
+});
+
+test.serial("an operator and a store may refund with the same key", async (t) => {
+  const { post, get, store } = await startStoreApiOf(t, { store: { balanceCents: 1000 } });
+  const { headers } = await post("/app/api/plant", store.live, { trees: 10 });
+  const id = headers.get("Record-Id") ?? "";
+  const impact = impactOf(t);
+  const args = ["refund", "registration", id, "--count", "3", ...REASON, "--json"];
+
+  for (const key of ["1001", "impact-refund/1001"]) {
+    const reversal = { type: "tree", quantity: 1 };
+    const reversed = await post(
+      "/app/api/refund",
+      { ...store.live, "Idempotency-Key": key },
+      reversal,
+    );
+    t.is(reversed.headers.get("Idempotent-Replayed"), null);
+    t.is(reversed.status, 200);
+  }
+  const refunded = await impact(...args, "--idempotency-key", "1001");
+  t.like(readJson(refunded), { refunded_count: 3, replayed: false });
+  const again = await impact(...args, "--idempotency-key", "1001");
+  t.like(readJson(again), { refunded_count: 3, replayed: true });
+  const other = { ...store.live, "Idempotency-Key": "impact-refund/1001" };
+  t.is((await post("/app/api/refund", other, { type: "tree", quantity: 1 })).status, 200);
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
 });
 
 test.serial("a donation is refunded once", async (t) => {

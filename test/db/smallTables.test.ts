@@ -100,7 +100,9 @@ test("a plan that was made for few registrations is not kept when there are many
     "a registration": (single) => findOwnRegistration(single, owner, id),
     "a registration by its key": (single) => findByIdempotencyKey(single, owner, "key-7", now),
     "its refund": (single) =>
-      single.transaction((transaction) => insertRefunds(transaction, owner, [newRefund()], now)),
+      single.transaction((transaction) =>
+        insertRefunds(transaction, owner, [newRefund()], now, false),
+      ),
     "its lock": (single) =>
       single.transaction((transaction) => lockRegistration(transaction, owner, id)),
     "its usage": (single) => findRegistrationUsage(single, owner, id),
