@@ -90,24 +90,21 @@ CREATE TABLE idempotent_response (
   ),
   -- SHA-256 of the key, because clients may build their keys from names or order ids.
   key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
-  -- SHA-256 of the request. Null for an imported key: its request is not known, so any request repeats it.
+  -- SHA-256 of the request. Null once it is erased, because personal data could be guessed from it, and for an imported
+  -- key: then any request repeats it.
   request_hash bytea CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
-  -- Replayed byte for byte. Null once it is erased, and for an imported key: then a repeated request gives it again.
+  -- Replayed byte for byte. Null once it is erased, and for an imported key: then it follows from the repeated request.
   response_body text,
   -- The registration or donation that the write recorded. Null for a refund, which may change several records, and for
   -- an imported key.
   record_id uuid,
   created_at timestamptz NOT NULL,
   PRIMARY KEY (account_id, mode, operation, key_hash),
-  -- Only these bodies follow from the request and may contain personal data. Imported keys have none.
-  CONSTRAINT idempotent_response_erased CHECK (
-    response_body IS NOT NULL OR request_hash IS NULL OR operation IN ('plant', 'plastic')
-  )
+  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL)
 );
 
--- Bodies that may contain personal data, for their erasure.
-CREATE INDEX idempotent_response_personal ON idempotent_response (created_at)
-  WHERE response_body IS NOT NULL AND operation IN ('plant', 'plastic');
+-- For erasing what follows from requests.
+CREATE INDEX idempotent_response_personal ON idempotent_response (created_at) WHERE request_hash IS NOT NULL;
 
 -- For deleting old responses of test mode.
 CREATE INDEX idempotent_response_test ON idempotent_response (created_at) WHERE mode = 'test';

@@ -20,7 +20,7 @@ const responseRow = z.strictObject({
   mode: modeColumn,
   operation: z.enum(STORE_OPERATIONS),
   key: z.string(),
-  /** SHA-256 of the request in hexadecimal digits. */
+  /** SHA-256 of the request in hexadecimal digits. Null if it was erased. */
   requestHash: z.string().nullable(),
   /** Null if it was erased. */
   responseBody: z.string().nullable(),
@@ -30,7 +30,7 @@ const responseRow = z.strictObject({
 
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 
-/** A response to store. That to a registration has the registration's time, by which an erasure finds it. */
+/** A response to store. It has the time of its record or of its refunds, by which an erasure finds it. */
 type NewResponse = IdempotentResponse & { readonly createdAt: Date | string };
 
 /** Returns what is stored of a key. */

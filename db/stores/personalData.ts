@@ -144,8 +144,8 @@ const refundsWithReasons = (table: RecordTable, accountId: string): FragmentSqlT
   `;
 };
 
-/** What was stored in the transactions of registrations and their refunds, so at the same time. */
-const ofRegistrations = (accountId: string): FragmentSqlToken => sql.fragment`
+/** The notes that were stored with the refunds of registrations, so at the same time. */
+const ofReversals = (accountId: string): FragmentSqlToken => sql.fragment`
   note AS (
     DELETE FROM balance_note
     WHERE entry_id = ANY(ARRAY(
@@ -158,13 +158,33 @@ const ofRegistrations = (accountId: string): FragmentSqlToken => sql.fragment`
         OFFSET 0
       ) AS balance_entry
     ))
-  ),
+  )
+`;
+
+/**
+ * What was stored with chosen records and their refunds, so at the same time. The request of an operator's refund has no
+ * personal data.
+ */
+const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sql.fragment`
   response AS (
     UPDATE idempotent_response
-    SET response_body = NULL
-    WHERE created_at = ANY(ARRAY(SELECT created_at FROM chosen))
-      AND operation IN ('plant', 'plastic')
-      AND response_body IS NOT NULL
+    SET
+      request_hash = NULL,
+      response_body = CASE WHEN operation IN ('plant', 'plastic') THEN NULL ELSE response_body END
+    WHERE created_at = ANY(ARRAY(
+        SELECT created_at FROM chosen
+        UNION ALL
+        SELECT refund.created_at
+        FROM chosen
+        CROSS JOIN LATERAL (
+          SELECT created_at
+          FROM ${sql.identifier([REFUNDS[table].table])}
+          WHERE ${sql.identifier([REFUNDS[table].record])} = chosen.id
+          OFFSET 0
+        ) AS refund
+      ))
+      AND request_hash IS NOT NULL
+      AND operation <> 'operator_refund'
       AND ${afterLookup(sql.fragment`account_id = ${accountId}`)}
   )
 `;
@@ -193,7 +213,8 @@ const blank = (
       WHERE ${sql.identifier([REFUNDS[table].id])} = ANY(ARRAY(${refundsWithReasons(table, accountId)}))
       RETURNING created_at
     )
-    ${table === "registration" ? sql.fragment`, ${ofRegistrations(accountId)}` : sql.fragment``}
+    ${table === "registration" ? sql.fragment`, ${ofReversals(accountId)}` : sql.fragment``},
+    ${ofWrites(table, accountId)}
     SELECT
       (SELECT count(*) FROM blanked) AS blanked,
       ${lastChosen} AS last

@@ -25,7 +25,7 @@ export type StoreResponse = {
   readonly replayed: boolean;
 };
 
-/** The response that was stored for a key. Its body is null once it was erased. */
+/** The response that was stored for a key. What follows from the request is null once it was erased. */
 type StoredResponse = {
   readonly requestHash: string | null;
   readonly responseBody: string | null;
@@ -33,8 +33,8 @@ type StoredResponse = {
 };
 
 /**
- * Returns the stored response to a repeated write. An erased body follows from the same request, so it is the same. Of an
- * imported key only the key is known: its response follows from the repeated request.
+ * Returns the stored response to a repeated write. Of an erased request and of an imported key only the key is known: its
+ * response follows from the repeated request.
  * @throws DomainError request_invalid if the key was used for another request
  */
 export const replayResponse = (

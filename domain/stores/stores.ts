@@ -11,7 +11,13 @@ export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
 /** The operations, each with its own idempotency keys. */
 /** The scopes of idempotency keys. An operator's refund is apart from those of clients. */
-export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund", "operator_refund"] as const;
+export const STORE_OPERATIONS = [
+  "plant",
+  "plastic",
+  "donate",
+  "refund",
+  "operator_refund",
+] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
 /** What a balance entry records. */

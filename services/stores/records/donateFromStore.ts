@@ -1,4 +1,4 @@
-import { insertBalanceEntry, takeRecordTimes } from "../../../db/stores/balances.ts";
+import { insertBalanceEntry } from "../../../db/stores/balances.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { EIN_MUST_BE, parseEin } from "../../../domain/charities/charities.ts";
 import type { DonationCustomer } from "../../../domain/charities/donations.ts";
@@ -59,8 +59,7 @@ export const donateFromStore = async (
     deps,
     write,
     { recordId: id, costCents },
-    async (transaction, before, now) => {
-      const [createdAt = now] = await takeRecordTimes(transaction, [write.accountId], now);
+    async (transaction, before, now, createdAt) => {
       const donation = createDonation(
         {
           id,

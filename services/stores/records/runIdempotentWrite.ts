@@ -3,6 +3,7 @@ import {
   insertIdempotentResponses,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
+import { takeRecordTimes } from "../../../db/stores/balances.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -13,11 +14,15 @@ import type { AccountQueue } from "../../batching/createAccountQueue.ts";
 import { lockBalance } from "../balance/lockBalance.ts";
 import { reportRefusal } from "../balance/reportBalance.ts";
 
-/** What a write does while the store's balance is locked. If it throws, nothing is recorded. */
+/**
+ * What a write does while the store's balance is locked. If it throws, nothing is recorded.
+ * @param createdAt the time of the record that it inserts, by which an erasure finds the stored response
+ */
 export type StoreWriteEffect = (
   transaction: DatabaseTransactionConnection,
   balance: LockedBalance,
   now: Date,
+  createdAt: Date | string,
 ) => Promise<void>;
 
 export type StoreWriteDependencies = {
@@ -72,10 +77,12 @@ export const runIdempotentWrite = async (
         // Returned, so that the event is committed.
         return balanceInsufficient(costCents, balanceCents);
       }
-      await effect(transaction, balance, now);
+      const [createdAt = now] =
+        recordId === null ? [] : await takeRecordTimes(transaction, [accountId], now);
+      await effect(transaction, balance, now, createdAt);
       if (write.idempotency !== null) {
         await insertIdempotentResponses(transaction, [
-          { ...write, ...write.idempotency, recordId, createdAt: now },
+          { ...write, ...write.idempotency, recordId, createdAt },
         ]);
       }
       return { responseBody: write.responseBody, recordId, replayed: false };
