@@ -47,6 +47,31 @@ export const insertAuditEntry = async (
   `);
 };
 
+const platformRequestRow = z.strictObject({
+  /** Null if no such request was processed. */
+  firstProcessedAt: z.date().nullable(),
+  reinstalledSince: z.boolean(),
+});
+
+/** Returns when a platform's request to an account was first processed, and whether the store was reinstalled since. */
+export const readPlatformRequest = (
+  db: CommonQueryMethods,
+  accountId: string,
+  signature: string,
+): Promise<Readonly<z.output<typeof platformRequestRow>>> =>
+  db.one(sql.type(platformRequestRow)`
+    SELECT
+      min(created_at) AS "firstProcessedAt",
+      coalesce(
+        min(id) < (
+          SELECT max(id) FROM audit_entry WHERE account_id = ${accountId} AND action = 'store.reinstall'
+        ),
+        false
+      ) AS "reinstalledSince"
+    FROM audit_entry
+    WHERE account_id = ${accountId} AND actor = 'platform' AND details ->> 'signature' = ${signature}
+  `);
+
 export type AuditFilter = {
   readonly accountId: string | null;
   /** An action, such as `key.issue`, or a group of actions, such as `key`. */

@@ -70,7 +70,12 @@ export type Actor =
       /** Null if the operator gave none. */
       readonly reason: string | null;
     }
-  | { readonly kind: "platform" | "service" };
+  | {
+      readonly kind: "platform";
+      /** The HMAC of the request's body, by which a repeated request is recognized. */
+      readonly signature: string;
+    }
+  | { readonly kind: "service" };
 
 /** The service itself. */
 export const SERVICE: Actor = { kind: "service" };

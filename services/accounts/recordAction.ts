@@ -17,7 +17,7 @@ export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
 
 /**
  * Records an action in the audit log. Call it in the transaction of the change, so that neither is stored without the
- * other. Names in the details are stored in snake_case, as in all JSON output.
+ * other. Names in the details are stored in snake_case, as in all JSON output. Those of a platform's request have its signature.
  */
 export const recordAction = (
   transaction: CommonQueryMethods,
@@ -28,6 +28,14 @@ export const recordAction = (
   insertAuditEntry(
     transaction,
     actor,
-    { action, accountId, subject, details: withSnakeCaseNames(details) },
+    {
+      action,
+      accountId,
+      subject,
+      details: {
+        ...withSnakeCaseNames(details),
+        ...(actor.kind === "platform" ? { signature: actor.signature } : {}),
+      },
+    },
     now,
   );

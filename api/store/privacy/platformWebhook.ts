@@ -1,7 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { readPlatformRequest } from "../../../db/accounts/auditEntries.ts";
 import { findStoreByDomain } from "../../../db/stores/stores.ts";
+import type { Store } from "../../../db/stores/stores.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { DAY_MS } from "../../../domain/durations.ts";
+import { invalidRequest } from "../../../domain/errors.ts";
 import { mustBeOneOf, shortText } from "../../../domain/fields.ts";
 import { identifyCustomer } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
@@ -21,6 +25,9 @@ import { isSignedByPlatform } from "./verifyPlatformSignature.ts";
 
 /** A request names at most some thousand orders. */
 const LIMIT_KIB = 256;
+
+/** The platform repeats a request for two days. */
+const REPEATABLE_MS = 3 * DAY_MS;
 
 const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
 const topic = z.enum(TOPICS, { error: mustBeOneOf(TOPICS) });
@@ -84,15 +91,47 @@ const parseJson = (body: string): unknown => {
  * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
  * again, so a call while an erasure of the store runs gets the result of that one.
  */
-const createErasures = (deps: OperatorDependencies): ((storeId: string) => Promise<Forgotten>) => {
+const createErasures = (): ((
+  deps: OperatorDependencies,
+  storeId: string,
+) => Promise<Forgotten>) => {
   const running = new Map<string, Promise<Forgotten>>();
-  return (storeId) => {
+  return (deps, storeId) => {
     const erasure =
       running.get(storeId) ??
       forgetAllCustomers(deps, storeId, { isDryRun: false }).finally(() => running.delete(storeId));
     running.set(storeId, erasure);
     return erasure;
   };
+};
+
+/**
+ * Refuses a request that was processed before and that the platform no longer repeats. A signed body may be in a log, and
+ * its signature does not expire. The erasure of one customer may be repeated.
+ * @throws DomainError request_invalid
+ */
+const refuseReplay = async (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { id, uninstalledAt }: Store,
+  requested: (typeof TOPICS)[number],
+  signature: string,
+): Promise<void> => {
+  const { firstProcessedAt, reinstalledSince } = await readPlatformRequest(db, id, signature);
+  if (
+    requested === "customers/data_request" &&
+    firstProcessedAt !== null &&
+    clock.now().getTime() - firstProcessedAt.getTime() > REPEATABLE_MS
+  ) {
+    throw invalidRequest(
+      `this request was answered before, on ${firstProcessedAt.toISOString()}; it can be repeated for three days`,
+    );
+  }
+  // All requests of a shop have the same body, so that for a store that was uninstalled again is no replay.
+  if (requested === "shop/redact" && uninstalledAt === null && reinstalledSince) {
+    throw invalidRequest(
+      "the store was reinstalled since this request was processed; an operator must uninstall it first",
+    );
+  }
 };
 
 const NOTHING = { registrations: 0, donations: 0 };
@@ -107,11 +146,11 @@ export const platformWebhook = ({
   readonly clock: Clock;
   readonly readSecrets: () => readonly string[];
 }): Webhook => {
-  const deps = { db, clock, actor: { kind: "platform" } as const };
-  const eraseAll = createErasures(deps);
+  const eraseAll = createErasures();
   const run = async (ctx: ApiContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
-    if (!isSignedByPlatform(ctx.get("X-Shopify-Hmac-Sha256"), { secrets: readSecrets(), body })) {
+    const signature = ctx.get("X-Shopify-Hmac-Sha256");
+    if (!isSignedByPlatform(signature, { secrets: readSecrets(), body })) {
       throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
     }
     const requested = parseRequest(
@@ -123,6 +162,10 @@ export const platformWebhook = ({
     const domain = normalizeDomain(request.shop_domain);
     const store = domain === null ? null : await findStoreByDomain(db, domain);
     ctx.set("Cache-Control", "no-store");
+    if (store) {
+      await refuseReplay({ db, clock }, store, requested, signature);
+    }
+    const deps = { db, clock, actor: { kind: "platform", signature } as const };
     if (requested === "customers/data_request") {
       const found = store && (await exportCustomer(deps, store.id, customerOf(request)));
       ctx.body = presentCustomerExport(
@@ -132,7 +175,7 @@ export const platformWebhook = ({
     }
     const erase = (storeId: string) =>
       requested === "shop/redact"
-        ? eraseAll(storeId)
+        ? eraseAll(deps, storeId)
         : forgetCustomer(deps, storeId, customerOf(request), { isDryRun: false });
     const { registrations, donations } = store ? await erase(store.id) : NOTHING;
     ctx.body = { erased: { registrations, donations } };

@@ -3,6 +3,7 @@ import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi, startStoreApiOf } from "../startStoreApi.ts";
 import { sql } from "../../../db/sql.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
 import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.ts";
@@ -160,7 +161,7 @@ const insertRefunds = async (
 };
 
 const exportOf = ({ db }: DatabaseContext, storeId: string) =>
-  exportCustomer({ db, clock: systemClock, actor: { kind: "platform" } }, storeId, CUSTOMER);
+  exportCustomer({ db, clock: systemClock, actor: SERVICE }, storeId, CUSTOMER);
 
 test("an export has all reasons of refunds, oldest first", async (t) => {
   const store = await createTestStore(t.context.db);
