@@ -129,7 +129,7 @@ test("the error of a rejected batch names the items", async (t) => {
 
 test("a write that takes no key is repeated only if the response says that nothing was done", async (t) => {
   const { impact, seen } = await startBehindProxy(t, [
-    { status: 503 },
+    { status: 503, body: '{"error":"too many requests are waiting"}' },
     { status: 429 },
     { status: 502 },
     "lost response",
@@ -144,6 +144,19 @@ test("a write that takes no key is repeated only if the response says that nothi
   await t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactConnectionError });
   t.is(seen.length, 4);
 });
+
+for (const body of ["", "upstream connect error", "null", '{"message":"no healthy upstream"}']) {
+  test(`a write that takes no key is not repeated after a proxy's 503 with the body ${JSON.stringify(body)}`, async (t) => {
+    const { impact, seen } = await startBehindProxy(t, [{ status: 503, body }]);
+
+    const error = await t.throwsAsync(impact.subscribeToDonations(), {
+      instanceOf: ImpactApiError,
+    });
+
+    t.is(error.status, 503);
+    t.is(seen.length, 1);
+  });
+}
 
 test("pages and the beginning of a streamed list are repeated", async (t) => {
   const { impact, direct } = await startBehindProxy(t, [

@@ -40,6 +40,25 @@ test("a store plants, rescues, donates and refunds, and is charged once although
   t.is((await store.evidence()).impact_type, "trees");
 });
 
+test("a store's write that takes no key is repeated after the service's 503 only", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const { domain, live } = await createTestStore(t.context.db);
+  const proxy = await startFaultyProxy(t, url, [
+    { status: 503, body: '{"error":"too many requests","code":"OVERLOADED"}' },
+    { status: 503, body: '{"error":"Service Unavailable"}' },
+  ]);
+  const options = { apiKey: live["api_key"] ?? "", shopName: domain };
+  const store = createStoreClient({ baseUrl: proxy.url, ...options });
+
+  const error = await t.throwsAsync(
+    store.createWebhookEndpoint({ url: "https://shop.example/events" }),
+    { instanceOf: ImpactApiError },
+  );
+
+  t.is(error.status, 503);
+  t.is(proxy.seen.length, 2);
+});
+
 test("lists of a store continue with their cursors, and can be streamed", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { domain, live } = await createTestStore(t.context.db, { balanceCents: 10_000 });

@@ -174,7 +174,7 @@ const certificatePath = (urlOrToken: string): string => {
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication =
     apiKey === undefined ? null : { Authorization: checkHeaderValue("apiKey", apiKey) };
-  const transport = createTransport(options, authentication);
+  const transport = createTransport(options, authentication, ["error"]);
   const { call, list } = createCaller<operations>(transport, OPERATIONS);
 
   const readPublic = async (path: string, own: CallOptions = {}): Promise<never> =>

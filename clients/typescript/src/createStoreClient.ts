@@ -142,10 +142,11 @@ export const createStoreClient = ({
   ...options
 }: StoreClientOptions): StoreClient => {
   // Names with a dash pass every proxy; some drop names with an underscore.
-  const transport = createTransport(options, {
+  const authentication = {
     "api-key": checkHeaderValue("apiKey", apiKey),
     ...storeHeader(shopName, userId),
-  });
+  };
+  const transport = createTransport(options, authentication, ["error", "code"]);
   const { call, list } = createCaller<operations>(
     transport,
     OPERATIONS,

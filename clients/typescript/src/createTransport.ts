@@ -13,12 +13,8 @@ import {
   queryString,
   refuseUnknown,
 } from "./parseOptions.ts";
-import {
-  backoffMs,
-  isRetryableStatus,
-  LONGEST_RETRY_AFTER_MS,
-  readRetryAfterMs,
-} from "./retries.ts";
+import { backoffMs, isRetryable, LONGEST_RETRY_AFTER_MS, readRetryAfterMs } from "./retries.ts";
+import type { ErrorFields } from "./retries.ts";
 import { startDeadline, wait } from "./startDeadline.ts";
 import type { Deadline } from "./startDeadline.ts";
 
@@ -137,6 +133,7 @@ const readText = async (opened: Opened) => {
 /**
  * Sends requests, and repeats those that may be repeated.
  * @param authentication the headers that authenticate a request; null without a key
+ * @param errorFields the fields of the interface's errors
  */
 export const createTransport = (
   {
@@ -147,6 +144,7 @@ export const createTransport = (
     ...unknownOptions
   }: TransportOptions,
   authentication: Readonly<Record<string, string>> | null,
+  errorFields: ErrorFields,
 ): Transport => {
   const baseUrl = parseBaseUrl(givenUrl);
   refuseUnknown(unknownOptions, CLIENT_OPTIONS);
@@ -218,7 +216,7 @@ export const createTransport = (
         if (!response.ok) {
           const error = await readError(response, facts);
           deadline.end();
-          return { error, mayRepeat: isRetryableStatus(response.status, isRepeatable) };
+          return { error, mayRepeat: isRetryable(error, isRepeatable, errorFields) };
         }
         return { response, result: await read({ response, deadline, facts }) };
       } catch (cause) {

@@ -1,3 +1,5 @@
+import type { ImpactApiError } from "./errors.ts";
+
 /** A service that asks for a longer wait is not asked again by the call. */
 export const LONGEST_RETRY_AFTER_MS = 60_000;
 
@@ -10,9 +12,25 @@ const NOTHING_DONE: ReadonlySet<number> = new Set([408, 429, 503]);
 /** Statuses after which a request may or may not have had its effect. */
 const UNKNOWN: ReadonlySet<number> = new Set([500, 502, 504]);
 
-/** @param isRepeatable whether the request has the same effect if it is sent twice */
-export const isRetryableStatus = (status: number, isRepeatable: boolean): boolean =>
-  NOTHING_DONE.has(status) || (isRepeatable && UNKNOWN.has(status));
+/** The fields that the service's own errors have, which those of a proxy lack. */
+export type ErrorFields = readonly ("error" | "code")[];
+
+const hasFields = (body: unknown, fields: ErrorFields): boolean =>
+  fields.every((field) => typeof (body as Record<string, unknown> | null)?.[field] === "string");
+
+/**
+ * Returns whether a request may be sent again. Proxies also respond with a 503 after the service has acted, so only its own
+ * says that nothing was done.
+ * @param isRepeatable whether the request has the same effect if it is sent twice
+ */
+export const isRetryable = (
+  { status, body }: ImpactApiError,
+  isRepeatable: boolean,
+  fields: ErrorFields,
+): boolean =>
+  isRepeatable
+    ? NOTHING_DONE.has(status) || UNKNOWN.has(status)
+    : NOTHING_DONE.has(status) && (status !== 503 || hasFields(body, fields));
 
 /**
  * Returns how long to wait after an attempt: twice as long each time, and at random, so that clients that failed together do not
