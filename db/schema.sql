@@ -415,11 +415,11 @@ CREATE TABLE idempotent_response (
   record_id uuid,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
-  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL OR (operation = ANY (ARRAY['plant'::text, 'plastic'::text]))),
+  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR request_hash IS NULL),
   CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
   CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
   CONSTRAINT idempotent_response_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
-  CONSTRAINT idempotent_response_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text]))
+  CONSTRAINT idempotent_response_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text, 'operator_refund'::text]))
 ) WITH ();
 
 CREATE TABLE impact_total (
@@ -780,9 +780,10 @@ CREATE TABLE refund_key (
   kind text COLLATE "C" NOT NULL,
   idempotency_key text NOT NULL,
   key_digest bytea NOT NULL GENERATED ALWAYS AS (text_digest(idempotency_key)) STORED,
+  by_operator boolean NOT NULL DEFAULT false,
   refund_id uuid NOT NULL,
   CONSTRAINT refund_key_refund UNIQUE (refund_id),
-  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, key_digest),
+  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, key_digest, by_operator),
   CONSTRAINT refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT refund_key_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id)
 ) WITH ();
@@ -1099,7 +1100,7 @@ CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_
 
 CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
-CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE ((response_body IS NOT NULL) AND (operation = ANY (ARRAY['plant'::text, 'plastic'::text])));
+CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE (request_hash IS NOT NULL);
 
 CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
 
