@@ -179,9 +179,9 @@ test.serial(
     ) => {
       const pages: number[] = [];
       const counted: typeof deleteBatch = async (limit, from) => {
-        const batch = deleteBatch(limit, from);
-        pages.push(await countPages(() => batch));
-        return batch;
+        const batch = Promise.withResolvers<Awaited<ReturnType<typeof deleteBatch>>>();
+        pages.push(await countPages(async () => batch.resolve(await deleteBatch(limit, from))));
+        return batch.promise;
       };
       const deleted = await deleteInOrder(counted, new AbortController().signal, BATCH_ROWS);
       t.is(deleted, BATCHES * BATCH_ROWS, name);
