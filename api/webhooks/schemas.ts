@@ -118,7 +118,7 @@ const endpointFields = {
 export const endpointSchema = z.strictObject(endpointFields).meta({ id: "WebhookEndpoint" });
 
 const SECRET_DESCRIPTION =
-  "The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here.";
+  "The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it.";
 
 export const newEndpointSchema = z
   .strictObject({

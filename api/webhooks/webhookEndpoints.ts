@@ -3,6 +3,7 @@ import type { z } from "zod";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { listEndpoints } from "../../db/webhooks/endpoints.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
@@ -17,6 +18,8 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
+import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
+import { markReplay, REPLAY_HEADER } from "../http/replays.ts";
 import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import {
   ALL_TYPES,
@@ -97,6 +100,7 @@ const createManagement = (
     keyEndpoint({
       method: "post",
       path: `${prefix}/webhook_endpoints`,
+      checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
       description: {
         operationId: "createWebhookEndpoint",
         tag: TAG,
@@ -105,6 +109,13 @@ const createManagement = (
         details:
           `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
           `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+        requestHeaders: {
+          "Idempotency-Key": {
+            description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
+            maxLength: SHORT_TEXT_LENGTH,
+          },
+        },
+        responseHeaders: REPLAY_HEADER,
         errors: [
           {
             ...invalidError,
@@ -122,13 +133,15 @@ const createManagement = (
         },
         response: { ...example, secret: SECRET_EXAMPLE },
       },
-      handle: async ({ caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
-        const { endpoint, secret } = await createWebhookEndpoint(deps, accountModeOf(caller), {
+      handle: async ({ ctx, caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
+        const created = await createWebhookEndpoint(deps, accountModeOf(caller), {
           url,
           types: storedTypes(types),
           description,
+          idempotencyKey: readIdempotencyKey(ctx),
         });
-        return { ...presentEndpoint(endpoint), secret };
+        markReplay(ctx, created);
+        return { ...presentEndpoint(created.endpoint), secret: created.secret };
       },
     }),
     keyEndpoint({

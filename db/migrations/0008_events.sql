@@ -35,6 +35,8 @@ CREATE TABLE webhook_endpoint (
   description text NOT NULL CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
   -- Null for all, also those of later releases.
   types text[] CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
+  -- Of the request that created it. A repeated request gets the endpoint with its secret.
+  idempotency_key text COLLATE "C",
   created_at timestamptz NOT NULL,
   -- The first failed attempt since the last one that succeeded, since the URL was changed or since the endpoint was enabled.
   failing_since timestamptz,

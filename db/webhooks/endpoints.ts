@@ -71,6 +71,18 @@ export const listEndpoints = (
     ORDER BY webhook_endpoint.created_at, webhook_endpoint.id
   `);
 
+/** Finds the endpoint of an owner that a request with a key has created. The caller holds the lock of the owner's endpoints. */
+export const findEndpointByKey = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  idempotencyKey: string,
+): Promise<WebhookEndpoint | null> =>
+  transaction.maybeOne(sql.type(endpointRow)`
+    SELECT ${columns}
+    FROM webhook_endpoint
+    WHERE ${ownedBy(owner)} AND webhook_endpoint.idempotency_key = ${idempotencyKey}
+  `);
+
 /** Finds an endpoint of any owner, unless it is deleted. */
 export const findEndpoint = (db: CommonQueryMethods, id: string): Promise<WebhookEndpoint | null> =>
   db.maybeOne(sql.type(endpointRow)`
@@ -93,22 +105,24 @@ export const findOwnEndpoint = async (
       `)
     : null;
 
-export type NewEndpoint = Pick<
+type NewEndpoint = Pick<
   WebhookEndpoint,
   "id" | "accountId" | "mode" | "url" | "description" | "types"
->;
+> & { readonly idempotencyKey: string | null };
 
 const typesOf = (types: readonly string[] | null) =>
   types === null ? sql.fragment`NULL` : sql.array(types, "text");
 
 export const insertEndpoint = (
   transaction: DatabaseTransactionConnection,
-  { id, accountId, mode, url, description, types }: NewEndpoint,
+  { id, accountId, mode, url, description, types, idempotencyKey }: NewEndpoint,
   createdAt: Date,
 ): Promise<WebhookEndpoint> =>
   transaction.one(sql.type(endpointRow)`
-    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, types, created_at)
-    VALUES (${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${timestamp(createdAt)})
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, types, idempotency_key, created_at)
+    VALUES (
+      ${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${idempotencyKey}, ${timestamp(createdAt)}
+    )
     RETURNING ${columns}
   `);
 

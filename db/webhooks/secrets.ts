@@ -34,6 +34,17 @@ export const listSecrets = (
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(secretRow)`${signingSecrets(sql.fragment`${endpointId}`, now)}`);
 
+/** Returns the secret of an endpoint that was not replaced. */
+export const getCurrentSecret = (
+  transaction: DatabaseTransactionConnection,
+  endpointId: string,
+): Promise<string> =>
+  transaction.oneFirst(sql.type(secretRow)`
+    SELECT secret
+    FROM webhook_secret
+    WHERE endpoint_id = ${endpointId} AND expires_at IS NULL
+  `);
+
 /** Lets the current secret sign until a time, and deletes those that no longer sign. */
 export const endCurrentSecret = async (
   transaction: DatabaseTransactionConnection,

@@ -1,8 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { insertEndpoint, listEndpoints, lockEndpointsOf } from "../../db/webhooks/endpoints.ts";
+import {
+  findEndpointByKey,
+  insertEndpoint,
+  listEndpoints,
+  lockEndpointsOf,
+} from "../../db/webhooks/endpoints.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
-import { insertSecret } from "../../db/webhooks/secrets.ts";
+import { getCurrentSecret, insertSecret } from "../../db/webhooks/secrets.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import {
   formatSecret,
@@ -45,24 +50,43 @@ export const requireUnusedUrl = (
 ): void => {
   const other = endpoints.find((each) => each.url === url && each.id !== own);
   if (other) {
-    throw invalidRequest(`url: the endpoint ${other.id} has this URL`);
+    throw invalidRequest(
+      `url: the endpoint ${other.id} has this URL; if you have lost its secret, rotate it`,
+    );
   }
 };
 
 /**
- * Creates an endpoint. Its secret is returned only here.
+ * Creates an endpoint, and returns its secret. Repeated with the same key, it returns the same endpoint as it is now.
  * @param types null for all
  * @throws DomainError request_invalid
  */
 export const createWebhookEndpoint = (
   { db, clock, actor, settings }: WebhookDependencies & { readonly settings: WebhookSettings },
   { accountId, mode }: AccountMode,
-  { url: given, types, description }: Pick<WebhookEndpoint, "url" | "types" | "description">,
-): Promise<{ readonly endpoint: WebhookEndpoint; readonly secret: string }> => {
+  {
+    url: given,
+    types,
+    description,
+    idempotencyKey = null,
+  }: Pick<WebhookEndpoint, "url" | "types" | "description"> & {
+    readonly idempotencyKey?: string | null;
+  },
+): Promise<{
+  readonly endpoint: WebhookEndpoint;
+  readonly secret: string;
+  readonly replayed: boolean;
+}> => {
   const url = requireUsableUrl(given, settings);
   return db.transaction(async (transaction) => {
     const owner = { accountId, mode };
     await lockEndpointsOf(transaction, owner);
+    const earlier =
+      idempotencyKey === null ? null : await findEndpointByKey(transaction, owner, idempotencyKey);
+    if (earlier) {
+      const secret = await getCurrentSecret(transaction, earlier.id);
+      return { endpoint: earlier, secret, replayed: true };
+    }
     const endpoints = await listEndpoints(transaction, owner);
     requireUnusedUrl(endpoints, url, null);
     if (endpoints.length >= MAXIMUM_ENDPOINTS) {
@@ -73,7 +97,7 @@ export const createWebhookEndpoint = (
     const now = clock.now();
     const endpoint = await insertEndpoint(
       transaction,
-      { id: newId(), ...owner, url, types, description },
+      { id: newId(), ...owner, url, types, description, idempotencyKey },
       now,
     );
     const secret = newSecret();
@@ -84,6 +108,6 @@ export const createWebhookEndpoint = (
       { action: "webhook.create", endpoint, details: { types } },
       now,
     );
-    return { endpoint, secret };
+    return { endpoint, secret, replayed: false };
   });
 };

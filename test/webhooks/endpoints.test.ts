@@ -172,7 +172,12 @@ test("http is refused unless the operator allows it", async (t) => {
 test("a repeated request does not add another endpoint, and there are 16 at most", async (t) => {
   const { call, key, create } = await start(t);
   const id = idOf((await create()).body);
-  t.like(await create(), { status: 400, body: { error: `url: the endpoint ${id} has this URL` } });
+  t.like(await create(), {
+    status: 400,
+    body: {
+      error: `url: the endpoint ${id} has this URL; if you have lost its secret, rotate it`,
+    },
+  });
   const results = await Promise.all(
     Array.from({ length: 20 }, (_, index) => create({ url: `https://shop.example/${index}` })),
   );
@@ -186,6 +191,34 @@ test("a repeated request does not add another endpoint, and there are 16 at most
     body: { url: "https://shop.example/0" },
   });
   t.is(change.status, 400);
+});
+
+test("a creation that is repeated with its key returns the endpoint with its secret", async (t) => {
+  const { call, key, organization } = await start(t);
+  const headers = { "Idempotency-Key": "endpoint-1" };
+  const create = (body: object = {}, usedKey = key) =>
+    call("POST", "/webhook_endpoints", { key: usedKey, headers, body: { url: HOOK_URL, ...body } });
+  const answers = await Promise.all([create(), create(), create()]);
+  const [first] = answers;
+  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.deepEqual(
+    new Set(answers.map(({ body }) => JSON.stringify(body))),
+    new Set([JSON.stringify(first?.body)]),
+  );
+  t.is(answers.filter((answer) => answer.headers.get("idempotent-replayed") === "true").length, 2);
+  const id = idOf(first?.body);
+
+  const rotated = await call("POST", `/webhook_endpoints/${id}/rotate`, { key });
+  const repeated = await create({ url: "https://shop.example/other" });
+  t.like(repeated.body, { id, url: HOOK_URL, secret: String(rotated.body["secret"]) });
+
+  t.not(idOf((await create({}, organization.apiKeyTest)).body), id);
+  await call("DELETE", `/webhook_endpoints/${id}`, { key });
+  t.not(idOf((await create()).body), id);
+  t.like(await create({ idempotency_key: "endpoint-1" }), {
+    status: 400,
+    body: { error: "idempotency_key: must be given as the header Idempotency-Key" },
+  });
 });
 
 const entries = z.array(z.looseObject({ action: z.string(), subject: z.string().nullable() }));

@@ -98,11 +98,8 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
     options?: FollowOptions,
   ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
 
-  /** Like all writes of webhook endpoints, repeated only after a response that says that nothing was done. */
-  readonly createWebhookEndpoint: (
-    body: Body<"createWebhookEndpoint">,
-    options?: CallOptions,
-  ) => Promise<Result<"createWebhookEndpoint">>;
+  readonly createWebhookEndpoint: Write<"createWebhookEndpoint">;
+  /** Like the other changes of webhook endpoints, repeated only after a response that says that nothing was done. */
   readonly updateWebhookEndpoint: (
     id: string,
     body: Body<"updateWebhookEndpoint">,

@@ -80,11 +80,8 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
     query: Query<"readOrderCertificateUrl">,
     options?: CallOptions,
   ) => Promise<Result<"readOrderCertificateUrl">>;
-  /** Like all writes of webhook endpoints, repeated only after a response that says that nothing was done. */
-  readonly createWebhookEndpoint: (
-    body: BodyOf<operations["createWebhookEndpoint"]>,
-    options?: CallOptions,
-  ) => Promise<Result<"createWebhookEndpoint">>;
+  readonly createWebhookEndpoint: Write<"createWebhookEndpoint">;
+  /** Like the other changes of webhook endpoints, repeated only after a response that says that nothing was done. */
   readonly updateWebhookEndpoint: ChangeEndpoint<"updateWebhookEndpoint">;
   readonly rotateWebhookSecret: (
     id: string,
