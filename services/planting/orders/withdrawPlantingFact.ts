@@ -188,11 +188,32 @@ const requireStillPlaced = async (
 };
 
 /**
+ * Rejects a withdrawal that would leave a verified order without its planting. A verification alone counts as planted on its
+ * day, which nobody has reported of these trees.
+ */
+const requireStillPlanted = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  withdrawn: StoredFact,
+): Promise<void> => {
+  if (withdrawn.stage !== "planted" || withdrawn.state !== "accepted") {
+    return;
+  }
+  const accepted = await listFacts(transaction, order.id, ["accepted"]);
+  const verified = accepted.find(({ stage }) => stage === "planted_and_verified");
+  if (verified && !accepted.some(({ stage }) => stage === "planted")) {
+    throw invalidRequest(
+      `fact ${verified.id} verifies what fact ${withdrawn.id} reports as planted; withdraw fact ${verified.id} first, or pass another planted with --replacement`,
+    );
+  }
+};
+
+/**
  * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays stored with its
  * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
  * @param options.reason why; operators see it
- * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, or the order would be
- *   placed again
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order, the order would be
+ *   placed again, or it would stay verified without its planting
  */
 export const withdrawPlantingFact = (
   deps: Dependencies,
@@ -231,6 +252,7 @@ export const withdrawPlantingFact = (
       });
       order = await reconsiderContradictions(transaction, replaced.order);
       await requireStillPlaced(transaction, before, order, fact.id);
+      await requireStillPlanted(transaction, order, fact);
       await restoreSites(transaction, order);
       return { order, replacement: replaced.recorded };
     },

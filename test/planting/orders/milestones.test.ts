@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { listFacts } from "../../../db/planting/facts.ts";
+import { PLANTING_STAGES } from "../../../domain/planting/order.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import {
   simulateAllocated,
@@ -49,6 +50,11 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
           isDryRun: false,
         },
       );
+    },
+    /** The stages that the order has reached, in their order. */
+    accepted: async () => {
+      const facts = await listFacts(db, order.id, ["accepted"]);
+      return PLANTING_STAGES.filter((each) => facts.some(({ stage }) => stage === each));
     },
     milestones: async () =>
       (await readEvents(setup.deps, owner, { types: ["evidence.milestone_reached"] })).map(
@@ -104,5 +110,23 @@ test.serial(
     const allocations = allocated.allocations.map((each) => ({ ...each, reference: "A-1" }));
     await report({ ...allocated, allocations });
     t.deepEqual(await milestones(), [...once, "allocated", "planted"]);
+  },
+);
+
+test.serial(
+  "planting that a later fact verifies is withdrawn after the verification, or replaced",
+  async (t) => {
+    const { allocated, planted, verified, report, withdraw, accepted } = await placeOrder(t);
+    await report(allocated, planted, verified);
+    const all = ["funds_distributed", "allocated", "planted", "planted_and_verified"];
+    await t.throwsAsync(withdraw("planted"), {
+      message: /^fact \d+ verifies what fact \d+ reports as planted; withdraw fact \d+ first/u,
+    });
+    t.deepEqual(await accepted(), all);
+    await withdraw("planted", { ...planted, media: planted.media.slice(1) });
+    t.deepEqual(await accepted(), all);
+    await withdraw("planted_and_verified");
+    await withdraw("planted");
+    t.deepEqual(await accepted(), all.slice(0, 2));
   },
 );
