@@ -131,7 +131,11 @@ const EXAMPLE: z.output<typeof delivery> = {
 const listQuery = queryObject({
   state: oneOf(DELIVERY_STATES)
     .optional()
-    .meta({ description: "Only deliveries in this state.", examples: ["failed"] }),
+    .meta({
+      description:
+        "Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed.",
+      examples: ["failed"],
+    }),
   limit: defaultedLimit("deliveries"),
   starting_after: z
     .string()
@@ -275,7 +279,7 @@ const createActions = ({ db, clock }: Dependencies, on: WebhookInterface): reado
         summary: "Recover missed events",
         details:
           `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
-          "were recorded while it was disabled or did not exist, and those whose delivery failed.",
+          "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt.",
         pathParameters: ENDPOINT_PARAMETER,
         errors: [
           {

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
 import type { DeliveryState } from "../../domain/webhooks/decideDelivery.ts";
@@ -31,37 +31,60 @@ const columns = sql.fragment`
   webhook_delivery.due_at AS "dueAt"
 `;
 
-/** Lists deliveries of an endpoint, newest first. */
+type Page = {
+  /** The last delivery of the previous page. */
+  readonly after: Pick<Delivery, "createdAt" | "id"> | null;
+  readonly limit: number;
+};
+
+const page = (
+  endpointId: FragmentSqlToken,
+  condition: FragmentSqlToken,
+  { after, limit }: Page,
+): FragmentSqlToken => sql.fragment`
+  SELECT *
+  FROM webhook_delivery
+  WHERE endpoint_id = ${endpointId}
+    AND ${condition}
+    ${
+      after === null
+        ? sql.fragment``
+        : sql.fragment`AND (created_at, event_id) < (${timestamp(after.createdAt)}, ${after.id}::uuid)`
+    }
+  ORDER BY created_at DESC, event_id DESC
+  LIMIT ${limit}
+`;
+
+/** Returns the query of deliveries whose last attempt failed, newest first. Each part of it is read in its own index. */
+export const failedDeliveries = (endpointId: FragmentSqlToken, given: Page): FragmentSqlToken =>
+  sql.fragment`
+    SELECT *
+    FROM (
+      (${page(endpointId, sql.fragment`state = 'failed'`, given)})
+      UNION ALL
+      (${page(endpointId, sql.fragment`state = 'pending' AND attempts > earlier_attempts`, given)})
+    ) AS webhook_delivery
+    ORDER BY created_at DESC, event_id DESC
+    LIMIT ${given.limit}
+  `;
+
+/**
+ * Lists deliveries of an endpoint, newest first.
+ * @param filter.state null for all; `failed` finds also those that are pending after a failed attempt
+ */
 export const listDeliveries = (
   db: CommonQueryMethods,
   endpointId: string,
-  {
-    state,
-    after,
-    limit,
-  }: {
-    readonly state: DeliveryState | null;
-    /** The last delivery of the previous page. */
-    readonly after: Pick<Delivery, "createdAt" | "id"> | null;
-    readonly limit: number;
-  },
-): Promise<readonly Delivery[]> =>
-  db.any(sql.type(deliveryRow)`
+  { state, ...given }: Page & { readonly state: DeliveryState | null },
+): Promise<readonly Delivery[]> => {
+  const id = sql.fragment`${endpointId}`;
+  const condition = state === null ? sql.fragment`true` : sql.fragment`state = ${state}`;
+  return db.any(sql.type(deliveryRow)`
     SELECT ${columns}
-    FROM webhook_delivery
-    WHERE webhook_delivery.endpoint_id = ${endpointId}
-      ${state === null ? sql.fragment`` : sql.fragment`AND webhook_delivery.state = ${state}`}
-      ${
-        after === null
-          ? sql.fragment``
-          : sql.fragment`
-            AND (webhook_delivery.created_at, webhook_delivery.event_id)
-              < (${timestamp(after.createdAt)}, ${after.id}::uuid)
-          `
-      }
+    FROM (${state === "failed" ? failedDeliveries(id, given) : page(id, condition, given)}) AS webhook_delivery
     ORDER BY webhook_delivery.created_at DESC, webhook_delivery.event_id DESC
-    LIMIT ${limit}
   `);
+};
 
 export const findDelivery = (
   db: CommonQueryMethods,

@@ -1,8 +1,74 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Mode } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
+import { failedDeliveries } from "./deliveryLists.ts";
+import { endpointColumns, endpointRow } from "./endpoints.ts";
 import { pendingEndpoints } from "./pendingEndpoints.ts";
+
+const errorRow = z.strictObject({
+  lastError: z.string().nullable(),
+  lastErrorAt: z.date().nullable(),
+});
+
+/** How the last attempt of the newest delivery that failed has ended. */
+export type LastError = Readonly<z.output<typeof errorRow>>;
+
+const lastErrorOf = (endpointId: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  SELECT webhook_attempt.error AS "lastError", webhook_attempt.started_at AS "lastErrorAt"
+  FROM (${failedDeliveries(endpointId, { after: null, limit: 1 })}) AS webhook_delivery
+  JOIN webhook_attempt USING (endpoint_id, event_id)
+  ORDER BY webhook_attempt.number DESC
+  LIMIT 1
+`;
+
+/** Returns nulls if no delivery has failed. */
+export const findLastError = async (
+  db: CommonQueryMethods,
+  endpointId: string,
+): Promise<LastError> =>
+  (await db.maybeOne(sql.type(errorRow)`${lastErrorOf(sql.fragment`${endpointId}`)}`)) ?? {
+    lastError: null,
+    lastErrorAt: null,
+  };
+
+const ownedRow = endpointRow.extend({ owner: z.string(), ...errorRow.shape });
+
+/** An endpoint, the name of its organization or the domain of its store, and its last error. */
+export type OwnedEndpoint = Readonly<z.output<typeof ownedRow>>;
+
+/**
+ * Lists endpoints, those that fail or are disabled first, the longest first.
+ * @param filter null for those of all accounts or modes
+ */
+export const listOwnedEndpoints = (
+  db: CommonQueryMethods,
+  {
+    accountId,
+    mode,
+    limit,
+  }: {
+    readonly accountId: string | null;
+    readonly mode: Mode | null;
+    readonly limit: number;
+  },
+): Promise<readonly OwnedEndpoint[]> =>
+  db.any(sql.type(ownedRow)`
+    SELECT ${endpointColumns}, coalesce(store.domain, account.name) AS owner, "lastError", "lastErrorAt"
+    FROM webhook_endpoint
+    JOIN account ON account.id = webhook_endpoint.account_id
+    LEFT JOIN store ON store.account_id = account.id
+    LEFT JOIN LATERAL (${lastErrorOf(sql.fragment`webhook_endpoint.id`)}) AS last ON true
+    WHERE webhook_endpoint.deleted_at IS NULL
+      ${accountId === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.account_id = ${accountId}`}
+      ${mode === null ? sql.fragment`` : sql.fragment`AND webhook_endpoint.mode = ${mode}`}
+    ORDER BY
+      coalesce(webhook_endpoint.failing_since, webhook_endpoint.disabled_at),
+      webhook_endpoint.created_at,
+      webhook_endpoint.id
+    LIMIT ${limit}
+  `);
 
 /** The most endpoints that are reported to the operator: one broken server may have many. */
 const MAXIMUM_ROWS = 1000;

@@ -9,7 +9,7 @@ import { countDeleted, deletedRow, startingAt } from "../deletedRow.ts";
 import type { Deleted } from "../deletedRow.ts";
 import { sql, timestamp } from "../sql.ts";
 
-const endpointRow = z.strictObject({
+export const endpointRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
@@ -28,7 +28,7 @@ const endpointRow = z.strictObject({
 });
 export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
 
-const columns = sql.fragment`
+export const endpointColumns = sql.fragment`
   webhook_endpoint.id,
   webhook_endpoint.account_id AS "accountId",
   webhook_endpoint.mode,
@@ -65,7 +65,7 @@ export const listEndpoints = (
   owner: AccountMode,
 ): Promise<readonly WebhookEndpoint[]> =>
   db.any(sql.type(endpointRow)`
-    SELECT ${columns}
+    SELECT ${endpointColumns}
     FROM webhook_endpoint
     WHERE ${ownedBy(owner)}
     ORDER BY webhook_endpoint.created_at, webhook_endpoint.id
@@ -78,7 +78,7 @@ export const findEndpointByKey = (
   idempotencyKey: string,
 ): Promise<WebhookEndpoint | null> =>
   transaction.maybeOne(sql.type(endpointRow)`
-    SELECT ${columns}
+    SELECT ${endpointColumns}
     FROM webhook_endpoint
     WHERE ${ownedBy(owner)} AND webhook_endpoint.idempotency_key = ${idempotencyKey}
   `);
@@ -86,7 +86,7 @@ export const findEndpointByKey = (
 /** Finds an endpoint of any owner, unless it is deleted. */
 export const findEndpoint = (db: CommonQueryMethods, id: string): Promise<WebhookEndpoint | null> =>
   db.maybeOne(sql.type(endpointRow)`
-    SELECT ${columns}
+    SELECT ${endpointColumns}
     FROM webhook_endpoint
     WHERE webhook_endpoint.id = ${id} AND webhook_endpoint.deleted_at IS NULL
   `);
@@ -99,7 +99,7 @@ export const findOwnEndpoint = async (
 ): Promise<WebhookEndpoint | null> =>
   isUuid(id)
     ? db.maybeOne(sql.type(endpointRow)`
-        SELECT ${columns}
+        SELECT ${endpointColumns}
         FROM webhook_endpoint
         WHERE webhook_endpoint.id = ${id} AND ${ownedBy(owner)}
       `)
@@ -123,7 +123,7 @@ export const insertEndpoint = (
     VALUES (
       ${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${idempotencyKey}, ${timestamp(createdAt)}
     )
-    RETURNING ${columns}
+    RETURNING ${endpointColumns}
   `);
 
 /** Changes an endpoint. What its server did at an earlier URL says nothing about another one. */
@@ -139,7 +139,7 @@ export const updateEndpoint = (
       types = ${typesOf(types)},
       failing_since = CASE WHEN url = ${url} THEN failing_since END
     WHERE id = ${id}
-    RETURNING ${columns}
+    RETURNING ${endpointColumns}
   `);
 
 /**
@@ -159,7 +159,7 @@ export const disableEndpoint = (
     SET disabled_at = ${timestamp(now)}, disabled_reason = ${reason}
     WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL
       ${url === undefined ? sql.fragment`` : sql.fragment`AND url = ${url}`}
-    RETURNING ${columns}
+    RETURNING ${endpointColumns}
   `);
 
 /**
@@ -190,7 +190,7 @@ export const enableEndpoint = (
     UPDATE webhook_endpoint
     SET disabled_at = NULL, disabled_reason = NULL, failing_since = NULL
     WHERE id = ${id} AND disabled_at IS NOT NULL AND deleted_at IS NULL
-    RETURNING ${columns}
+    RETURNING ${endpointColumns}
   `);
 
 export const markEndpointDeleted = async (

@@ -17,7 +17,7 @@ const missedRow = z.strictObject({
 
 /**
  * Makes deliveries due of the events since a time that follow a position, that an endpoint wants, and that are neither
- * delivered to it nor pending, oldest first. The schedule of those that had failed begins again. The database selects what
+ * delivered to it nor due, oldest first. The schedule of those that had failed or wait begins again. The database selects what
  * webhooks send, because the whole events can be many megabytes. Of each type it reads in the feed's order and stops at the
  * limit.
  * @returns how many such events there are, where counting ends at one more than the limit, and the last one that was made due
@@ -62,7 +62,7 @@ export const insertMissedDeliveries = async (
             FROM webhook_delivery
             WHERE webhook_delivery.endpoint_id = ${id}
               AND webhook_delivery.event_id = event.id
-              AND webhook_delivery.state <> 'failed'
+              AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${time})
             OFFSET 0
           )
         ORDER BY event.transaction_id, event.id
@@ -101,7 +101,7 @@ export const insertMissedDeliveries = async (
       ORDER BY recovered.transaction_id, recovered.id
       ON CONFLICT (endpoint_id, event_id) DO UPDATE
       SET state = 'pending', due_at = excluded.due_at, earlier_attempts = webhook_delivery.attempts
-      WHERE webhook_delivery.state = 'failed'
+      WHERE webhook_delivery.state <> 'delivered'
     )
     SELECT
       (SELECT count(*) FROM missed) AS found,

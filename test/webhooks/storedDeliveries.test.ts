@@ -10,6 +10,7 @@ import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEven
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
+import { impactOf, readJson } from "../cli/runImpact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { copyDatabase, openTestPool, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -64,6 +65,40 @@ test("what was recorded while an endpoint was disabled and what failed is recove
   const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
   t.is(new Set(ids).size, 4);
   t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 0 });
+});
+
+test("operators see why an endpoint fails, list what fails, and a recovery sends it now", async (t) => {
+  const { deps, endpoint, record, deliver, deliveries, receiver, clock, pass, names } =
+    await setUp(t);
+  const impact = impactOf(t);
+  receiver.respond(answer(400));
+  await record("failing");
+  const since = clock.now();
+  t.true(Number(await deliver()) > 0);
+  t.like(await deliveries(), [{ state: "pending", attempts: 1 }]);
+
+  const list = await impact("webhook", "list");
+  const shortTime = since.toISOString().slice(0, 19).replace("T", " ");
+  t.true(list.stdout.includes(`failing: status 400 since ${shortTime}Z`), list.stdout);
+  const line = list.stdout.split("\n").find((each) => each.startsWith(endpoint.id));
+  t.true(line?.includes("Test Organization"), line);
+  const listed = z
+    .array(z.looseObject({ id: z.string(), last_error: z.string().nullable() }))
+    .parse(readJson(await impact("webhook", "list", "--json")));
+  t.is(listed.find(({ id }) => id === endpoint.id)?.last_error, "status 400");
+  t.regex((await impact("webhook", "show", endpoint.id)).stdout, /last error +status 400\n/u);
+  const failed = await impact("webhook", "deliveries", endpoint.id, "--state", "failed");
+  t.regex(failed.stdout, /evt_\w+ +registration\.refunded +pending +1 /u);
+
+  receiver.respond(answer(204));
+  pass(1000);
+  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 1 });
+  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 0 });
+  await deliver();
+  t.deepEqual(names(), ["failing", "failing"]);
+  t.like(await deliveries(), [{ state: "delivered", attempts: 2 }]);
+  const none = await impact("webhook", "deliveries", endpoint.id, "--state", "failed", "--json");
+  t.deepEqual(readJson(none), []);
 });
 
 const LONG_METADATA = { note: "x".repeat(16_000) };
@@ -217,7 +252,9 @@ test("deliveries and their attempts can be read, and one can be made again, over
     key,
     body: { since },
   });
-  t.like(recovered, { status: 200, body: { recovered_count: 0, has_more: false } });
+  t.like(recovered, { status: 200, body: { recovered_count: 1, has_more: false } });
+  await deliver();
+  t.is(receiver.received.length, 4);
 
   const other = await createTestOrganization(db);
   for (const [method, target] of [

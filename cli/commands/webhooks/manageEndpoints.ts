@@ -1,6 +1,6 @@
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
-import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
+import { findLastError, listOwnedEndpoints } from "../../../db/webhooks/endpointHealth.ts";
 import { OLD_SECRET_HOURS, requireTypesOf } from "../../../domain/webhooks/webhookEndpoints.ts";
 import { readWebhookSettings } from "../../../program/settings/readWebhookSettings.ts";
 import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
@@ -20,7 +20,12 @@ import { printJson, printList, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
 import type { AccountOptions } from "../accounts/accountOptions.ts";
-import { ENDPOINT_COLUMNS, endpointRecord, presentEndpoint } from "./presentWebhook.ts";
+import {
+  ENDPOINT_COLUMNS,
+  endpointRecord,
+  presentEndpoint,
+  presentLastError,
+} from "./presentWebhook.ts";
 
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
@@ -63,16 +68,35 @@ export const createEndpoint = async (context: Context, options: CreateOptions): 
   say(io, SAVE_SECRET);
 };
 
-export type ListOptions = JsonOption & AccountOptions & { readonly mode: Mode };
+export type ListOptions = JsonOption &
+  AccountOptions & { readonly mode?: Mode; readonly limit: number };
 
-export const listAccountEndpoints = async (
+export const listEndpoints = async (
   context: Context,
-  { mode, json, ...named }: ListOptions,
+  { mode, limit, json, ...named }: ListOptions,
 ): Promise<void> => {
-  const { io } = context;
-  const { db, account } = await openAccount(context, named);
-  const endpoints = await listEndpoints(db, { accountId: account.id, mode });
-  printList({ io, json }, endpoints, presentEndpoint, ENDPOINT_COLUMNS);
+  const { io, connections } = context;
+  const db = await connections.database();
+  const isNamed = named.org !== undefined || named.store !== undefined;
+  const accountId = isNamed ? (await openAccount(context, named)).account.id : null;
+  const endpoints = await listOwnedEndpoints(db, {
+    accountId,
+    mode: mode ?? null,
+    limit: limit + 1,
+  });
+  printList(
+    { io, json },
+    endpoints.slice(0, limit),
+    (endpoint) => ({
+      ...presentEndpoint(endpoint),
+      owner: endpoint.owner,
+      ...presentLastError(endpoint),
+    }),
+    ENDPOINT_COLUMNS,
+  );
+  if (endpoints.length > limit) {
+    say(io, "More endpoints exist. Raise --limit.");
+  }
 };
 
 export const showEndpoint = async (
@@ -80,8 +104,19 @@ export const showEndpoint = async (
   id: string,
   { json }: JsonOption,
 ): Promise<void> => {
-  const db = await context.connections.database();
-  printEndpoint(context, await getWebhookEndpoint(db, id), json);
+  const { io, connections } = context;
+  const db = await connections.database();
+  const endpoint = await getWebhookEndpoint(db, id);
+  const last = await findLastError(db, id);
+  if (json) {
+    printJson(io, { ...presentEndpoint(endpoint), ...presentLastError(last) });
+  } else {
+    printRecord(io, {
+      ...endpointRecord(endpoint),
+      "last error": last.lastError,
+      "last error at": last.lastErrorAt,
+    });
+  }
 };
 
 export type UpdateOptions = ChangeOptions & {

@@ -1,6 +1,8 @@
 import type { Delivery } from "../../../db/webhooks/deliveryLists.ts";
+import type { LastError, OwnedEndpoint } from "../../../db/webhooks/endpointHealth.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { eventIdOf } from "../../../domain/events/events.ts";
+import { formatTime } from "../../output/formatTable.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import type { Columns } from "../../output/print.ts";
 
@@ -40,14 +42,29 @@ export const endpointRecord = (endpoint: WebhookEndpoint): Readonly<Record<strin
   created: endpoint.createdAt,
 });
 
-export const ENDPOINT_COLUMNS: Columns<WebhookEndpoint> = {
+/** Returns an endpoint's status, and why and since when its server fails. */
+const healthOf = (endpoint: OwnedEndpoint): string => {
+  const { failingSince, lastError } = endpoint;
+  return failingSince === null
+    ? statusOf(endpoint)
+    : `${statusOf(endpoint)}: ${lastError ?? "no success"} since ${formatTime(failingSince)}`;
+};
+
+export const ENDPOINT_COLUMNS: Columns<OwnedEndpoint> = {
   "endpoint id": (endpoint) => endpoint.id,
+  account: (endpoint) => endpoint.owner,
   mode: (endpoint) => endpoint.mode,
   url: (endpoint) => endpoint.url,
   types: (endpoint) => typesOf(endpoint),
-  status: (endpoint) => statusOf(endpoint),
+  status: (endpoint) => healthOf(endpoint),
   created: (endpoint) => endpoint.createdAt,
 };
+
+/** The JSON form of how an endpoint's last failed delivery has ended. */
+export const presentLastError = ({ lastError, lastErrorAt }: LastError) => ({
+  last_error: lastError,
+  last_error_at: lastErrorAt,
+});
 
 /** The JSON form of a delivery. */
 export const presentDelivery = (delivery: Delivery) => ({

@@ -25,7 +25,7 @@ import type { ListDeliveriesOptions } from "./manageDeliveries.ts";
 import {
   createEndpoint,
   deleteEndpoint,
-  listAccountEndpoints,
+  listEndpoints,
   pingEndpoint,
   rotateSecret,
   showEndpoint,
@@ -52,13 +52,16 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
       .option("--description <text>", "note", ""),
   ).action((options: CreateOptions) => createEndpoint(context, options));
   withAccount(
-    webhook.command("list").description("List the endpoints of an organization or a store"),
+    webhook
+      .command("list")
+      .description("List endpoints and how their servers respond, those that fail first"),
   )
-    .option("--mode <live|test>", "mode of the events", parseMode, "live")
-    .action((options: ListOptions) => listAccountEndpoints(context, options));
+    .option("--mode <live|test>", "only endpoints of this mode", parseMode)
+    .option("--limit <n>", "maximum rows", parseLimit, 100)
+    .action((options: ListOptions) => listEndpoints(context, options));
   webhook
     .command("show")
-    .description("Show an endpoint")
+    .description("Show an endpoint and its last error")
     .argument(...ENDPOINT)
     .action((id: string, options: JsonOption) => showEndpoint(context, id, options));
   withAudit(
@@ -124,7 +127,10 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
     .description("List an endpoint's deliveries, newest first")
     .argument(...ENDPOINT)
     .addOption(
-      new Option("--state <state>", "only deliveries in this state").choices(DELIVERY_STATES),
+      new Option(
+        "--state <state>",
+        "only deliveries in this state; failed: also pending ones whose last attempt failed",
+      ).choices(DELIVERY_STATES),
     )
     .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
     .option("--limit <n>", "maximum rows", parseLimit, 100)
@@ -151,7 +157,7 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
   withAudit(
     webhook
       .command("recover")
-      .description("Send the events that an endpoint has missed since a time of the last 14 days")
+      .description("Send the events of the last 14 days that an endpoint has not received now")
       .argument(...ENDPOINT)
       .addOption(sinceOption().makeOptionMandatory()),
   ).action((id: string, options: ChangeOptions & { readonly since: Date }) =>
