@@ -1,9 +1,17 @@
-import { parseArgs } from "node:util";
+import { Command, Option } from "commander";
 import { startStripeDouble } from "./startStripeDouble.ts";
 
 /** Runs the double as a program: `npm run stripe-double -- --port 12111`. See the README in this folder. */
-const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
-const double = await startStripeDouble({ port: Number(values.port) });
+const { port } = new Command("npm run stripe-double --")
+  .description("Run a stateful double of Stripe's API. See test/stripeDouble/README.md.")
+  .addOption(
+    new Option("--port <port>", "port on this machine; 0 for a free one")
+      .default(0)
+      .argParser(Number),
+  )
+  .parse()
+  .opts<{ readonly port: number }>();
+const double = await startStripeDouble({ port });
 const { customerId, subscriptionId } = double.control.addSubscriber({});
 console.log(`STRIPE_API_BASE=${double.url}`);
 console.log(`STRIPE_SECRET_KEY=${double.secretKey}`);
