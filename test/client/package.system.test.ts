@@ -148,7 +148,7 @@ test("the checkout plants an order once, however often it runs", async (t) => {
   const first = await runExample("checkout.ts", environment);
   const second = await runExample("checkout.ts", environment);
 
-  t.regex(first, /^Order 1001: planted as [0-9a-f-]{36}\n$/u);
+  t.regex(first, /^Order 1003: planted as [0-9a-f-]{36}\n$/u);
   t.is(second, first);
 });
 
@@ -157,7 +157,7 @@ test("the checkout keeps an order for later if its key is not valid", async (t) 
 
   const output = await runExample("checkout.ts", { ...environment, IMPACT_API_KEY: "unknown" });
 
-  t.is(output, "Order 1001: not known to be planted: invalid API key\n");
+  t.is(output, "Order 1003: not known to be planted: invalid API key\n");
 });
 
 test("the checkout keeps an order for later if the limit of the day is reached", async (t) => {
@@ -168,7 +168,7 @@ test("the checkout keeps an order for later if the limit of the day is reached",
 
   const output = await runExample("checkout.ts", environment);
 
-  t.regex(output, /^Order 1001: not known to be planted: daily limit reached: /u);
+  t.regex(output, /^Order 1003: not known to be planted: daily limit reached: /u);
 });
 
 test("the nightly export writes a day's trees", async (t) => {

@@ -40,5 +40,5 @@ const plantForOrder = async ({ id, campaign, trees }: Order): Promise<boolean> =
   }
 };
 
-const order = { id: "1001", campaign: "spring-sale", trees: 3 };
+const order = { id: "1003", campaign: "spring-sale", trees: 3 };
 process.exitCode = (await plantForOrder(order)) ? 0 : 1;
