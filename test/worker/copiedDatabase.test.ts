@@ -266,6 +266,6 @@ test("doctor names a copied database that is undecided, and a worker that uses a
   await eventually(() => isPolled(client, backgroundQueue(name)));
   t.regex(
     (await diagnose(original.impact)).of("worker (background)"),
-    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database/u,
+    /^wrong: the worker \d+@\S+ polls this deployment's task queues but uses another database\. If you have just stopped it, wait two minutes\. Otherwise .* `impact deployment separate`/u,
   );
 });

@@ -65,7 +65,7 @@ const checkWorkers = (
       const stranger = pollers.find((identity) => usesOtherDatabase(identity, mark));
       if (stranger !== undefined) {
         return wrong(
-          `the worker ${stranger} polls this deployment's task queues but uses another database. One of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
+          `the worker ${stranger} polls this deployment's task queues but uses another database. If you have just stopped it, wait two minutes. Otherwise one of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
         );
       }
       if (pollers.length === 0) {
