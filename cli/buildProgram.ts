@@ -159,6 +159,22 @@ const addJsonOption = (command: Command): void => {
   }
 };
 
+const OPTION = /^--[a-z][a-z-]*(?:=|$)/u;
+
+/** Rejects an option in the place of another option's value, which Commander would take as the value. */
+const rejectOptionsAsValues = (command: Command): void => {
+  for (const option of command.options.filter(({ required }) => required)) {
+    command.on(`option:${option.name()}`, (value: string) => {
+      if (OPTION.test(value)) {
+        command.error(`error: option '${option.flags}' argument missing: ${value} is an option`);
+      }
+    });
+  }
+  for (const subcommand of command.commands) {
+    rejectOptionsAsValues(subcommand);
+  }
+};
+
 /** Returns the name of the command that a command line runs or asks the help of. */
 const commandIn = (args: readonly string[]): string | undefined => {
   const [first, second] = args.filter((arg) => !arg.startsWith("-"));
@@ -205,6 +221,7 @@ export const buildProgram = async (
         const define = await load();
         define(command, context);
         addJsonOption(command);
+        rejectOptionsAsValues(command);
       }
     }
   }
