@@ -24,6 +24,9 @@ const sourceOf = (config: Pick<Config, "DATABASE_URL">): (() => string) => {
   return () => requireDatabaseUrl(config);
 };
 
+/** PostgreSQL's codes for a role that does not exist, or that may not connect or see the tables. */
+const UNPREPARED_ROLE: ReadonlySet<string> = new Set(["28000", "28P01", "42501"]);
+
 /** Returns the error for a database that cannot be used; it names the setting, and the database without its password. */
 export const unusableDatabaseError = (
   databaseUrl: string,
@@ -32,8 +35,13 @@ export const unusableDatabaseError = (
 ): StartupError => {
   // If a host has several addresses that all refuse, Node's error has no message.
   const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
+  // Only the owner's role exists before the first migration.
+  const advice =
+    setting === "DATABASE_URL" && "code" in error && UNPREPARED_ROLE.has(String(error.code))
+      ? " If this release has not been migrated yet, run: npm run -s impact -- migrate"
+      : "";
   return new StartupError(
-    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.`,
+    `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check ${setting}.${advice}`,
     { cause: error },
   );
 };

@@ -185,3 +185,20 @@ test("one role may own and use the database; a reader that writes is refused", a
     message: /DATABASE_READER_URL/u,
   });
 });
+
+test("before the first migration, the programs say to run it, whether or not their role exists", async (t) => {
+  const { ownerUrl, urls, names } = await setUp(t, "app");
+  const [appUrl = ""] = urls;
+  const advice =
+    /Check DATABASE_URL\. If this release has not been migrated yet, run: npm run -s impact -- migrate/u;
+  const missing = await runImpact(["org", "list"], { env: { DATABASE_URL: appUrl } });
+  t.regex(missing.stderr, advice);
+
+  const owner = await connect(t, ownerUrl);
+  await owner.query(`CREATE ROLE ${escapeIdentifier(names[0] ?? "")} LOGIN PASSWORD 'pass/word'`);
+  const database = escapeIdentifier(new URL(ownerUrl).pathname.slice(1));
+  await owner.query(`REVOKE CONNECT ON DATABASE ${database} FROM PUBLIC`);
+  const refused = await runImpact(["org", "list"], { env: { DATABASE_URL: appUrl } });
+  t.regex(refused.stderr, /permission denied for database/u);
+  t.regex(refused.stderr, advice);
+});
