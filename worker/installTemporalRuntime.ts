@@ -2,6 +2,7 @@ import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { keepTemporalMetrics } from "./metrics/temporalMetrics.ts";
 import { findFreePort } from "../program/server/probePort.ts";
+import { withoutExpectedStack } from "./withoutExpectedStack.ts";
 
 const LEVELS = {
   TRACE: "trace",
@@ -22,7 +23,7 @@ export const installTemporalRuntime = async (
   const bindAddress = `127.0.0.1:${await findFreePort()}`;
   Runtime.install({
     logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
-      logger[LEVELS[level]]({ ...meta }, message),
+      logger[LEVELS[level]](withoutExpectedStack(message, { ...meta }), message),
     ),
     // The program handles signals and stops the Temporal worker together with its other parts.
     shutdownSignals: [],
