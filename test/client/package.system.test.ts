@@ -10,6 +10,8 @@ import { promisify } from "node:util";
 import { z } from "zod";
 import { createImpactClient } from "../../clients/typescript/src/index.ts";
 import { sql } from "../../db/sql.ts";
+import { startStoreApiOf } from "../stores/startStoreApi.ts";
+import { readStoreState } from "../stores/storeState.ts";
 import { startServer } from "../../program/server/startServer.ts";
 import { startApiOf } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
@@ -221,6 +223,42 @@ test("the webhook receiver accepts what its secret has signed, once, and refuses
   child.kill();
   t.deepEqual(await lines.next(), { done: false, value: 'ping: {"n":1}\n' });
   t.true((await lines.next()).done);
+});
+
+test("20 deliveries of one order webhook at the same time, and a later one, are one debit", async (t) => {
+  const { db } = t.context;
+  const { url, store } = await startStoreApiOf(t, { store: { balanceCents: 10_000 } });
+  const child = startExample("orderWebhook.ts", {
+    IMPACT_STORE_URL: url,
+    IMPACT_STORE_KEY: store.live["api_key"] ?? "",
+    SHOP: store.domain,
+    PLATFORM_SECRET: "platform",
+    PORT: "0",
+  });
+  t.teardown(() => child.kill());
+  const lines = child.stdout.setEncoding("utf8")[Symbol.asyncIterator]();
+  const { value: greeting } = await lines.next();
+  const port = /"port":(?<port>\d+)/u.exec(String(greeting))?.groups?.["port"] ?? "";
+  const deliver = async (id: number, secret = "platform"): Promise<number> => {
+    const body = JSON.stringify({ id });
+    const { status } = await fetch(`http://127.0.0.1:${port}`, {
+      method: "POST",
+      headers: { "x-hmac-sha256": createHmac("sha256", secret).update(body).digest("base64") },
+      body,
+    });
+    return status;
+  };
+  const before = await readStoreState(db, store.id);
+
+  const statuses = await Promise.all(Array.from({ length: 20 }, () => deliver(1001)));
+  t.deepEqual(new Set([...statuses, await deliver(1001)]), new Set([204]));
+  t.is(await deliver(1002, "forged"), 401);
+  const after = await readStoreState(db, store.id);
+  t.is(after.entries, before.entries + 1);
+
+  // Another order is another debit.
+  t.is(await deliver(1002), 204);
+  t.is((await readStoreState(db, store.id)).entries, before.entries + 2);
 });
 
 test("a page in Chromium reads a dashboard and verifies a webhook, from another site and without a key", async (t) => {
