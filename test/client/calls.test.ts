@@ -100,7 +100,13 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
   const statistics = await impact.readStatistics({ kind: "tree" });
   const { certificate_url: certificateUrl } = await impact.readCertificateUrl({ id });
   const refunds = await impact.refundTreesInBatch({ items: [{ id, count: 1 }] });
-  const created = await impact.createWebhookEndpoint({ url: "https://shop.example/events" });
+  const create = () =>
+    impact.createWebhookEndpoint(
+      { url: "https://shop.example/events" },
+      { idempotencyKey: "endpoint-1" },
+    );
+  const created = await create();
+  t.deepEqual(await create(), created);
   const { webhook_endpoints: endpoints } = await impact.listWebhookEndpoints();
 
   t.is(statistics.kind, "tree");
