@@ -982,6 +982,7 @@ CREATE TABLE webhook_endpoint (
   url text COLLATE "C" NOT NULL,
   description text NOT NULL,
   types text[],
+  idempotency_key text COLLATE "C",
   created_at timestamp with time zone NOT NULL,
   failing_since timestamp with time zone,
   disabled_at timestamp with time zone,

@@ -250,7 +250,7 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
             /** @enum {string} */
             readonly status: "enabled" | "disabled";
@@ -1528,7 +1528,7 @@ export interface components {
              * @description Until when the previous secret signs as well. Null if the previous one was revoked.
              */
             readonly previous_valid_until: string | null;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
         };
     };
@@ -2377,7 +2377,7 @@ export interface operations {
                 readonly limit?: number;
                 /** @description The id of the last delivery of the previous page. */
                 readonly starting_after?: string;
-                /** @description Only deliveries in this state. */
+                /** @description Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed. */
                 readonly state?: "pending" | "delivered" | "failed";
             };
             readonly header?: never;
@@ -2576,7 +2576,7 @@ export interface operations {
 }
 
 export const OPERATIONS = {
-  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":null},
+  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":"request"},
   deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null},
   disableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/disable","key":null},
   donate: {"method":"POST","path":"/charities/donate","key":"request"},

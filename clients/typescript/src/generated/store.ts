@@ -172,7 +172,7 @@ export interface components {
             readonly failing_since: string | null;
             /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
             readonly id: string;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
             /** @enum {string} */
             readonly status: "enabled" | "disabled";
@@ -851,7 +851,7 @@ export interface components {
              * @description Until when the previous secret signs as well. Null if the previous one was revoked.
              */
             readonly previous_valid_until: string | null;
-            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. No other response shows it. */
             readonly secret: string;
         };
     };
@@ -1397,7 +1397,7 @@ export interface operations {
                 readonly limit?: number;
                 /** @description The id of the last delivery of the previous page. */
                 readonly starting_after?: string;
-                /** @description Only deliveries in this state. */
+                /** @description Only deliveries in this state. `failed` also finds pending deliveries whose last attempt failed. */
                 readonly state?: "pending" | "delivered" | "failed";
             };
             readonly header?: never;
@@ -1637,7 +1637,7 @@ export interface operations {
 
 export const OPERATIONS = {
   balance: {"method":"GET","path":"/app/api/balance","key":null},
-  createWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints","key":null},
+  createWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints","key":"request"},
   deleteWebhookEndpoint: {"method":"DELETE","path":"/app/api/webhook_endpoints/{id}","key":null},
   disableWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/disable","key":null},
   donate: {"method":"POST","path":"/app/api/charity/donate","key":"request"},
