@@ -47,7 +47,7 @@ test("blocked searches fail, and delay neither registrations nor later searches"
   t.is(failed.length + rejected.length, 15);
   t.deepEqual(failed[0]?.body, { error: "charity search failed" });
   t.deepEqual(rejected[0]?.body, {
-    error: "too many requests of this account are waiting, try again",
+    error: "too many requests are waiting, try again",
   });
   await lock.release();
   t.like(await search(), { status: 200 });
