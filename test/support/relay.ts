@@ -15,6 +15,8 @@ export const startRelay = async (
   readonly cut: () => void;
   /** Does so as soon as a client has sent a text. */
   readonly cutAfter: (text: string) => void;
+  /** Closes the connection on which a client sends a text when the server has responded to it, instead of the response. */
+  readonly loseResponse: (text: string) => void;
   /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
   /** Does so as soon as a client has sent a text. */
@@ -32,7 +34,10 @@ export const startRelay = async (
     }
   };
   let isHanging = false;
-  let last: { readonly text: string; readonly interrupt: () => void } | null = null;
+  let last: {
+    readonly text: string;
+    readonly interrupt: (near: Socket, far: Socket) => void;
+  } | null = null;
   const relay = createServer((near) => {
     near.on("error", () => undefined);
     if (isHanging) {
@@ -45,7 +50,7 @@ export const startRelay = async (
     near.pipe(far).pipe(near);
     near.on("data", (chunk: Buffer) => {
       if (last && chunk.includes(last.text)) {
-        last.interrupt();
+        last.interrupt(near, far);
         last = null;
       }
     });
@@ -66,6 +71,18 @@ export const startRelay = async (
     cut,
     cutAfter: (text) => {
       last = { text, interrupt: cut };
+    },
+    loseResponse: (text) => {
+      last = {
+        text,
+        interrupt: (near, far) => {
+          far.unpipe(near);
+          far.resume().once("data", () => {
+            near.destroy();
+            far.destroy();
+          });
+        },
+      };
     },
     freeze,
     freezeAfter: (text) => {
