@@ -18,16 +18,32 @@ const EIN = "530196605";
 test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const WRITES = {
-  plant: { path: "/app/api/plant", body: { trees: 2, customer_name: "Ann", order_id: "#1" } },
-  plastic: { path: "/app/api/plastic", body: { bottles: 2, order_id: "#1" } },
-  donate: { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 1.15 } },
-  refund: { path: "/app/api/refund", body: { type: "tree", quantity: 3, reason: "test" } },
+  plant: {
+    path: "/app/api/plant",
+    body: { trees: 2, customer_name: "Ann", order_id: "#1" },
+    otherBody: { trees: 3 },
+  },
+  plastic: {
+    path: "/app/api/plastic",
+    body: { bottles: 2, order_id: "#1" },
+    otherBody: { bottles: 3 },
+  },
+  donate: {
+    path: "/app/api/charity/donate",
+    body: { charity_id: EIN, amount_dollars: 1.15 },
+    otherBody: { charity_id: EIN, amount_dollars: 1.16 },
+  },
+  refund: {
+    path: "/app/api/refund",
+    body: { type: "tree", quantity: 3, reason: "test" },
+    otherBody: { type: "tree", quantity: 4 },
+  },
 };
 
 const createStockedStore = async (t: { readonly context: { readonly db: DatabasePool } }) =>
   createTestStore(t.context.db, { balanceCents: 10_000 });
 
-for (const [operation, { path, body }] of Object.entries(WRITES)) {
+for (const [operation, { path, body, otherBody }] of Object.entries(WRITES)) {
   test(`${operation}: of 60 requests with one key in two processes one writes, and all get the same bytes`, async (t) => {
     const { db } = t.context;
     const apiOf = await startTwoStoreApis(t, { db });
@@ -56,6 +72,42 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
       (response) => response.headers.get("Idempotent-Replayed") === "true",
     );
     t.is(replays.length, 59);
+    const after = await readStoreState(db, store.id);
+    t.is(after.entries, before.entries + 1);
+    t.is(after.responses, 1);
+    t.is(after.remaining, after.totals);
+    t.is(after.brokenLinks, 0);
+  });
+
+  test(`${operation}: of two bodies with one key, sent at the same time to two processes, one writes and the other is rejected`, async (t) => {
+    const { db } = t.context;
+    const apiOf = await startTwoStoreApis(t, { db });
+    const store = await createStockedStore(t);
+    await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
+    const before = await readStoreState(db, store.id);
+    const headers = { ...store.live, "Idempotency-Key": "once" };
+
+    const responses = await Promise.all(
+      Array.from({ length: 40 }, async (_, index) => {
+        const isOther = index % 4 > 1;
+        const post = () => apiOf(index).post(path, headers, isOther ? otherBody : body);
+        let response = await post();
+        // On a slow machine a request may wait too long. Clients repeat it.
+        while (response.status === 503) {
+          response = await post();
+        }
+        return { ...response, isOther };
+      }),
+    );
+
+    const written = responses.filter(({ status }) => status === 200);
+    t.is(new Set(written.map(({ text }) => text)).size, 1);
+    t.is(written.filter((response) => !response.headers.has("Idempotent-Replayed")).length, 1);
+    for (const { status, body: response, isOther } of responses) {
+      const isRejected = isOther !== written[0]?.isOther;
+      t.is(status, isRejected ? 400 : 200);
+      t.is(response["code"], isRejected ? "INVALID_PARAMETER" : undefined);
+    }
     const after = await readStoreState(db, store.id);
     t.is(after.entries, before.entries + 1);
     t.is(after.responses, 1);

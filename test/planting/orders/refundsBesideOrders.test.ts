@@ -1,0 +1,91 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { openDeadlockPool } from "../../support/lockWaits.ts";
+import { STAGE_MS } from "../../support/planting.ts";
+import { createRandom } from "../../support/random.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+
+const test = testWithDatabase();
+
+// Serial, because planting orders are created of all accounts' trees.
+for (const seed of [1, 2, 3, 4, 5, 6]) {
+  test.serial(
+    `refunds beside the creation of planting orders and the planting of their trees leave equal sums everywhere (${seed})`,
+    async (t) => {
+      const { db, deadlocks } = await openDeadlockPool(t, t.context.databaseUrl);
+      const setup = await setUpPlanting(db);
+      const { clock, deps, organization } = setup;
+      const random = createRandom(seed);
+      const counts = Array.from({ length: 12 }, () => 2 + random.below(8));
+      const ids = await Promise.all(counts.map((count) => setup.register(count)));
+      const refunds = ids.flatMap((id, index) => {
+        const count = counts[index] ?? 0;
+        // Whole registrations, parts in two refunds, and none.
+        return [
+          [{ id, count }],
+          [
+            { id, count: 1 },
+            { id, count: count - 1 },
+          ],
+          [{ id, count: 1 }],
+          [],
+        ][index % 4]!;
+      });
+      const refunded = refunds.reduce((sum, { count }) => sum + count, 0);
+      const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
+      const order = async (): Promise<void> => {
+        await setup.createOrders({ registrationsPerOrder: 3 });
+        await setup.place();
+      };
+
+      await Promise.all([
+        ...refunds.map(async ({ id, count }) => {
+          await delay(random.below(60));
+          await setup.refund(id, count);
+        }),
+        order(),
+        order(),
+        (async () => {
+          for (let stage = 0; stage < 4; stage += 1) {
+            await delay(random.below(20));
+            await setup.pass(STAGE_MS);
+          }
+        })(),
+      ]);
+      // Registrations that were locked meanwhile are in no order yet.
+      await order();
+      for (let stage = 0; stage < 4; stage += 1) {
+        await setup.pass(STAGE_MS);
+      }
+
+      t.deepEqual(deadlocks, []);
+      t.like(await readAccountSums(db, organization.id), {
+        refunded: BigInt(refunded),
+        total: BigInt(remaining),
+        usage: BigInt(remaining),
+      });
+      const orders = await setup.orders();
+      t.is(
+        orders.reduce((sum, { treeCount, refundedCount }) => sum + treeCount - refundedCount, 0),
+        remaining,
+      );
+      const slug = await getDashboardSlug({ db, clock }, organization.id);
+      const dashboard = await readDashboard(deps, slug);
+      t.like(dashboard?.trees, {
+        total: remaining,
+        month: remaining,
+        planted: remaining,
+        plantedAndVerified: remaining,
+      });
+      const sites = await listPlantedSites(db, organization.id, true);
+      t.is(
+        sites.reduce((sum, { planted }) => sum + planted, 0),
+        remaining,
+      );
+    },
+  );
+}
