@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { sql } from "../../../db/sql.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { openDeadlockPool } from "../../support/lockWaits.ts";
+import { openDeadlockPool, runBehindLocks } from "../../support/lockWaits.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { createRandom } from "../../support/random.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
@@ -37,30 +38,30 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
       });
       const refunded = refunds.reduce((sum, { count }) => sum + count, 0);
       const remaining = counts.reduce((sum, count) => sum + count, 0) - refunded;
-      const order = async (): Promise<void> => {
+      const order = async (delayMs: number): Promise<void> => {
+        await delay(delayMs);
         await setup.createOrders({ registrationsPerOrder: 3 });
         await setup.place();
       };
 
-      await Promise.all([
-        ...refunds.map(async ({ id, count }) => {
-          await delay(random.below(60));
-          await setup.refund(id, count);
-        }),
-        order(),
-        order(),
-        (async () => {
-          for (let stage = 0; stage < 4; stage += 1) {
-            await delay(random.below(20));
-            await setup.pass(STAGE_MS);
-          }
-        })(),
-      ]);
+      const refundSome = (isFirstHalf: boolean) =>
+        refunds
+          .filter((_, index) => index < refunds.length / 2 === isFirstHalf)
+          .map(async ({ id, count }) => {
+            await delay(random.below(40));
+            await setup.refund(id, count);
+          });
+      const pass = async (): Promise<void> => {
+        for (let stage = 0; stage < 4; stage += 1) {
+          await setup.pass(STAGE_MS);
+        }
+      };
+
+      await Promise.all([...refundSome(true), order(random.below(20)), order(random.below(40))]);
+      await Promise.all([...refundSome(false), order(random.below(40)), pass()]);
       // Registrations that were locked meanwhile are in no order yet.
-      await order();
-      for (let stage = 0; stage < 4; stage += 1) {
-        await setup.pass(STAGE_MS);
-      }
+      await order(0);
+      await pass();
 
       t.deepEqual(deadlocks, []);
       t.like(await readAccountSums(db, organization.id), {
@@ -89,3 +90,30 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
     },
   );
 }
+
+test.serial(
+  "a refund waits for the planting of its trees, and subtracts them from the planted ones",
+  async (t) => {
+    const { db } = t.context;
+    const setup = await setUpPlanting(db, { timeline: "sessions" });
+    const planted = async () =>
+      (await listPlantedSites(db, setup.organization.id, true)).reduce(
+        (sum, site) => sum + site.planted,
+        0,
+      );
+    const id = await setup.register(5);
+    await setup.createOrders();
+    await setup.place();
+
+    // The fact has the order's lock, and waits for the site.
+    await runBehindLocks<readonly unknown[]>(
+      db,
+      (transaction) =>
+        transaction.query(sql.typeAlias("void")`LOCK TABLE planting_tally IN EXCLUSIVE MODE`),
+      () => setup.pass(4 * STAGE_MS),
+      () => setup.refund(id, 2),
+    );
+
+    t.is(await planted(), 3);
+  },
+);
