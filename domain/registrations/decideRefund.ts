@@ -1,6 +1,5 @@
 import type { Kind } from "../accounts/accounts.ts";
 import type { Period } from "../billing/billingCycle.ts";
-import { isWithin } from "../billing/billingCycle.ts";
 import { DAY_MS } from "../durations.ts";
 import { DomainError, invalidRequest } from "../errors.ts";
 import type { Registration } from "./registrations.ts";
@@ -46,7 +45,8 @@ export const decideRefund = (
       `${kind} registration predates the enhanced refund system: no usage record on file`,
     );
   }
-  if (cycle === null || !isWithin(cycle, createdAt)) {
+  // A registration after the cycle is of the next one: the clock of the process that made it is ahead.
+  if (cycle === null || createdAt < cycle.start) {
     throw new DomainError(
       "outside_billing_cycle",
       `${kind} registration is outside the current billing cycle`,

@@ -67,6 +67,15 @@ test(
   10,
 );
 
+test(
+  "units of the next cycle, in which another process already is",
+  refunds,
+  { createdAt: cycle.end },
+  null,
+  10,
+);
+
+const BEFORE = new Date(cycle.start.getTime() - 1);
 const OUTSIDE = "tree registration is outside the current billing cycle";
 const FULLY = "tree registration is already fully refunded";
 const NO_USAGE = "bottle registration predates the enhanced refund system: no usage record on file";
@@ -74,23 +83,15 @@ const NO_USAGE = "bottle registration predates the enhanced refund system: no us
 test(
   "one millisecond before the cycle",
   rejects,
-  { createdAt: new Date(cycle.start.getTime() - 1) },
+  { createdAt: BEFORE },
   null,
-  "outside_billing_cycle",
-  OUTSIDE,
-);
-test(
-  "in the first millisecond after the cycle",
-  rejects,
-  { createdAt: cycle.end },
-  1,
   "outside_billing_cycle",
   OUTSIDE,
 );
 test(
   "outside the cycle, whatever the counts",
   rejects,
-  { createdAt: cycle.end, refundedCount: 10 },
+  { createdAt: BEFORE, refundedCount: 10 },
   11,
   "outside_billing_cycle",
   OUTSIDE,
@@ -98,7 +99,7 @@ test(
 test(
   "without usage, whatever else is wrong",
   rejects,
-  { kind: "bottle", hasUsage: false, createdAt: cycle.end, refundedCount: 10 },
+  { kind: "bottle", hasUsage: false, createdAt: BEFORE, refundedCount: 10 },
   11,
   "usage_not_on_file",
   NO_USAGE,

@@ -1,0 +1,216 @@
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { EIN } from "../charities/donations/donationSetup.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { unreachableTemporal } from "../support/temporalOnDemand.ts";
+
+/* Two processes at a month's end in UTC: the clock of one is seconds ahead, so that it is in July while the other is in June. */
+const test = testWithDatabase();
+const forBothKinds = eachKind(test);
+
+const BEHIND = "2026-06-30T23:59:58.500Z";
+const AHEAD = "2026-07-01T00:00:01.000Z";
+const AFTER = "2026-07-01T00:00:02.000Z";
+
+const createClocks = () => ({
+  behind: createMovableClock(BEHIND),
+  ahead: createMovableClock(AHEAD),
+});
+
+const startTwoApis = async (
+  t: ExecutionContext<DatabaseContext>,
+  clocks: ReturnType<typeof createClocks>,
+) => {
+  const { db } = t.context;
+  const openTemporal = unreachableTemporal;
+  return {
+    behind: await startStandaloneApi(t, { db, clock: clocks.behind, openTemporal }),
+    ahead: await startStandaloneApi(t, { db, clock: clocks.ahead, openTemporal }),
+  };
+};
+
+const monthsRow = z.strictObject({ month: z.string(), total: z.int() });
+
+/** Returns an account's totals by month, and the same counted from its records. */
+const readMonths = async (db: DatabasePool, accountId: string) => ({
+  totals: await db.any(sql.type(monthsRow)`
+    SELECT period AS month, total::integer
+    FROM impact_total
+    WHERE account_id = ${accountId} AND period <> 'all'
+    ORDER BY period
+  `),
+  records: await db.any(sql.type(monthsRow)`
+    SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM') AS month, sum(count - refunded_count)::integer AS total
+    FROM registration
+    WHERE account_id = ${accountId}
+    GROUP BY 1
+    ORDER BY 1
+  `),
+});
+
+forBothKinds(
+  "on both sides of a month's end, units and their refunds count in the month of the registration",
+  async (t, kind) => {
+    const { path, refundPath, total, month } = KIND_NAMES[kind];
+    const { db } = t.context;
+    const clocks = createClocks();
+    const { behind, ahead } = await startTwoApis(t, clocks);
+    const { id: accountId, apiKeyProd: key } = await createTestOrganization(db, {
+      clock: clocks.behind,
+      billingDay: 15,
+    });
+
+    const [july, june] = await Promise.all([
+      ahead.call("POST", path, { key, body: { count: 5 } }),
+      behind.call("POST", path, { key, body: { count: 3 } }),
+    ]);
+    t.is(july.body[month], 5);
+    t.is(june.body[month], 3);
+    t.is(registrationsIn(july.body, kind)[0]?.["created_at"], AHEAD);
+    t.is(registrationsIn(june.body, kind)[0]?.["created_at"], BEHIND);
+    for (const [api, body] of [
+      [behind, { [total]: 8, [month]: 3 }],
+      [ahead, { [total]: 8, [month]: 5 }],
+    ] as const) {
+      t.like((await api.call("GET", path, { key })).body, body);
+    }
+    const lastDay = `${path}?created_at=2026-06-30&end_at=2026-06-30`;
+    t.deepEqual((await ahead.call("GET", lastDay, { key })).body[KIND_NAMES[kind].details], [
+      ...registrationsIn((await behind.call("GET", lastDay, { key })).body, kind),
+    ]);
+
+    const ofJuly = await behind.call("POST", refundPath, {
+      key,
+      body: { id: idIn(july.body, kind), count: 2 },
+    });
+    t.is(ofJuly.status, 200);
+    t.is((await behind.call("GET", path, { key })).body[month], 3);
+    clocks.behind.set(AFTER);
+    const ofJune = await behind.call("POST", refundPath, {
+      key,
+      body: { id: idIn(june.body, kind), count: 1 },
+    });
+    t.is(ofJune.status, 200);
+
+    t.like((await ahead.call("GET", path, { key })).body, { [total]: 5, [month]: 3 });
+    const months = [
+      { month: "2026-06", total: 2 },
+      { month: "2026-07", total: 3 },
+    ];
+    t.deepEqual(await readMonths(db, accountId), { totals: months, records: months });
+    const stats = await ahead.call("GET", `/stats?kind=${kind}&interval=month&from=2026-06-01`, {
+      key,
+    });
+    t.like(stats.body["stats"], [
+      { start: "2026-06-01", registered: 3, refunded: 1 },
+      { start: "2026-07-01", registered: 5, refunded: 2 },
+    ]);
+    const facts = await db.any(sql.type(monthsRow)`
+      SELECT to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM') AS month, sum(quantity)::integer AS total
+      FROM usage_fact
+      WHERE account_id = ${accountId}
+      GROUP BY 1
+      ORDER BY 1
+    `);
+    t.deepEqual(facts, months);
+  },
+);
+
+forBothKinds(
+  "on both sides of a billing period's end, a registration of the new period can be refunded, and one of the old by a process that is still in it",
+  async (t, kind) => {
+    const { path, refundPath } = KIND_NAMES[kind];
+    const clocks = createClocks();
+    const { behind, ahead } = await startTwoApis(t, clocks);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
+      clock: clocks.behind,
+      billingDay: 1,
+    });
+    const register = async (api: typeof ahead) =>
+      idIn((await api.call("POST", path, { key, body: { count: 5 } })).body, kind);
+    const [july, june] = [await register(ahead), await register(behind)];
+    const refund = async (api: typeof ahead, id: string) =>
+      (await api.call("POST", refundPath, { key, body: { id, count: 1 } })).status;
+
+    t.is(await refund(behind, july), 200);
+    t.is(await refund(ahead, july), 200);
+    t.is(await refund(behind, june), 200);
+    t.is(await refund(ahead, june), 403);
+    const periods = await Promise.all(
+      [june, july].map(async (id) => (await behind.call("GET", `/usage/${id}`, { key })).body),
+    );
+    t.like(periods, [
+      { period: { start: "2026-06-01T00:00:00.000Z", end: "2026-07-01T00:00:00.000Z" } },
+      { period: { start: "2026-07-01T00:00:00.000Z", end: "2026-08-01T00:00:00.000Z" } },
+    ]);
+  },
+);
+
+test("on both sides of a month's end, donations and their refunds count in the month of the donation", async (t) => {
+  const { db } = t.context;
+  const clocks = createClocks();
+  const { behind, ahead } = await startTwoApis(t, clocks);
+  const { id: accountId, apiKeyTest: key } = await createTestOrganization(db);
+  const donate = async (api: typeof ahead, cents: number) =>
+    (await api.call("POST", "/charities/donate", { key, body: { ein: EIN, amount_cents: cents } }))
+      .body["donation_id"];
+  const july = await donate(ahead, 500);
+  await donate(ahead, 50);
+  const june = await donate(behind, 300);
+  await donate(behind, 30);
+
+  const refund = async (api: typeof ahead, id: unknown) =>
+    (await api.call("POST", "/refund/donations", { key, body: { id } })).status;
+  t.is(await refund(behind, july), 200);
+  t.is(await refund(ahead, june), 200);
+
+  t.deepEqual(
+    await db.any(sql.type(monthsRow)`
+      SELECT period AS month, amount_cents::integer AS total
+      FROM donation_total
+      WHERE account_id = ${accountId}
+      ORDER BY period
+    `),
+    [
+      { month: "2026-06", total: 30 },
+      { month: "2026-07", total: 50 },
+      { month: "all", total: 80 },
+    ],
+  );
+});
+
+test("a store's records are in the month of their time, which never goes back to the month before", async (t) => {
+  const { db } = t.context;
+  const clocks = createClocks();
+  const behind = await startStoreApi(t, { db, clock: clocks.behind });
+  const ahead = await startStoreApi(t, { db, clock: clocks.ahead });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const plant = (api: typeof ahead, trees: number) =>
+    api.post("/app/api/plant", store.live, { trees });
+  await plant(behind, 3);
+  await plant(ahead, 5);
+  await plant(behind, 2);
+  const before = [
+    { month: "2026-06", total: 3 },
+    { month: "2026-07", total: 7 },
+  ];
+  t.deepEqual(await readMonths(db, store.id), { totals: before, records: before });
+
+  // The newest units first: both records of July.
+  const refunded = await behind.post("/app/api/refund", store.live, { type: "tree", quantity: 6 });
+
+  t.is(refunded.status, 200);
+  const after = [
+    { month: "2026-06", total: 3 },
+    { month: "2026-07", total: 1 },
+  ];
+  t.deepEqual(await readMonths(db, store.id), { totals: after, records: after });
+});
