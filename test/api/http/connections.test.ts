@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import Koa from "koa";
@@ -83,6 +84,78 @@ test("a client that goes on sending slowly after its time is disconnected soon a
   await once(serverSocket, "close");
 
   t.regex(received, /^HTTP\/1\.1 408 /u);
+});
+
+/** Sends a request's head byte by byte, and never ends it. Returns what is received until the server disconnects. */
+const trickleHead = async (t: ExecutionContext, socket: Socket): Promise<string> => {
+  let received = "";
+  socket.setEncoding("latin1").on("data", (text: string) => {
+    received += text;
+  });
+  // The connection may be reset while it is written to.
+  socket.on("error", () => undefined);
+  const head = "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ";
+  let sent = 0;
+  const trickle = setInterval(() => {
+    socket.write(head[sent] ?? "x");
+    sent += 1;
+  }, 20);
+  t.teardown(() => clearInterval(trickle));
+  await once(socket, "close");
+  clearInterval(trickle);
+  return received;
+};
+
+test("clients that send their headers slowly take no place in the process, and are disconnected with a 408, while others are served", async (t) => {
+  let requests = 0;
+  const open = await serve(
+    t,
+    (response) => {
+      requests += 1;
+      response.end("ok");
+    },
+    { requestTimeoutMs: 2000, maximumConnections: 201 },
+  );
+  const other = open();
+  let served = 0;
+  const request = async (): Promise<void> => {
+    other.write(GET);
+    const [data] = await once(other, "data");
+    t.regex(String(data), /^HTTP\/1\.1 200/u);
+    served += 1;
+  };
+  await request();
+  // On new connections, and on those that have had a response.
+  const sockets = await Promise.all(
+    Array.from({ length: 200 }, async (_, index) => {
+      const socket = open();
+      await once(socket, "connect");
+      if (index % 2 === 0) {
+        socket.write(GET);
+        await once(socket, "data");
+        served += 1;
+      }
+      return socket;
+    }),
+  );
+
+  const slow = new Set(sockets);
+  for (const socket of sockets) {
+    socket.once("close", () => slow.delete(socket));
+  }
+  const trickled = Promise.all(sockets.map((socket) => trickleHead(t, socket)));
+  while (slow.size > 0) {
+    await request();
+    await delay(10);
+  }
+
+  for (const response of await trickled) {
+    t.regex(response, /^HTTP\/1\.1 408 [^]*"the request took too long to arrive"/u);
+  }
+  t.is(requests, served);
+  const next = open();
+  next.write(GET);
+  t.regex(String((await once(next, "data"))[0]), /^HTTP\/1\.1 200/u);
 });
 
 /** Yields the parts of a list, each after the connection's time limit. */
