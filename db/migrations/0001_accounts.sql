@@ -3,9 +3,10 @@
 CREATE FUNCTION text_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN sha256(decode(replace(given, '\', '\\'), 'escape'));
 
--- A name or an email address in any case and Unicode form, without the spaces around it.
+-- A name or an email address in any case and Unicode form, without the spaces around it. A small sigma at the end of a
+-- word is another letter, and the end of a part of a name may not be one.
 CREATE FUNCTION folded_text(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN normalize(lower(btrim(given, E' \t\r\n') COLLATE "und-x-icu"), NFC);
+  RETURN normalize(translate(lower(btrim(given, E' \t\r\n') COLLATE "und-x-icu"), 'ς', 'σ'), NFC);
 
 -- An order's id, with or without the # that shops write before it.
 CREATE FUNCTION order_digest(given text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE

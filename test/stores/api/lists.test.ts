@@ -83,6 +83,20 @@ test("each filter and alias finds the matching records, and empty filters are ig
   );
 });
 
+test("a part of a Greek name is found in any case, although a small sigma depends on its place", async (t) => {
+  const { get, post, store } = await startStoreApiOf(t);
+  await post("/app/api/plant", store.test, { trees: 1, customer_name: "ΠΑΠΑΣΤΑΜΟΣ" });
+  await post("/app/api/plant", store.test, { trees: 1, customer_name: "Παπασταμος" });
+
+  for (const part of ["ΠΑΠΑΣ", "παπας", "παπασ", "ΣΤΑΜΟΣ", "σταμοσ"]) {
+    const { body } = await get(
+      `/app/api/plant?customer_name=${encodeURIComponent(part)}`,
+      store.test,
+    );
+    t.is(body["count"], 2, part);
+  }
+});
+
 test("the parameter customer finds the longest name, email address and id; ids are case-sensitive", async (t) => {
   const { get, post, store } = await startStoreApiOf(t);
   const longest = {
