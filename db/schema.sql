@@ -1225,8 +1225,8 @@ CREATE OR REPLACE FUNCTION public.folded_text(given text)
  RETURNS text
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
-RETURN NORMALIZE(lower((btrim(given, ' 	
-'::text) COLLATE "und-x-icu")), NFC);
+RETURN NORMALIZE(translate(lower((btrim(given, ' 	
+'::text) COLLATE "und-x-icu")), 'ς'::text, 'σ'::text), NFC);
 
 CREATE OR REPLACE FUNCTION public.order_digest(given text)
  RETURNS bytea
