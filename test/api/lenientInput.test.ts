@@ -71,7 +71,10 @@ test("a number is accepted as an id, an order, a customer and an EIN", async (t)
   const donate = async (given: object) =>
     call("POST", "/charities/donate", { key, body: { amount_cents: 5, ...given } });
   t.is((await donate({ ein: 530_196_605 })).body["ein"], EIN);
-  t.is((await donate({ ein: 10_023_456 })).body["error"], "no charity found for the ein 01-0023456");
+  t.is(
+    (await donate({ ein: 10_023_456 })).body["error"],
+    "no charity found for the ein 01-0023456",
+  );
   t.is((await donate({ ein: 53.5 })).status, 400);
 });
 
