@@ -150,7 +150,7 @@ const settings = z.object({
   PROCESSOR_EVENT_RETENTION_DAYS: retentionDays(90, 7),
   // A reconciliation covers 35 days.
   RECONCILIATION_RETENTION_DAYS: retentionDays(400, 35),
-  // 0 keeps test data for ever, as the contract says.
+  // 0 keeps test data indefinitely, as the contract says.
   TEST_DATA_RETENTION_DAYS: retentionDays(0, 0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),

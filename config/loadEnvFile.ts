@@ -5,7 +5,7 @@ import { statSync } from "node:fs";
 
 const file = statSync(".env", { throwIfNoEntry: false });
 
-/** Whoever wrote the file decides which database a command changes. */
+/** The owner of the file decides which database a command changes. */
 const trusted = [process.getuid?.(), 0, Number(process.env["SUDO_UID"])];
 
 if (file !== undefined) {

@@ -76,7 +76,7 @@ const dropPattern = ({ pattern, ...own }: Json): Json =>
 const dropBooleanConstant = ({ const: constant, ...own }: Json): Json =>
   constant === undefined || typeof constant === "boolean" ? own : { ...own, const: constant };
 
-/** Names the property that tells alternatives apart, without which generated clients guess. */
+/** Names the property that distinguishes the alternatives. Without it, generated clients guess. */
 const addDiscriminator = (schema: Json, definitions: Json): Json => {
   const references = listOf(schema["oneOf"]).map(({ $ref }) => String($ref));
   const propertiesOf = (reference: string): Json => {

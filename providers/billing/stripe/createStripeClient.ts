@@ -30,7 +30,7 @@ export const createStripeClient = (options: StripeClientOptions): StripeClient =
   }
   const signals = new AsyncLocalStorage<AbortSignal>();
   const secure = protocol === "https:";
-  // Without a key of its own, the SDK asks for one at each call.
+  // With an empty key, the SDK asks the authenticator at each call.
   const stripe = new Stripe("", {
     authenticator: (request) => {
       request.headers["Authorization"] = `Bearer ${options.secretKey}`;

@@ -189,7 +189,7 @@ const requireStillPlaced = async (
 
 /**
  * Rejects a withdrawal that would leave a verified order without its planting. A verification alone counts as planted on its
- * day, which nobody has reported of these trees.
+ * day, although the partner has not reported that day.
  */
 const requireStillPlanted = async (
   transaction: DatabaseTransactionConnection,
