@@ -2,14 +2,21 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 
-const statusRow = z.strictObject({ version: z.string(), now: z.date() });
+const statusRow = z.strictObject({
+  version: z.string(),
+  now: z.date(),
+  acceptsWrites: z.boolean(),
+});
 
-/** Returns the database server's version and the time of its clock. */
+/** Returns the database server's version, the time of its clock, and whether new transactions may write. */
 export const readServerStatus = (
   db: CommonQueryMethods,
 ): Promise<Readonly<z.output<typeof statusRow>>> =>
   db.one(sql.type(statusRow)`
-    SELECT current_setting('server_version') AS version, clock_timestamp() AS now
+    SELECT
+      current_setting('server_version') AS version,
+      clock_timestamp() AS now,
+      current_setting('transaction_read_only') = 'off' AS "acceptsWrites"
   `);
 
 const localesRow = z.strictObject({

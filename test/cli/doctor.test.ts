@@ -243,6 +243,17 @@ test.serial("doctor reports every unreachable service, not only the first", asyn
   t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
 });
 
+test("doctor reports a database that refuses writes", async (t) => {
+  const { databaseUrl } = await openOwnDatabase(t);
+  const url = new URL(databaseUrl);
+  url.searchParams.set("options", "-c default_transaction_read_only=on");
+  const { of } = await diagnose((...args) =>
+    runImpact(args, { env: { DATABASE_URL: url.href, TEMPORAL_ADDRESS: "127.0.0.1:1" } }),
+  );
+  t.regex(of("database"), /^ok/u);
+  t.regex(of("database writes"), /^wrong: the database is read-only/u);
+});
+
 test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {
   const { db, databaseUrl } = await openOwnDatabase(t);
   const double = await startStripeDouble();

@@ -35,6 +35,15 @@ const checkClock = async ({ connections, clock }: Context): Promise<Result> => {
     : wrong(`${detail}; synchronize both clocks with NTP`);
 };
 
+const checkWrites = async ({ connections }: Context): Promise<Result> => {
+  const { acceptsWrites } = await readServerStatus(await connections.database());
+  return acceptsWrites
+    ? ok("accepted")
+    : wrong(
+        "the database is read-only: it is a standby, or its disk is full. Free space or promote it, or set DATABASE_URL to the primary server",
+      );
+};
+
 const checkEncryption = async ({ connections }: Context): Promise<Result> => {
   const { server, tls } = await readEncryption(await connections.databaseUrl());
   if (tls === null) {
@@ -154,6 +163,7 @@ const checkReconciliation = async ({ connections, clock }: Context): Promise<Res
 
 /** The checks that need the database, one after the other: the clock is not measured beside other queries. */
 const CHECKS = {
+  "database writes": checkWrites,
   "database connection": checkEncryption,
   "database pooler": checkPooler,
   "database role": checkRole,
