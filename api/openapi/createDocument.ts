@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { counted } from "../../domain/counted.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
@@ -74,7 +75,7 @@ const IDEMPOTENCY_KEY_HEADER = {
   "Idempotency-Key": {
     description:
       "Means the same as the field idempotency_key of the body. If both are given, they must be equal.",
-    maxLength: 255,
+    maxLength: SHORT_TEXT_LENGTH,
   },
 };
 

@@ -15,6 +15,9 @@ import (
 	"clients/store"
 )
 
+// What useStandalone does is this many events.
+const recordedEvents = 6
+
 type object = map[string]any
 
 // take returns the response of the expected type.
@@ -111,10 +114,18 @@ func useStandalone(url, apiKey string) object {
 	donationRefund := take[*standalone.DonationRefundHeaders](client.RefundDonation(
 		ctx, &standalone.NewDonationRefund{ID: donation.DonationID}, standalone.RefundDonationParams{},
 	)).Response
+	// The feed waits for open transactions of other databases on the server.
+	listEvents := func() *standalone.EventsHeaders {
+		return take[*standalone.EventsHeaders](client.ListEvents(
+			ctx, standalone.ListEventsParams{Limit: standalone.NewOptInt64(100)},
+		))
+	}
+	feed := listEvents()
+	for len(feed.Response.Events) < recordedEvents {
+		feed = listEvents()
+	}
 	events, counted := []string{}, []int64{}
-	for _, event := range take[*standalone.EventsHeaders](client.ListEvents(
-		ctx, standalone.ListEventsParams{Limit: standalone.NewOptInt64(100)},
-	)).Response.Events {
+	for _, event := range feed.Response.Events {
 		events = append(events, nameOf(event))
 		if created, ok := event.GetRegistrationCreatedEvent(); ok {
 			counted = append(counted, created.Data.Count)

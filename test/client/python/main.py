@@ -26,6 +26,9 @@ from store.api.trees import plant_trees
 COUNT = 3_000_000_000
 TODAY = datetime.datetime.now(datetime.timezone.utc).date()
 
+# What use_standalone does is this many events.
+RECORDED_EVENTS = 6
+
 
 def use_standalone(url, key):
     client = AuthenticatedClient(base_url=url, token=key, prefix="")
@@ -53,7 +56,10 @@ def use_standalone(url, key):
     charity = search_charities.sync(client=client, name="red cross", page_size=1).charities[0]
     donation = donate.sync(client=client, body=models.NewDonation(amount_cents=500, ein=charity.ein))
     donation_refund = refund_donation.sync(client=client, body=models.NewDonationRefund(id=donation.donation_id))
-    events = list_events.sync(client=client, limit=100).events
+    # The feed waits for open transactions of other databases on the server.
+    events = []
+    while len(events) < RECORDED_EVENTS:
+        events = list_events.sync(client=client, limit=100).events
     stages = {
         stage.value: [
             type(milestone.evidence).__name__
