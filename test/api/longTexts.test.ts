@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { impactOf, readJson } from "../cli/runImpact.ts";
+import { untilComplete } from "../events/readEvents.ts";
 import { rowsIn, startStoreApiOf } from "../stores/startStoreApi.ts";
 import { insertTestCharity } from "../stores/storeState.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -51,7 +52,11 @@ eachKind(test)("a registration has room for texts, and shows them as sent", asyn
     headers: { Authorization: key, Accept: "text/csv" },
   });
   t.true((await csv.text()).includes(`,${given.idempotency_key},`));
-  const [event] = rowsIn((await call("GET", "/events", { key })).body, "events");
+  const feed = await untilComplete(
+    () => call("GET", "/events", { key }),
+    (page) => page.body["held_back_since"] !== null,
+  );
+  const [event] = rowsIn(feed.body, "events");
   t.like(event, { data: { ...given, registration_id: id } });
 
   const refund = { id, count: 1, reason: long(), idempotency_key: short() };
