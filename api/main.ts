@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { createPermits } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
@@ -128,7 +129,7 @@ const startApi = async (config: Config, logger: Logger, tracing: Tracing): Promi
   const clock = systemClock;
   const metrics = createApiMetrics();
   const health = await watchHealth({
-    db: healthChecks,
+    readDatabaseTime: async () => (await readServerStatus(healthChecks)).now,
     temporal,
     clock,
     logger,

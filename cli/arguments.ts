@@ -1,10 +1,9 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { MODES, SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
+import { MODES, SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
-import { CHARITY_PROVIDERS } from "../domain/charities/charities.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
 import { SHORT_TEXT_LENGTH, shortText, text } from "../domain/fields.ts";

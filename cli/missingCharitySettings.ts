@@ -1,5 +1,5 @@
 import type { Config } from "../config/config.ts";
-import type { CharityProviderName } from "../domain/charities/charities.ts";
+import type { CharityProviderName } from "../domain/accounts/accounts.ts";
 import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
 
 const SETTINGS = {

@@ -3,9 +3,9 @@ import { z } from "zod";
 import { readSecretFile, readSecretFiles } from "./readSecretFiles.ts";
 import { readDatabaseUrls } from "./readDatabaseUrls.ts";
 import { SSL_MODES } from "../domain/databaseUrl.ts";
-import { mustBeOneOf, oneOf } from "../domain/fields.ts";
+import { mustBeOneOf, oneOf } from "../domain/describeIssues.ts";
 import { mayReceiveKeys } from "../domain/loopback.ts";
-import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
+import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/plantingChoices.ts";
 
 const port = (fallback: number) =>
   z

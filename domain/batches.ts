@@ -1,5 +1,4 @@
-import { counted } from "./counted.ts";
-import { DomainError } from "./errors.ts";
+import { BatchRejectedError, DomainError } from "./errors.ts";
 
 /** The most items of one batch. */
 export const MAXIMUM_ITEMS = 1000;
@@ -26,33 +25,6 @@ export const outcomeOf = <Done>(work: () => Done): Outcome<Done> => {
     return asRejection(error);
   }
 };
-
-const MESSAGES_SHOWN = 20;
-
-const describeRejections = (
-  rejections: ReadonlyMap<number, DomainError>,
-  itemCount: number,
-): string => {
-  const lines = [...rejections]
-    .slice(0, MESSAGES_SHOWN)
-    .map(([index, { message }]) => `items.${index}: ${message}`);
-  const more =
-    rejections.size > MESSAGES_SHOWN ? `; and ${rejections.size - MESSAGES_SHOWN} more` : "";
-  const all = counted(itemCount, "item");
-  return `nothing was recorded, because ${counted(rejections.size, `of ${all} is`, `of ${all} are`)} rejected: ${lines.join("; ")}${more}`;
-};
-
-/** A batch of which nothing was recorded, because some of its items are rejected. */
-export class BatchRejectedError extends Error {
-  override readonly name = "BatchRejectedError";
-  /** By the index of the item, ascending. */
-  readonly rejections: ReadonlyMap<number, DomainError>;
-
-  constructor(rejections: ReadonlyMap<number, DomainError>, itemCount: number) {
-    super(describeRejections(rejections, itemCount));
-    this.rejections = rejections;
-  }
-}
 
 /** Returns the rejected items of a batch by their index. */
 export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>

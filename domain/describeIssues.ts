@@ -1,5 +1,19 @@
-import type { z } from "zod";
-import { mustBeOneOf } from "./fields.ts";
+import { z } from "zod";
+
+/** Returns a schema's error message, which distinguishes a missing value from a wrong one. */
+export const mustBe =
+  (what: string) =>
+  (issue: { readonly input?: unknown }): string =>
+    issue.input === undefined ? "required" : `must be ${what}`;
+
+const listed = (values: readonly string[]): string => `one of ${values.join(", ")}`;
+
+/** Returns the message for a value that is none of the accepted ones. */
+export const mustBeOneOf = (values: readonly string[]): string => `must be ${listed(values)}`;
+
+/** One of the accepted values. */
+export const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
+  z.enum(values, { error: mustBe(listed(values)) });
 
 const ISSUES_SHOWN = 20;
 const NAME_SHOWN = 100;

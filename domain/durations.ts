@@ -7,3 +7,6 @@ export const DAY_MS = 24 * HOUR_MS;
 
 export const daysBefore = (time: Date, days: number): Date =>
   new Date(time.getTime() - days * DAY_MS);
+
+/** Returns unix seconds, the resolution in which usage is reported. */
+export const secondOf = (time: Date): number => Math.floor(time.getTime() / 1000);

@@ -1,3 +1,5 @@
+import { counted } from "./counted.ts";
+
 /** The codes of all domain errors. The API maps them to HTTP statuses, the command line to exit codes. */
 export type ErrorCode =
   | "request_invalid"
@@ -54,4 +56,36 @@ export class OutageError extends Error {
 /** A service that ours depends on cannot be reached or used, and nothing was done. The message is for the client, the cause for the log. */
 export class UnavailableError extends Error {
   override readonly name = "UnavailableError";
+}
+
+const MESSAGES_SHOWN = 20;
+
+const describeRejections = (
+  rejections: ReadonlyMap<number, DomainError>,
+  itemCount: number,
+): string => {
+  const lines = [...rejections]
+    .slice(0, MESSAGES_SHOWN)
+    .map(([index, { message }]) => `items.${index}: ${message}`);
+  const more =
+    rejections.size > MESSAGES_SHOWN ? `; and ${rejections.size - MESSAGES_SHOWN} more` : "";
+  const all = counted(itemCount, "item");
+  return `nothing was recorded, because ${counted(rejections.size, `of ${all} is`, `of ${all} are`)} rejected: ${lines.join("; ")}${more}`;
+};
+
+/** A batch of which nothing was recorded, because some of its items are rejected. */
+export class BatchRejectedError extends Error {
+  override readonly name = "BatchRejectedError";
+  /** By the index of the item, ascending. */
+  readonly rejections: ReadonlyMap<number, DomainError>;
+
+  constructor(rejections: ReadonlyMap<number, DomainError>, itemCount: number) {
+    super(describeRejections(rejections, itemCount));
+    this.rejections = rejections;
+  }
+}
+
+/** The database has migrations that this release does not know or that differ from its own, or lacks some that it needs. */
+export class SchemaMismatchError extends Error {
+  override readonly name = "SchemaMismatchError";
 }

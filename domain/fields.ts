@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { mustBe } from "./describeIssues.ts";
 
 /** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
@@ -13,21 +14,6 @@ const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
 
 /** PostgreSQL stores neither NUL nor half of a surrogate pair. */
 const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
-
-/** Returns a schema's error message, which distinguishes a missing value from a wrong one. */
-export const mustBe =
-  (what: string) =>
-  (issue: { readonly input?: unknown }): string =>
-    issue.input === undefined ? "required" : `must be ${what}`;
-
-const listed = (values: readonly string[]): string => `one of ${values.join(", ")}`;
-
-/** Returns the message for a value that is none of the accepted ones. */
-export const mustBeOneOf = (values: readonly string[]): string => `must be ${listed(values)}`;
-
-/** One of the accepted values. */
-export const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
-  z.enum(values, { error: mustBe(listed(values)) });
 
 /** Text of limited length in Unicode characters. */
 export const text = (maximumLength: number) =>

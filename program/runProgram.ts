@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { ConfigError, readConfig } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
-import { SchemaMismatchError } from "../db/upgrade/migrate.ts";
+import { SchemaMismatchError } from "../domain/errors.ts";
 import { configureOutgoing } from "./outgoing.ts";
 import { createLogger } from "./log/createLogger.ts";
 import { reportReady } from "./readyMessage.ts";

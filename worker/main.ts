@@ -11,6 +11,7 @@ import {
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { recordMaximumCallRate } from "../db/billing/sending/callRate.ts";
+import { readServerStatus } from "../db/connections/serverStatus.ts";
 import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../domain/clock.ts";
@@ -171,7 +172,7 @@ const startWorker = async (
   const guard = await watchHold({ db, clock, logger }, shutdown.signal);
   const { readMetrics } = await installTemporalRuntime(logger);
   const health = await watchHealth({
-    db: healthConnection,
+    readDatabaseTime: async () => (await readServerStatus(healthConnection)).now,
     temporal,
     clock,
     logger,

@@ -7,9 +7,9 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
+import { FACTS_RECORDED } from "./workflowIds.ts";
 
-/** Wakes an order's workflow after facts were recorded by a callback or an operator. */
-export const factsRecordedSignal = defineSignal("factsRecorded");
+const factsRecordedSignal = defineSignal(FACTS_RECORDED);
 
 const { pollPlantingOrder } = proxyActivities<PlantingActivities>({
   startToCloseTimeout: "1 minute",

@@ -25,3 +25,6 @@ export const usageSenderWorkflowId = (
 /** Returns the id of a shard's only sender. */
 export const usageShardWorkflowId = (deployment: string, shard: number): string =>
   inDeployment(deployment, `usage-shard/${shard}`);
+
+/** The signal that wakes an order's workflow after facts were recorded by a callback or an operator. */
+export const FACTS_RECORDED = "factsRecorded";

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
-import { oneOf, recordId } from "../../domain/fields.ts";
+import { recordId } from "../../domain/fields.ts";
+import { oneOf } from "../../domain/describeIssues.ts";
 import { queryObject } from "../http/parseRequest.ts";
 
 /** The parameters that select a record. */

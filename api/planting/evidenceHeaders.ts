@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
-import { oneOf } from "../../domain/fields.ts";
+import { oneOf } from "../../domain/describeIssues.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
 import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { ApiContext } from "../http/apiContext.ts";

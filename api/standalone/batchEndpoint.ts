@@ -2,14 +2,9 @@ import { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { dailyLimitMessage } from "../../domain/accounts/limits.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import {
-  BatchRejectedError,
-  MAXIMUM_ITEMS,
-  outcomeOf,
-  rejectionsOf,
-} from "../../domain/batches.ts";
-import { DomainError, invalidRequest } from "../../domain/errors.ts";
-import { mustBe } from "../../domain/fields.ts";
+import { MAXIMUM_ITEMS, outcomeOf, rejectionsOf } from "../../domain/batches.ts";
+import { BatchRejectedError, DomainError, invalidRequest } from "../../domain/errors.ts";
+import { mustBe } from "../../domain/describeIssues.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";

@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
-import { mustBe, mustBeOneOf, oneOf } from "../../domain/fields.ts";
+import { mustBe, mustBeOneOf, oneOf } from "../../domain/describeIssues.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
 import { DELIVERY_STATES, KEPT_ATTEMPTS } from "../../domain/webhooks/decideDelivery.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";

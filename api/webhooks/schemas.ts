@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { mustBe, text } from "../../domain/fields.ts";
+import { text } from "../../domain/fields.ts";
+import { mustBe } from "../../domain/describeIssues.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/webhookPayloads.ts";
 import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";

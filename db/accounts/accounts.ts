@@ -1,8 +1,7 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
-import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
+import { SUBSCRIPTION_POLICIES, CHARITY_PROVIDERS } from "../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { accountTypeColumn } from "../columns.ts";
 import { assignmentsOf, sql, timestamp } from "../sql.ts";

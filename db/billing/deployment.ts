@@ -1,14 +1,14 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../domain/billing/usage.ts";
 import type { LiveProcessor } from "../../domain/billing/deployment.ts";
-import { processorColumn } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const deploymentRow = z
   .strictObject({
     id: z.uuid(),
     createdAt: z.date(),
-    processor: processorColumn.nullable(),
+    processor: z.enum(PROCESSORS).nullable(),
     stripeAccountId: z.string().nullable(),
     stripeLivemode: z.boolean().nullable(),
     originalStripeAccountId: z.string().nullable(),

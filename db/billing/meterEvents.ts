@@ -1,16 +1,18 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../domain/billing/usage.ts";
 import type { HandSettlement } from "../../domain/billing/repair/decideHandSettlement.ts";
 import { SETTLEMENT_KINDS } from "../../domain/billing/repair/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { MAXIMUM_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
 import {
+  METER_EVENT_STATES,
   DELIVERED_LATE,
   FAILED_STATES,
   UNFINISHED_STATES,
 } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
-import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
+import { safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -23,10 +25,10 @@ export const meterEventRow = z.strictObject({
   quantity: safeInteger,
   alreadyReported: safeInteger,
   identifier: z.string(),
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   customerId: z.string().nullable(),
   keyGeneration: z.int(),
-  state: meterEventStateColumn,
+  state: z.enum(METER_EVENT_STATES),
   attempts: z.int(),
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),

@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan, positionColumn } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
+import type { Charity } from "../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const charityJson: z.ZodType<Charity> = z.strictObject({

@@ -1,14 +1,14 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../domain/billing/usage.ts";
 import { ACTIVE_STATUSES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { processorColumn } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const subscriptionRow = z.strictObject({
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   subscriptionId: z.string().nullable(),
   activeSince: z.date().nullable(),
   verifiedAt: z.date().nullable(),

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
+import { CHARITY_PROVIDERS } from "../../domain/accounts/accounts.ts";
 import type {
   ConfirmedDonation,
   Donation,

@@ -1,9 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { ORDER_STAGES } from "../../domain/planting/order.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
-import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
+import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { isOfMode } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -162,7 +163,7 @@ const registrationRow = z.strictObject({
   refundedCount: safeInteger,
   createdAt: z.date(),
   isOrderedElsewhere: z.boolean(),
-  stage: orderStageColumn.nullable(),
+  stage: z.enum(ORDER_STAGES).nullable(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
   partner: z.string().nullable(),

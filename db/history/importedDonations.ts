@@ -1,6 +1,5 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { AccountMode, CharityProviderName } from "../../domain/accounts/accounts.ts";
 import type { ImportedDonation } from "../../domain/history/importedRecords.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import { sql } from "../sql.ts";

@@ -1,9 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { ORDER_STAGES } from "../../domain/planting/order.ts";
+import { TIMELINE_SHAPES } from "../../domain/plantingChoices.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
-import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
+import { modeColumn, safeInteger } from "../columns.ts";
 import { newestOf } from "../ownedRecords.ts";
 import { nothing, sql, timestamp } from "../sql.ts";
 
@@ -29,11 +31,11 @@ const orderRow = z.strictObject({
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
-  timeline: timelineColumn,
+  timeline: z.enum(TIMELINE_SHAPES),
   treeCount: safeInteger,
   refundedCount: safeInteger,
   partnerReference: z.string().nullable(),
-  stage: orderStageColumn,
+  stage: z.enum(ORDER_STAGES),
   revision: z.int(),
   siteShares,
   createdAt: z.date(),

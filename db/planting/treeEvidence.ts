@@ -1,5 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { ORDER_STAGES } from "../../domain/planting/order.ts";
+import { TIMELINE_SHAPES } from "../../domain/plantingChoices.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type {
   AllocatedEvidence,
@@ -11,7 +13,7 @@ import { treeKeyColumn } from "./cachedResponses.ts";
 import { shownOrderId, shownOrderPublicId } from "./orders.ts";
 import { ownedWithId } from "../ownedRecords.ts";
 import { positionColumn } from "../listPositions.ts";
-import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
+import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 
 const treeRow = z
@@ -35,8 +37,8 @@ const treeRow = z
     partner: z.string().nullable(),
     partnerName: z.string().nullable(),
     buyerName: z.string().nullable(),
-    timeline: timelineColumn.nullable(),
-    stage: orderStageColumn.nullable(),
+    timeline: z.enum(TIMELINE_SHAPES).nullable(),
+    stage: z.enum(ORDER_STAGES).nullable(),
     isFinished: z.boolean(),
     revision: z.bigint(),
     region: z.string().nullable(),
@@ -113,8 +115,8 @@ const cachedTreeRow = z.strictObject({
   /** Null if the caller knows this version. */
   body: z.string().nullable(),
   storedAt: z.date(),
-  timeline: timelineColumn,
-  stage: orderStageColumn,
+  timeline: z.enum(TIMELINE_SHAPES),
+  stage: z.enum(ORDER_STAGES),
   isFinished: z.boolean(),
   partner: z.string(),
 });

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";

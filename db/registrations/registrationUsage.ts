@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEvents.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { processorColumn } from "../columns.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
 import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.ts";
@@ -23,7 +23,7 @@ const usageRow = z.strictObject({
   states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
   isLate: z.boolean(),
   /** Who bills it; null until its usage is sealed. */
-  processor: processorColumn.nullable(),
+  processor: z.enum(PROCESSORS).nullable(),
 });
 
 /** A registration with the states of its usage. */

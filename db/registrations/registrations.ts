@@ -7,7 +7,7 @@ import type {
   Totals,
 } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import { ownedWithId, ownedWithIds, ownedWithKey, ownedWithKeys } from "../ownedRecords.ts";
 import { accountTypeColumn, kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";

@@ -1,7 +1,7 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
+import { CHARITY_PROVIDERS } from "../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
 import { assignmentsOf, sql, timestamp } from "../sql.ts";

@@ -1,8 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { ORDER_STAGES } from "../../domain/planting/order.ts";
 import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type { RecordField } from "../../domain/support/lookup.ts";
-import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
+import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.ts";
 import { hasAttribution, rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
@@ -44,7 +45,7 @@ const registrationRow = z.strictObject({
   refundedCount: safeInteger,
   createdAt: z.date(),
   isPrepaid: z.boolean(),
-  orderStage: orderStageColumn.nullable(),
+  orderStage: z.enum(ORDER_STAGES).nullable(),
   plantingOrder: z.string().nullable(),
 });
 export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;

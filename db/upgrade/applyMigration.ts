@@ -1,6 +1,5 @@
 import { escapeIdentifier } from "pg";
 import type { Client } from "pg";
-import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Connected } from "../connections/connectClient.ts";
 import type { Migration } from "./readMigrations.ts";
 
@@ -38,7 +37,11 @@ const isLockError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && LOCK_CODES.has(error.code);
 
 /** The operator who migrates, for the audit log; null if none is recorded. */
-export type Migrator = Extract<Actor, { kind: "operator" }> | null;
+export type Migrator = {
+  readonly kind: "operator";
+  readonly name: string;
+  readonly reason: string | null;
+} | null;
 
 /** Records in the migration's transaction that it was applied, and by whom. The first migration creates the audit log. */
 const record = async (

@@ -1,3 +1,4 @@
+import { SchemaMismatchError } from "../../domain/errors.ts";
 import type { Client } from "pg";
 import { isPooled, PoolerError } from "../connections/inspectPooler.ts";
 import { connectClient } from "../connections/connectClient.ts";
@@ -24,11 +25,6 @@ const readApplied = async (client: Client): Promise<readonly Applied[]> => {
   `);
   return rows;
 };
-
-/** The database has migrations that this release does not know or that differ from its own, or lacks some that it needs. */
-export class SchemaMismatchError extends Error {
-  override readonly name = "SchemaMismatchError";
-}
 
 /** Migrations of a newer release are accepted if they say that releases like this one still run with them. */
 const refuseNewerSchema = (applied: readonly Applied[], migrations: readonly Migration[]): void => {

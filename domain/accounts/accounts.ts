@@ -23,6 +23,10 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
+/** Where charities are looked up; `catalogue` is the built-in one. */
+export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
+export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
+
 /**
  * What follows if an organization's subscription is not active, or lost the price of a meter.
  * - `alert`: operators are alerted.

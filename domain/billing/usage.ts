@@ -1,3 +1,4 @@
+import { secondOf } from "../durations.ts";
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 import { DAY_MS } from "../durations.ts";
 
@@ -13,9 +14,6 @@ export const streamKey = ({ accountId, mode, meter }: UsageStream): string =>
  * db/migrations/0003_billing.sql enforces the same limit for facts.
  */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
-
-/** Returns unix seconds, the resolution in which usage is reported. */
-export const secondOf = (time: Date): number => Math.floor(time.getTime() / 1000);
 
 /** Returns when a second starts. */
 export const timeOf = (second: number): Date => new Date(second * 1000);

@@ -1,3 +1,4 @@
+import type { CharityProviderName } from "../accounts/accounts.ts";
 import type { ErrorCode } from "../errors.ts";
 import { textOrNumber } from "../fields.ts";
 
@@ -20,10 +21,6 @@ export type Charity = {
 export type CharityIds =
   | { readonly ein: Ein; readonly nonprofitId: null }
   | { readonly ein: Ein | null; readonly nonprofitId: string };
-
-/** Where charities are looked up; `catalogue` is the built-in one. */
-export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
-export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 
 /** A charity to validate with the remote provider of an account. */
 export type CharityLookup = CharityIds & {

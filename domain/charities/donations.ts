@@ -1,6 +1,6 @@
-import type { AccountMode } from "../accounts/accounts.ts";
+import type { AccountMode, CharityProviderName } from "../accounts/accounts.ts";
 import type { Metadata } from "../fields.ts";
-import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
+import type { CharityIds, Ein } from "./charities.ts";
 
 /** A recorded donation; the amount is in whole US cents. */
 export type Donation = {

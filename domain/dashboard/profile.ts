@@ -20,6 +20,9 @@ export type HideableSection = (typeof HIDEABLE_SECTIONS)[number];
 /** A picture that we have drawn from the organization's logo. Its hash is in its URL. */
 export type Logo = { readonly hash: string; readonly width: number; readonly height: number };
 
+/** A logo, and the PNG that we have drawn from it. */
+export type NewLogo = Logo & { readonly png: Buffer };
+
 export type Profile = {
   /** Null shows the account's name. */
   readonly displayName: string | null;

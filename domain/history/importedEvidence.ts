@@ -1,6 +1,6 @@
 import { findFutureProblem } from "../planting/fact.ts";
 import type { PlantingFact } from "../planting/fact.ts";
-import type { TimelineShape } from "../planting/order.ts";
+import type { TimelineShape } from "../plantingChoices.ts";
 import { decideFact, PLANTING_STAGES } from "../planting/order.ts";
 
 /** The evidence of one tree registration that another system has shown. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { DAY_MS } from "../durations.ts";
 import { text } from "../fields.ts";
 import { FOREST_TYPES } from "./impactFactors.ts";
-import { TIMELINE_SHAPES } from "./order.ts";
+import { TIMELINE_SHAPES } from "../plantingChoices.ts";
 
 /*
  * The facts that a partner, its callback or an operator reports about an order. Unknown fields of a fact are rejected,

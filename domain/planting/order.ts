@@ -1,3 +1,4 @@
+import type { PartnerKind, TimelineShape } from "../plantingChoices.ts";
 import type { Mode } from "../accounts/accounts.ts";
 import { DAY_MS } from "../durations.ts";
 import type { ForestType } from "./impactFactors.ts";
@@ -14,13 +15,6 @@ export type PlantingStage = (typeof PLANTING_STAGES)[number];
 /** The progress of an order. */
 export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
-
-/** What a partner reports: allocations and planting, or only verified planting sessions. */
-export const TIMELINE_SHAPES = ["allocations", "sessions"] as const;
-export type TimelineShape = (typeof TIMELINE_SHAPES)[number];
-
-export const PARTNER_KINDS = ["simulated", "manual", "treemapper"] as const;
-export type PartnerKind = (typeof PARTNER_KINDS)[number];
 
 /** Returns whether a partner plants nothing. */
 export const isSimulated = (partner: string): boolean =>

@@ -4,7 +4,8 @@ import type {
   SessionIds,
   VerifiedEvidence,
 } from "./evidence.ts";
-import type { OrderStage, PlantingStage, TimelineShape } from "./order.ts";
+import type { OrderStage, PlantingStage } from "./order.ts";
+import type { TimelineShape } from "../plantingChoices.ts";
 import { latestStage, PLANTING_STAGES } from "./order.ts";
 
 /** A milestone that was reached, with its proof. */

@@ -1,8 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
-import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { withTimeout } from "../../domain/withTimeout.ts";
 import { withTemporalDeadline } from "../temporal/temporalClient.ts";
@@ -35,14 +33,14 @@ type DatabaseHealth = Pick<Readiness, "database" | "clock"> & { readonly skewMs:
 const LATE_MS = 100;
 
 const checkDatabase = async (
-  db: DatabasePool,
+  readDatabaseTime: () => Promise<Date>,
   clock: Clock,
   isRepeated = false,
 ): Promise<DatabaseHealth> => {
   const sentAtMs = clock.now().getTime();
   const startedAtMs = performance.now();
   try {
-    const { now } = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readServerStatus(db));
+    const now = await withTimeout(AbortSignal.timeout(TIMEOUT_MS), readDatabaseTime());
     const tookMs = performance.now() - startedAtMs;
     const skewMs = now.getTime() - (sentAtMs + tookMs / 2);
     // The response may have taken any part of that time.
@@ -50,7 +48,7 @@ const checkDatabase = async (
     return { database: "ok", clock: isClockRight ? "ok" : "off", skewMs };
   } catch {
     if (!isRepeated && performance.now() - startedAtMs > TIMEOUT_MS + LATE_MS) {
-      return checkDatabase(db, clock, true);
+      return checkDatabase(readDatabaseTime, clock, true);
     }
     // The result says so; requests that need the database report the error.
     return { database: "unreachable", clock: "unknown", skewMs: null };
@@ -68,17 +66,17 @@ const checkTemporal = (temporal: Client): Promise<Readiness["temporal"]> =>
 /**
  * Checks every second whether the database and Temporal respond within two seconds, and how far this machine's clock is
  * off. So readiness is known at any time and costs a request nothing. Resolves after the first checks.
- * @param db its own connection, so that a busy pool does not look like an unreachable database
+ * @param readDatabaseTime uses a connection of its own, so that a busy pool does not look like an unreachable database
  * @param needsTemporal whether the process can do nothing without Temporal
  */
 export const watchHealth = async ({
-  db,
+  readDatabaseTime,
   temporal,
   clock,
   logger,
   needsTemporal,
 }: {
-  readonly db: DatabasePool;
+  readonly readDatabaseTime: () => Promise<Date>;
   readonly temporal: Client;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -91,7 +89,7 @@ export const watchHealth = async ({
 
   const updateDatabase = async (): Promise<void> => {
     const before = database;
-    database = await checkDatabase(db, clock);
+    database = await checkDatabase(readDatabaseTime, clock);
     if (database.clock === "off" && before.clock !== "off") {
       logger.error(
         { skewMs: Math.round(database.skewMs ?? 0) },

@@ -1,7 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import { factsRecordedSignal } from "../../workflows/plantingOrder.ts";
-import { plantingOrderWorkflowId } from "../../workflows/workflowIds.ts";
+import { FACTS_RECORDED, plantingOrderWorkflowId } from "../../workflows/workflowIds.ts";
 import { withTemporalDeadline } from "./temporalClient.ts";
 
 /**
@@ -22,7 +21,7 @@ export const wakePlantingOrder = async (
     await withTemporalDeadline(temporal, timeoutMs, () =>
       temporal.workflow
         .getHandle(plantingOrderWorkflowId(deployment, orderId))
-        .signal(factsRecordedSignal),
+        .signal(FACTS_RECORDED),
     );
     return true;
   } catch (error) {

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { waitForPermit } from "../../db/rateLimits.ts";
-import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createCatalogue } from "./catalogue/createCatalogue.ts";
 import type { CharityProvider, RemoteCharityProvider } from "./provider.ts";

@@ -1,9 +1,5 @@
-import type {
-  Charity,
-  CharityIds,
-  CharityProviderName,
-  Ein,
-} from "../../domain/charities/charities.ts";
+import type { Charity, CharityIds, Ein } from "../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 
 /** All given conditions must hold; without any, the provider decides what to list first. */
 export type CharityQuery = {

@@ -1,4 +1,4 @@
-import type { TimelineShape } from "../../domain/planting/order.ts";
+import type { TimelineShape } from "../../domain/plantingChoices.ts";
 import type { PlantingPartner } from "./partner.ts";
 
 /** A partner without an API: an operator places the orders, and facts are reported by callback or by the operator. */

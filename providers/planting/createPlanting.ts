@@ -1,5 +1,5 @@
 import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { TimelineShape } from "../../domain/planting/order.ts";
+import type { TimelineShape } from "../../domain/plantingChoices.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
 import type { UnusableRecords } from "./treemapper/downloadRecords.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";

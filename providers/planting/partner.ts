@@ -1,11 +1,7 @@
 import type { RecordedTrees } from "../../domain/planting/creditOrder.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
-import type {
-  PartnerKind,
-  PlantingOrder,
-  PlantingStage,
-  TimelineShape,
-} from "../../domain/planting/order.ts";
+import type { PlantingOrder, PlantingStage } from "../../domain/planting/order.ts";
+import type { PartnerKind, TimelineShape } from "../../domain/plantingChoices.ts";
 
 /** An order as its partner sees it. */
 export type PartnerOrder = Pick<

@@ -22,7 +22,7 @@ import {
   requireSameUnits,
   requireSettledAge,
 } from "../../domain/billing/foldUsage.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import type { Span, UsageStream } from "../../domain/billing/usage.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";

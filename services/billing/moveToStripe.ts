@@ -14,7 +14,7 @@ import type { Kind } from "../../domain/accounts/accounts.ts";
 import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import { decideProcessor, findHold } from "../../domain/billing/deployment.ts";
 import type { StripeAccount } from "../../domain/billing/deployment.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";

@@ -9,7 +9,8 @@ import {
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
-import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
+import { minuteOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";

@@ -9,7 +9,7 @@ import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { BillingStatus, FactEvent } from "../../domain/billing/billingStatus.ts";
 import { billingStatusOf } from "../../domain/billing/billingStatus.ts";
 import { isFailed } from "../../domain/billing/meterEvents.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 
 export type RegistrationUsage = {
   readonly status: BillingStatus;

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { PictureFormat, PictureHeader } from "../../domain/dashboard/pictureHeader.ts";
 import { readPictureHeader } from "../../domain/dashboard/pictureHeader.ts";
-import type { Logo } from "../../domain/dashboard/profile.ts";
+import type { NewLogo } from "../../domain/dashboard/profile.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { decodeWebp } from "./pictures/decodeWebp.ts";
 import { encodePng } from "./pictures/encodePng.ts";
@@ -15,9 +15,6 @@ const LEAST_SIDE = 32;
 
 /** Twice the space that pages give a logo, for sharp screens. */
 const BOX = { width: 480, height: 240 };
-
-/** A logo, and the PNG that we have drawn from it. */
-export type NewLogo = Logo & { readonly png: Buffer };
 
 const reject = (problem: string, cause?: unknown): never => {
   throw invalidRequest(`logo: ${problem}`, { cause });

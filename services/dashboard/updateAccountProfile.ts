@@ -5,8 +5,7 @@ import {
   lockProfile,
   updateProfile,
 } from "../../db/dashboard/profiles.ts";
-import type { Profile } from "../../domain/dashboard/profile.ts";
-import type { NewLogo } from "./normalizeLogo.ts";
+import type { Profile, NewLogo } from "../../domain/dashboard/profile.ts";
 
 /** Absent settings stay unchanged; null restores the default. */
 export type ProfileChanges = Partial<Omit<Profile, "logo">> & { readonly logo?: NewLogo | null };

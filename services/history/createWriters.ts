@@ -9,11 +9,10 @@ import {
 import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
 import { lockBalances, raiseLastRecordTime } from "../../db/stores/balances.ts";
 import { listIdempotentResponses } from "../../db/stores/idempotentResponses.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, CharityProviderName } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { responseKey } from "../../domain/stores/storeWrites.ts";
-import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import { fromMicroseconds, spreadTimes, toMicroseconds } from "../../domain/timestamps.ts";
 import type {
   ImportedDonation,

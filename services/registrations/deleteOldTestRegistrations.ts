@@ -12,7 +12,8 @@ import {
   lockOldRegistrations,
 } from "../../db/registrations/oldTestRegistrations.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
-import { secondOf, timeOf } from "../../domain/billing/usage.ts";
+import { timeOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { deleteInBatches } from "../batching/deleteInBatches.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";

@@ -1,4 +1,4 @@
-import { secondOf } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/durations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { shardOf } from "../../domain/shards.ts";
 import type { ScanPace } from "./createScanPace.ts";

@@ -5,7 +5,7 @@ import { setLowBalance } from "../../db/stores/balances.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
-import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 import { becomesLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";

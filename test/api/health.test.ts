@@ -1,3 +1,5 @@
+import type { DatabasePool } from "slonik";
+import { readServerStatus } from "../../db/connections/serverStatus.ts";
 import { isDeepStrictEqual } from "node:util";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
@@ -19,10 +21,13 @@ const test = testWithDatabase();
 /** Watches until the test ends. */
 const watch = async (
   t: ExecutionContext<DatabaseContext>,
-  options: Partial<Parameters<typeof watchHealth>[0]>,
+  {
+    db = t.context.db,
+    ...options
+  }: Partial<Parameters<typeof watchHealth>[0]> & { readonly db?: DatabasePool },
 ): Promise<HealthWatch> => {
   const health = await watchHealth({
-    db: t.context.db,
+    readDatabaseTime: async () => (await readServerStatus(db)).now,
     temporal: openTemporalClient({ address: TEMPORAL_ADDRESS }),
     clock: systemClock,
     logger: pino({ level: "silent" }),

@@ -1,5 +1,5 @@
 import type { ExecutionContext } from "ava";
-import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import type { DatabaseContext } from "../support/database.ts";

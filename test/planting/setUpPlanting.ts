@@ -1,7 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
-import type { PlantingOrder, TimelineShape } from "../../domain/planting/order.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
+import type { TimelineShape } from "../../domain/plantingChoices.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import {

@@ -1,4 +1,4 @@
-import type { TimelineShape } from "../../domain/planting/order.ts";
+import type { TimelineShape } from "../../domain/plantingChoices.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 

@@ -11,7 +11,8 @@ import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
-import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
+import { plantingOrder } from "../../workflows/plantingOrder.ts";
+import { FACTS_RECORDED } from "../../workflows/workflowIds.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { processorEvents } from "../../workflows/processorEvents.ts";
@@ -178,7 +179,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [7],
       });
       await activitiesCompleted(handle, 2);
-      await handle.signal(factsRecordedSignal);
+      await handle.signal(FACTS_RECORDED);
       await handle.result();
       return handle;
     },

@@ -5,13 +5,13 @@ import {
   date,
   emptyAsNull,
   metadata,
-  mustBe,
   recordId,
   storedMetadata,
   longText,
   shortText,
   textOrNumber,
 } from "../../../domain/fields.ts";
+import { mustBe } from "../../../domain/describeIssues.ts";
 import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { currencyField } from "../../charities/currencyField.ts";

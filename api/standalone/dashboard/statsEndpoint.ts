@@ -7,7 +7,8 @@ import {
   MAXIMUM_GROUPS,
   STATISTICS_KINDS,
 } from "../../../domain/dashboard/statistics.ts";
-import { date, mustBeOneOf, oneOf, text } from "../../../domain/fields.ts";
+import { date, text } from "../../../domain/fields.ts";
+import { mustBeOneOf, oneOf } from "../../../domain/describeIssues.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";

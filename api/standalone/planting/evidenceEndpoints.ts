@@ -1,4 +1,4 @@
-import { mustBeOneOf } from "../../../domain/fields.ts";
+import { mustBeOneOf } from "../../../domain/describeIssues.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";

@@ -2,7 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
-import { date, mustBeOneOf, oneOf } from "../../../domain/fields.ts";
+import { date } from "../../../domain/fields.ts";
+import { mustBeOneOf, oneOf } from "../../../domain/describeIssues.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { SearchedPage } from "../../../services/registrations/listRegistrations.ts";
 import {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
-import { count, oneOf } from "../../../domain/fields.ts";
+import { count } from "../../../domain/fields.ts";
+import { oneOf } from "../../../domain/describeIssues.ts";
 import { balanceNote } from "../../../domain/stores/stores.ts";
 import {
   MAXIMUM_DONATIONS,

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { SHORT_TEXT_LENGTH } from "../../../domain/fields.ts";
-import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
+import { CHARITY_PROVIDERS } from "../../../domain/accounts/accounts.ts";
 import {
   nonBlank,
   orNone,

@@ -1,8 +1,7 @@
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import type { AccountChanges } from "../../../db/accounts/accounts.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
-import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
-import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import type { SubscriptionPolicy, CharityProviderName } from "../../../domain/accounts/accounts.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { nullIfNone } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";

@@ -1,4 +1,4 @@
-import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../../domain/accounts/accounts.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";

@@ -1,9 +1,9 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
-import { minuteOf, secondOf, timeOf } from "../../../domain/billing/usage.ts";
+import { minuteOf, timeOf } from "../../../domain/billing/usage.ts";
+import { secondOf, HOUR_MS } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
-import { HOUR_MS } from "../../../domain/durations.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
-import { emptyAsNull, mustBeOneOf, text } from "../../../domain/fields.ts";
+import { describeIssues, messageOfIssue, mustBeOneOf } from "../../../domain/describeIssues.ts";
+import { emptyAsNull, text } from "../../../domain/fields.ts";
 import { findAmountProblem } from "../../../domain/history/importedBalance.ts";
 import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import { importedId } from "../../../domain/recordIds.ts";

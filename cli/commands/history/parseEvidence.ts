@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
-import { mustBe, text } from "../../../domain/fields.ts";
+import { describeIssues, messageOfIssue, mustBe } from "../../../domain/describeIssues.ts";
+import { text } from "../../../domain/fields.ts";
 import { findFactsProblem, sortByStage } from "../../../domain/history/importedEvidence.ts";
 import type {
   ImportedEvidence,

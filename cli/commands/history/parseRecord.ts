@@ -1,15 +1,8 @@
 import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { describeIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
-import {
-  blankAsNull,
-  count,
-  metadata,
-  mustBeOneOf,
-  shortText,
-  text,
-} from "../../../domain/fields.ts";
+import { describeIssues, messageOfIssue, mustBeOneOf } from "../../../domain/describeIssues.ts";
+import { blankAsNull, count, metadata, shortText, text } from "../../../domain/fields.ts";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,

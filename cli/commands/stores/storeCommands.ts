@@ -2,7 +2,7 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import { LONG_TEXT_LENGTH } from "../../../domain/fields.ts";
-import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
+import { CHARITY_PROVIDERS } from "../../../domain/accounts/accounts.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { balanceNote, normalizeDomain } from "../../../domain/stores/stores.ts";
 import {

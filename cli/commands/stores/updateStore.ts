@@ -1,4 +1,4 @@
-import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../../domain/accounts/accounts.ts";
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { nullIfNone } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";

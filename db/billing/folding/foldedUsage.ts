@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../../domain/billing/usage.ts";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
-import { processorColumn, safeInteger } from "../../columns.ts";
+import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 
 /*
@@ -123,7 +124,7 @@ export const foldedOfRegistration = sql.fragment`
 `;
 
 const foldedRow = z.strictObject({
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   customerId: z.string().nullable(),
   hour: safeInteger,
   foldedAt: z.date(),

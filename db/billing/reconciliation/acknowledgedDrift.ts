@@ -1,13 +1,14 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
+import { PROCESSORS } from "../../../domain/billing/usage.ts";
+import { kindColumn, modeColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { FAILED } from "../meterEvents.ts";
 import type { CustomerStream, ReportedStream } from "./reportedStreams.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 const acknowledgedRow = z.strictObject({
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   mode: modeColumn,
   meter: kindColumn,
   customer: z.string(),

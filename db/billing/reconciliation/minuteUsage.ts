@@ -1,7 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
-import { processorColumn, safeInteger } from "../../columns.ts";
+import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedSeconds } from "../folding/foldedUsage.ts";
 import { UNFINISHED } from "../meterEvents.ts";
@@ -11,7 +12,7 @@ import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
 
 const sendingEvent = z.strictObject({
   id: z.string().transform(BigInt),
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   second: z.int(),
   firstAttemptAt: z.coerce.date().nullable(),
   outcomeUnknown: z.boolean(),

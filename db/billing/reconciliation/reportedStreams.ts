@@ -1,12 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import {
-  kindColumn,
-  meterEventStateColumn,
-  modeColumn,
-  processorColumn,
-  safeInteger,
-} from "../../columns.ts";
+import { METER_EVENT_STATES } from "../../../domain/billing/meterEvents.ts";
+import { PROCESSORS } from "../../../domain/billing/usage.ts";
+import { kindColumn, modeColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
@@ -16,7 +12,7 @@ import { failedSinceAcknowledged } from "./acknowledgedDrift.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 
 export const reportedStreamColumns = {
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   mode: modeColumn,
   meter: kindColumn,
   customerId: z.string().nullable(),
@@ -58,7 +54,7 @@ const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, faile
 export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 
 const accountSumsRow = z.strictObject({
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   mode: modeColumn,
   meter: kindColumn,
   customerId: z.string().nullable(),
@@ -314,7 +310,7 @@ export const sumMeterEventsByMinute = (
 const minuteEventRow = z.strictObject({
   id: safeInteger,
   accountId: z.uuid(),
-  state: meterEventStateColumn,
+  state: z.enum(METER_EVENT_STATES),
   second: safeInteger,
   quantity: safeInteger,
   /** Whether it counted as delivered when drift of its minute was acknowledged. */

@@ -1,7 +1,8 @@
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { PROCESSORS } from "../../../domain/billing/usage.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { processorColumn, safeInteger } from "../../columns.ts";
+import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { foldedWithSecond } from "../folding/foldedUsage.ts";
 import { FAILED } from "../meterEvents.ts";
@@ -16,7 +17,7 @@ const unsealedRow = z.strictObject({
   quantity: z.bigint(),
   alreadyReported: z.bigint(),
   held: z.boolean(),
-  processor: processorColumn,
+  processor: z.enum(PROCESSORS),
   customerId: z.string().nullable(),
 });
 

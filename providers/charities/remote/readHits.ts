@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import type { CharityProviderName } from "../../../domain/accounts/accounts.ts";
 import type { LeftOut } from "../../splitReadable.ts";
 import { splitReadable } from "../../splitReadable.ts";
 import { CharityProviderError } from "../provider.ts";

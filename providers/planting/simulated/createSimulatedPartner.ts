@@ -1,4 +1,5 @@
-import type { PlantingStage, TimelineShape } from "../../../domain/planting/order.ts";
+import type { PlantingStage } from "../../../domain/planting/order.ts";
+import type { TimelineShape } from "../../../domain/plantingChoices.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";

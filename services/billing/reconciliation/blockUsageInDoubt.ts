@@ -14,7 +14,7 @@ import { lockStream } from "../../../db/billing/streams.ts";
 import { sumFactsBySign } from "../../../db/billing/usageFacts.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { secondOf } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/durations.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";

@@ -21,7 +21,8 @@ import type { HandSettlement } from "../../../domain/billing/repair/decideHandSe
 import { counted } from "../../../domain/counted.ts";
 import { requireFlowing } from "../../../domain/billing/deployment.ts";
 import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
-import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

@@ -16,7 +16,8 @@ import {
   listMinuteEvents,
   sumMeterEventsByMinute,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { minuteOf, secondOf, streamKey } from "../../../domain/billing/usage.ts";
+import { minuteOf, streamKey } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

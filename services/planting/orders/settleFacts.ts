@@ -15,11 +15,8 @@ import { addToTally } from "../../../db/planting/tallies.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { findFutureProblem, plantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
-import type {
-  PlantingOrder,
-  PlantingStage,
-  TimelineShape,
-} from "../../../domain/planting/order.ts";
+import type { PlantingOrder, PlantingStage } from "../../../domain/planting/order.ts";
+import type { TimelineShape } from "../../../domain/plantingChoices.ts";
 import {
   decideFact,
   findTimelineProblem,

@@ -21,8 +21,8 @@ import {
   MAXIMUM_QUANTITY,
   meterEventIdentifierStem,
   minuteOf,
-  secondOf,
 } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/durations.ts";
 import {
   currentCallsPerSecond,
   lowerCallRate,

@@ -1,6 +1,6 @@
 import test from "ava";
 import { PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type { TimelineShape } from "../../../domain/planting/order.ts";
+import type { TimelineShape } from "../../../domain/plantingChoices.ts";
 import { buildTreeEvidence, isTimelineComplete } from "../../../domain/planting/timeline.ts";
 import type { MilestoneEvent, TreeEvidence } from "../../../domain/planting/timeline.ts";
 import { allFacts, allocation, factsOf, order, reach, REACHED } from "./evidenceFacts.ts";

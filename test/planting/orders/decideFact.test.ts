@@ -1,11 +1,7 @@
 import test from "ava";
 import { decideFact, latestStage, PLANTING_STAGES } from "../../../domain/planting/order.ts";
-import type {
-  FactDecision,
-  PlantingStage,
-  ReachedStage,
-  TimelineShape,
-} from "../../../domain/planting/order.ts";
+import type { FactDecision, PlantingStage, ReachedStage } from "../../../domain/planting/order.ts";
+import type { TimelineShape } from "../../../domain/plantingChoices.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);

@@ -14,7 +14,8 @@ import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantin
 import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
-import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { FACTS_RECORDED } from "../../../workflows/workflowIds.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, impactOf, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -248,7 +249,7 @@ test.serial(
     const countSignals = async (): Promise<number> =>
       ((await workflow.fetchHistory()).events ?? []).filter(
         ({ workflowExecutionSignaledEventAttributes: signal }) =>
-          signal?.signalName === factsRecordedSignal.name,
+          signal?.signalName === FACTS_RECORDED,
       ).length;
     const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,

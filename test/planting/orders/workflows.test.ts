@@ -25,9 +25,9 @@ import {
   plantingOrderCreation,
   plantingOrderCreationId,
 } from "../../../workflows/plantingOrderCreation.ts";
-import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
+import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
-import { plantingOrderWorkflowId } from "../../../workflows/workflowIds.ts";
+import { FACTS_RECORDED, plantingOrderWorkflowId } from "../../../workflows/workflowIds.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -243,7 +243,7 @@ test.serial(
     );
     await temporal.workflow
       .getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id))
-      .signal(factsRecordedSignal);
+      .signal(FACTS_RECORDED);
     await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).result();
     clock.set("2026-05-02T10:00:00.000Z");
     await createOrders();
@@ -280,7 +280,7 @@ test.serial(
       "operator",
     );
     const workflow = temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, order.id));
-    await workflow.signal(factsRecordedSignal);
+    await workflow.signal(FACTS_RECORDED);
     await workflow.result();
     await createOrders();
     t.is((await workflow.describe()).status.name, "COMPLETED");

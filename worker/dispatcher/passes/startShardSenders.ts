@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listShardStatuses } from "../../../db/shards.ts";
-import { secondOf } from "../../../domain/billing/usage.ts";
+import { secondOf } from "../../../domain/durations.ts";
 import { SHARD_KINDS, SHARD_NUMBERS } from "../../../domain/shards.ts";
 import type { ShardKind } from "../../../domain/shards.ts";
 import { shardSenderId, startShardSender } from "../../../program/temporal/shardSenders.ts";
