@@ -27,7 +27,6 @@ import {
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Sampler } from "@opentelemetry/sdk-trace";
-import type { Logger } from "pino";
 import type { Config } from "../../config/config.ts";
 import type { Tracing, TraceParent } from "../../domain/tracing.ts";
 import { createStatementSpans } from "./createStatementSpans.ts";
@@ -88,6 +87,21 @@ const recordError = (span: Span, error: unknown): void => {
 
 const reportLoss: Tracing["reportLoss"] = (error) =>
   diag.warn(`a trace ends early: ${error instanceof Error ? error.message : String(error)}`);
+
+/** Logs the SDK's own messages. */
+const logTo: RunningTracing["logTo"] = (logger) => {
+  const log = logger.child({ component: "OpenTelemetry" });
+  diag.setLogger(
+    {
+      error: (message) => log.warn(message),
+      warn: (message) => log.warn(message),
+      info: (message) => log.debug(message),
+      debug: (message) => log.debug(message),
+      verbose: (message) => log.trace(message),
+    },
+    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+  );
+};
 
 /** Starts the SDK, which exports to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. */
 export const openTelemetry = (config: Config, program: string): RunningTracing => {
@@ -153,19 +167,7 @@ export const openTelemetry = (config: Config, program: string): RunningTracing =
       return active === undefined ? {} : { trace_id: active.traceId, span_id: active.spanId };
     },
     statementSpans: createStatementSpans(tracer, recordError),
-    logTo: (logger: Logger) => {
-      const log = logger.child({ component: "OpenTelemetry" });
-      diag.setLogger(
-        {
-          error: (message) => log.warn(message),
-          warn: (message) => log.warn(message),
-          info: (message) => log.debug(message),
-          debug: (message) => log.debug(message),
-          verbose: (message) => log.trace(message),
-        },
-        { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
-      );
-    },
+    logTo,
     stop: async () => {
       const timeout = Promise.withResolvers<void>();
       const timer = setTimeout(timeout.resolve, SHUTDOWN_TIMEOUT_MS);
