@@ -13,8 +13,16 @@ const MAXIMUM_HELD_BYTES = 16 * 1024 * 1024;
 const MAXIMUM_WAIT_MS = 2000;
 const WAIT_MS = 10;
 
-const waitSync = (): void => {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, WAIT_MS);
+/**
+ * Writes until the reader has everything, or has been slow for too long. The process does nothing else meanwhile.
+ * @param write returns whether the reader is slow
+ */
+const writeToSlowReader = (write: () => boolean): void => {
+  const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
+  const neverChanged = new Int32Array(new SharedArrayBuffer(4));
+  while (write() && performance.now() < giveUpAtMs) {
+    Atomics.wait(neverChanged, 0, 0, WAIT_MS);
+  }
 };
 
 const countLines = (text: string): number => text.split("\n").length - 1;
@@ -95,10 +103,7 @@ export const writeLines = (
 
   setInterval(writeAll, INTERVAL_MS).unref();
   process.once("exit", () => {
-    const giveUpAtMs = performance.now() + MAXIMUM_WAIT_MS;
-    while (writeAll() && performance.now() < giveUpAtMs) {
-      waitSync();
-    }
+    writeToSlowReader(writeAll);
     const count = lost + countLines(Buffer.concat(held).toString());
     if (count > 0) {
       report(`The log has lost ${counted(count, "line")}.`);
