@@ -103,6 +103,31 @@ const decide = (
   return { rejections, accepted, undecided };
 };
 
+/** Decides all items. Those that are neither rejected nor accepted are replays. */
+const decideAll = async (
+  deps: DonateDependencies,
+  owner: AccountMode,
+  items: readonly Item[],
+): Promise<Decision> => {
+  if (items.length === 0) {
+    return { rejections: new Map(), accepted: [], undecided: [] };
+  }
+  const provider = await providerOf(deps, owner.accountId);
+  const confirm = createCharityConfirmer(deps, provider, owner.accountId);
+  // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
+  // one after the other could take a thousand rounds.
+  let unconfirmed = findFirstOfKeys(items);
+  for (;;) {
+    const outcomes = await confirm(unconfirmed.map(({ request }) => request.charity));
+    const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
+    const decision = decide(items, outcomes, all.amountCents);
+    if (decision.undecided.length === 0) {
+      return decision;
+    }
+    unconfirmed = decision.undecided;
+  }
+};
+
 /** Records donations in one transaction. Those whose keys a concurrent call has used are left out. */
 const recordAll = (
   { db, clock }: DonateDependencies,
@@ -201,30 +226,6 @@ export const donateBatch = async (
     }
   };
 
-  /** Rejects items that cannot be recorded, and returns those that can. The others of `wanted` are replays. */
-  const decideAll = async (wanted: readonly Item[]): Promise<readonly AcceptedItem[]> => {
-    if (wanted.length === 0) {
-      return [];
-    }
-    const provider = await providerOf(deps, owner.accountId);
-    const confirm = createCharityConfirmer(deps, provider, owner.accountId);
-    // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
-    // one after the other could take a thousand rounds.
-    let unconfirmed = findFirstOfKeys(wanted);
-    for (;;) {
-      const outcomes = await confirm(unconfirmed.map(({ request }) => request.charity));
-      const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
-      const { rejections, accepted, undecided } = decide(wanted, outcomes, all.amountCents);
-      if (undecided.length === 0) {
-        for (const [index, error] of rejections) {
-          rejected[index] = error;
-        }
-        return accepted;
-      }
-      unconfirmed = undecided;
-    }
-  };
-
   /** Accepts rejected items that repeat what is recorded meanwhile. */
   const acceptReplays = async (
     refused: readonly Item[],
@@ -246,7 +247,10 @@ export const donateBatch = async (
     const known = await findKnownKeys();
     const wanted = listNew(known);
     await checkSubscription(wanted);
-    const accepted = await decideAll(listNew(known));
+    const { rejections, accepted } = await decideAll(deps, owner, listNew(known));
+    for (const [index, error] of rejections) {
+      rejected[index] = error;
+    }
     await acceptReplays(
       wanted.filter(({ index }) => rejected[index] !== null),
       awaitEarlier,
