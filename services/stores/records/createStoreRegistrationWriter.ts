@@ -52,6 +52,8 @@ type Entry = StoreRegistrationWrite & CustomerDetails & TracedEntry;
 type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
 /** The outcome of a write. */
 type Outcome = Exclude<StoreWriteDecision<Entry>, Accepted> | Pick<Accepted, "kind" | "write">;
+/** The outcomes of a batch. A write of a store that another write has locked is decided later. */
+type Outcomes = readonly (Outcome | Promise<Outcome>)[];
 
 const keysOf = (batch: readonly Entry[]) =>
   batch.flatMap(({ accountId, mode, operation, idempotency }) =>
@@ -155,6 +157,26 @@ const recordCovered = async (
   }
 };
 
+/** Decides and records the writes of stores whose balances no other write has locked. */
+const decideFree = (
+  db: DatabasePool,
+  clock: Clock,
+  batch: readonly Entry[],
+): Promise<ReadonlyMap<Entry, Outcome>> =>
+  db.transaction(async (transaction) => {
+    const accountIds = [...new Set(batch.map(({ accountId }) => accountId))];
+    const balances = await lockFreeBalances(transaction, accountIds);
+    const free = new Set(balances.map(({ accountId }) => accountId));
+    const writes = batch.filter(({ accountId }) => free.has(accountId));
+    if (writes.length === 0) {
+      return new Map();
+    }
+    const decisions = await writeLocked(transaction, writes, balances, clock.now());
+    return new Map<Entry | undefined, Outcome>(
+      decisions.map((decision, index) => [writes[index], decision]),
+    );
+  });
+
 /**
  * Records registrations of stores by group commit. A write that the balance does not cover is rejected alone. The writes
  * of a store whose balance another write has locked, such as a large refund, leave their batch and wait apart.
@@ -182,29 +204,13 @@ export const createStoreRegistrationWriter = ({
   );
 
   /** Decides writes one by one, in a transaction of several statements. */
-  const decideBatch = async (
-    batch: readonly Entry[],
-  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
-    const decided = await db.transaction(async (transaction) => {
-      const accountIds = [...new Set(batch.map(({ accountId }) => accountId))];
-      const balances = await lockFreeBalances(transaction, accountIds);
-      const free = new Set(balances.map(({ accountId }) => accountId));
-      const writes = batch.filter(({ accountId }) => free.has(accountId));
-      if (writes.length === 0) {
-        return new Map<Entry, Outcome>();
-      }
-      const decisions = await writeLocked(transaction, writes, balances, clock.now());
-      return new Map<Entry | undefined, Outcome>(
-        decisions.map((decision, index) => [writes[index], decision]),
-      );
-    });
+  const decideBatch = async (batch: readonly Entry[]): Promise<Outcomes> => {
+    const decided = await decideFree(db, clock, batch);
     return batch.map((write) => decided.get(write) ?? busyStores.write(write.accountId, write));
   };
 
   /** Decides the rest of a batch of which some writes are recorded. An error is only the rest's: the batch is not repeated. */
-  const decideRest = async (
-    rest: readonly Entry[],
-  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
+  const decideRest = async (rest: readonly Entry[]): Promise<Outcomes> => {
     try {
       return await decideBatch(rest);
     } catch (error) {
@@ -217,9 +223,7 @@ export const createStoreRegistrationWriter = ({
   };
 
   /** Writes what needs no decision in one statement, and then the rest. All writes of a store are in one of the two. */
-  const writeBatch = async (
-    batch: readonly Entry[],
-  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
+  const writeBatch = async (batch: readonly Entry[]): Promise<Outcomes> => {
     const covered = new Set(await recordCovered(db, batch, clock.now()));
     if (covered.size === 0) {
       return decideBatch(batch);
