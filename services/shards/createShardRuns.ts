@@ -61,8 +61,57 @@ type ActiveSender = {
   isScanning: boolean;
   /** Whether a scan has ended since the last pass was recorded. */
   hasScanned: boolean;
-  /** The error of a background task. */
+  /** The error of a scan, or of a pass that could not be recorded. */
   failure: { readonly error: unknown } | null;
+};
+
+/** Scans, unless a scan is in progress. An error ends the run before its next step. */
+const scan = async (active: ActiveSender): Promise<void> => {
+  if (active.isScanning) {
+    return;
+  }
+  active.isScanning = true;
+  try {
+    await active.sender.scan();
+    active.hasScanned = true;
+  } catch (error) {
+    active.failure = { error };
+  }
+  active.isScanning = false;
+};
+
+type Run = {
+  readonly hasEnded: () => boolean;
+  /** The clock's time, less the shard's offset. */
+  readonly nowMs: () => number;
+  readonly recordPass: () => Promise<unknown>;
+};
+
+/** Scans once a second, and makes steps until the run has ended. */
+const work = async (active: ActiveSender, { hasEnded, nowMs, recordPass }: Run): Promise<void> => {
+  const { sender } = active;
+  sender.startRun?.();
+  let scannedSecond: number | null = null;
+  while (!hasEnded()) {
+    if (active.failure !== null) {
+      throw active.failure.error;
+    }
+    const second = Math.floor(nowMs() / SECOND_MS);
+    if (second !== scannedSecond) {
+      scannedSecond = second;
+      void scan(active);
+    }
+    // The step has begun what the scan found.
+    const isPass = active.hasScanned;
+    await sender.step();
+    if (isPass) {
+      active.hasScanned = false;
+      recordPass().catch((error: unknown) => {
+        active.failure = { error };
+      });
+    }
+    await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
+  }
 };
 
 /**
@@ -107,56 +156,6 @@ export const createShardRuns = (
     ending.delete(active);
   };
 
-  /** Runs a task while steps go on. If it fails, the run fails with its error before the next step. */
-  const runInBackground = async (
-    active: ActiveSender,
-    task: () => Promise<unknown>,
-  ): Promise<void> => {
-    try {
-      await task();
-    } catch (error) {
-      active.failure = { error };
-    }
-  };
-
-  const scan = async (active: ActiveSender): Promise<void> => {
-    if (!active.isScanning) {
-      active.isScanning = true;
-      await runInBackground(active, async () => {
-        await active.sender.scan();
-        active.hasScanned = true;
-      });
-      active.isScanning = false;
-    }
-  };
-
-  const work = async (shard: number, active: ActiveSender, stop: AbortSignal): Promise<void> => {
-    const { sender, calls } = active;
-    sender.startRun?.();
-    const startedAtMs = performance.now();
-    const offsetMs = offsetMsOf(shard);
-    const nowMs = (): number => clock.now().getTime() - offsetMs;
-    let scannedSecond: number | null = null;
-    while (!stop.aborted && !calls.signal.aborted && performance.now() - startedAtMs < runMs) {
-      if (active.failure !== null) {
-        throw active.failure.error;
-      }
-      const second = Math.floor(nowMs() / SECOND_MS);
-      if (second !== scannedSecond) {
-        scannedSecond = second;
-        void scan(active);
-      }
-      // The step has begun what the scan found.
-      const isPass = active.hasScanned;
-      await sender.step();
-      if (isPass) {
-        active.hasScanned = false;
-        void runInBackground(active, () => recordPass(shard));
-      }
-      await sender.waitForWork(SECOND_MS - (nowMs() % SECOND_MS));
-    }
-  };
-
   return {
     run: async (shard, { stop, signal }) => {
       const active = activate(shard);
@@ -165,9 +164,16 @@ export const createShardRuns = (
       if (signal.aborted) {
         abort();
       }
+      const isStopped = (): boolean => stop.aborted || active.calls.signal.aborted;
+      const endsAtMs = performance.now() + runMs;
+      const offsetMs = offsetMsOf(shard);
       try {
-        await work(shard, active, stop);
-        if (stop.aborted || active.calls.signal.aborted) {
+        await work(active, {
+          hasEnded: () => isStopped() || performance.now() >= endsAtMs,
+          nowMs: () => clock.now().getTime() - offsetMs,
+          recordPass: () => recordPass(shard),
+        });
+        if (isStopped()) {
           await deactivate(shard, active);
         } else if (activeByShard.get(shard) !== active) {
           // Another run with this sender has failed meanwhile.
