@@ -24,43 +24,96 @@ const PER_MINUTE = { details: 100, search: 500 };
 /** How much of each limit one account may use, so that the others can always call Every.org, too. */
 const SHARE_OF_ACCOUNT = 3 / 4;
 
-const detailsResponse = z.object({
-  data: z.object({
-    nonprofit: z.object({
-      primarySlug: requiredText(),
-      name: requiredText(),
-      ein: looseEin(),
-      description: looseText(),
-      descriptionLong: looseText(),
-      websiteUrl: looseUrl(),
-      logoUrl: looseUrl(),
-      isDisbursable: z.boolean().nullish(),
-    }),
-  }),
-});
+const details = z
+  .object({
+    primarySlug: requiredText(),
+    name: requiredText(),
+    ein: looseEin(),
+    description: looseText(),
+    descriptionLong: looseText(),
+    websiteUrl: looseUrl(),
+    logoUrl: looseUrl(),
+    isDisbursable: z.boolean().nullish(),
+  })
+  .transform((nonprofit): Charity | null =>
+    // Every.org lists charities that it cannot pass donations on to.
+    nonprofit.isDisbursable === false
+      ? null
+      : {
+          nonprofitId: nonprofit.primarySlug,
+          name: nonprofit.name,
+          ein: nonprofit.ein,
+          description: nonprofit.descriptionLong || nonprofit.description,
+          website: nonprofit.websiteUrl,
+          iconUrl: nonprofit.logoUrl,
+        },
+  );
 
-const hit = z.object({
-  name: requiredText(),
-  // The last segment of the profile's URL is the slug, which the details endpoint accepts.
-  profileUrl: z.url().transform((url) => new URL(url).pathname.split("/").findLast(Boolean) ?? ""),
-  ein: looseEin(),
-  description: looseText(),
-  websiteUrl: looseUrl(),
-  logoUrl: looseUrl(),
-});
+const detailsResponse = z.object({ data: z.object({ nonprofit: details }) });
+
+const hit = z
+  .object({
+    name: requiredText(),
+    // The last segment of the profile's URL is the slug, which the details endpoint accepts.
+    profileUrl: z
+      .url()
+      .transform((url) => new URL(url).pathname.split("/").findLast(Boolean) ?? ""),
+    ein: looseEin(),
+    description: looseText(),
+    websiteUrl: looseUrl(),
+    logoUrl: looseUrl(),
+  })
+  .transform(
+    ({ profileUrl: nonprofitId, websiteUrl: website, logoUrl: iconUrl, ...charity }): Charity => ({
+      nonprofitId,
+      ...charity,
+      website,
+      iconUrl,
+    }),
+  );
 
 const searchResponse = z.object({ nonprofits: z.array(z.unknown()) });
 
+type Permits = {
+  readonly accountId: string;
+  /** Returns 0 if the request is permitted, otherwise the minimum wait in milliseconds. */
+  readonly waitForPermit: (bucket: string, limit: RateLimit) => Promise<number>;
+};
+
+/**
+ * Checks the rate limits of an API key.
+ * @throws DomainError charity_unconfirmed beyond the account's share of a limit
+ * @throws CharityProviderError beyond the limit
+ */
+const requirePermit = async (
+  { accountId, waitForPermit }: Permits,
+  keyName: string,
+  kind: keyof typeof PER_MINUTE,
+): Promise<void> => {
+  const bucket = `everyorg/${keyName}/${kind}`;
+  const requests = PER_MINUTE[kind];
+  const share = requests * SHARE_OF_ACCOUNT;
+  const waitMs = await waitForPermit(`${bucket}/${accountId}`, {
+    requests: share,
+    windowMs: MINUTE_MS,
+  });
+  if (waitMs > 0) {
+    throw new DomainError(
+      "charity_unconfirmed",
+      `too many ${kind} requests to the charity provider: an account may use ${share} a minute`,
+      { retryAfterSeconds: Math.ceil(waitMs / 1000) },
+    );
+  }
+  if ((await waitForPermit(bucket, { requests, windowMs: MINUTE_MS })) > 0) {
+    throw new CharityProviderError(
+      `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
+    );
+  }
+};
+
 export const createEveryOrg = (
   { apiBase, apiKey, startTimeout, onUnusable }: RemoteSettings<{ apiKey: string }>,
-  {
-    accountId,
-    waitForPermit,
-  }: {
-    readonly accountId: string;
-    /** Returns 0 if the request is permitted, otherwise the minimum wait in milliseconds. */
-    readonly waitForPermit: (bucket: string, limit: RateLimit) => Promise<number>;
-  },
+  permits: Permits,
 ): RemoteCharityProvider => {
   // Rate limits are per API key; a hash names the key without storing it.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
@@ -71,28 +124,6 @@ export const createEveryOrg = (
     return url;
   };
 
-  const requirePermit = async (kind: "details" | "search"): Promise<void> => {
-    const bucket = `everyorg/${keyName}/${kind}`;
-    const requests = PER_MINUTE[kind];
-    const share = requests * SHARE_OF_ACCOUNT;
-    const waitMs = await waitForPermit(`${bucket}/${accountId}`, {
-      requests: share,
-      windowMs: MINUTE_MS,
-    });
-    if (waitMs > 0) {
-      throw new DomainError(
-        "charity_unconfirmed",
-        `too many ${kind} requests to the charity provider: an account may use ${share} a minute`,
-        { retryAfterSeconds: Math.ceil(waitMs / 1000) },
-      );
-    }
-    if ((await waitForPermit(bucket, { requests, windowMs: MINUTE_MS })) > 0) {
-      throw new CharityProviderError(
-        `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
-      );
-    }
-  };
-
   const findBy = async (identifier: string, signal: AbortSignal): Promise<Charity | null> => {
     const found = await fetchJson(
       {
@@ -101,22 +132,11 @@ export const createEveryOrg = (
         url: urlOf(`/nonprofit/${identifier}`),
         startTimeout,
         schema: detailsResponse,
-        takePermit: () => requirePermit("details"),
+        takePermit: () => requirePermit(permits, keyName, "details"),
       },
       signal,
     );
-    const nonprofit = found?.data.nonprofit;
-    // Every.org lists charities that it cannot pass donations on to.
-    return nonprofit === undefined || nonprofit.isDisbursable === false
-      ? null
-      : {
-          nonprofitId: nonprofit.primarySlug,
-          name: nonprofit.name,
-          ein: nonprofit.ein,
-          description: nonprofit.descriptionLong || nonprofit.description,
-          website: nonprofit.websiteUrl,
-          iconUrl: nonprofit.logoUrl,
-        };
+    return found?.data.nonprofit ?? null;
   };
 
   const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
@@ -144,34 +164,16 @@ export const createEveryOrg = (
           url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
           startTimeout,
           schema: searchResponse,
-          takePermit: () => requirePermit("search"),
+          takePermit: () => requirePermit(permits, keyName, "search"),
         },
         signal,
       );
       const listed = found?.nonprofits ?? [];
       const hits = (await readHits("everyorg", listed, hit, onUnusable)).filter(
-        ({ profileUrl }) => profileUrl !== "",
+        ({ nonprofitId }) => nonprofitId !== "",
       );
       return {
-        items: hits
-          .slice((page - 1) * pageSize, page * pageSize)
-          .map(
-            ({
-              name: charityName,
-              profileUrl,
-              ein: charityEin,
-              description,
-              websiteUrl,
-              logoUrl,
-            }) => ({
-              nonprofitId: profileUrl,
-              name: charityName,
-              ein: charityEin,
-              description,
-              website: websiteUrl,
-              iconUrl: logoUrl,
-            }),
-          ),
+        items: hits.slice((page - 1) * pageSize, page * pageSize),
         totalItems: hits.length,
         totalIsExact: listed.length < MAXIMUM_HITS,
       };
