@@ -7,7 +7,6 @@ import {
   LONGEST_USAGE_LAG_MS,
   ProcessorMismatchError,
   ProcessorUnavailableError,
-  UsageUnreadableError,
 } from "../processor.ts";
 import type { BillingProcessor, MeterEvent, Subscriber } from "../processor.ts";
 import { createStripeClient } from "./createStripeClient.ts";
@@ -40,21 +39,6 @@ const withoutStackTrace = <Result>(call: () => Promise<Result>): Promise<Result>
   }
 };
 
-/**
- * Runs a read.
- * @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `read` throws
- */
-const orUnavailable = async <Result>(read: () => Promise<Result>): Promise<Result> => {
-  try {
-    return await read();
-  } catch (error) {
-    throw error instanceof Stripe.errors.StripeError &&
-      !(error instanceof Stripe.errors.StripeInvalidRequestError)
-      ? new ProcessorUnavailableError(error.message, { cause: error })
-      : error;
-  }
-};
-
 const subscriptionOf = ({ accountId, subscriptionId }: Subscriber): string => {
   if (subscriptionId === null) {
     throw new Error(`The account ${accountId} has no Stripe subscription.`);
@@ -75,6 +59,88 @@ type StripeDependencies = {
   readonly requireAccount?: (account: StripeAccount) => Promise<void>;
 };
 
+/** Our meters, which are checked once for all calls. */
+type CheckedMeters = {
+  /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
+  readonly findId: (kind: Kind) => Promise<string>;
+  /** Lets the next call check the meters again. */
+  readonly forget: () => void;
+};
+
+const createMeterCheck = (
+  stripe: Stripe,
+  options: StripeOptions,
+  requireAccount: StripeDependencies["requireAccount"],
+): CheckedMeters => {
+  let meters: Promise<Record<Kind, FoundMeter>> | null = null;
+  const check = async (): Promise<Record<Kind, FoundMeter>> => {
+    // First, because missing meters are created.
+    await requireAccount?.(await readStripeAccount(stripe, options.secretKey));
+    return findOrCreateMeters(stripe);
+  };
+  const forget = (): void => {
+    meters = null;
+  };
+  return {
+    findId: async (kind) => {
+      meters ??= check().catch((error: unknown) => {
+        forget();
+        throw error;
+      });
+      const { id, problem } = (await meters)[kind];
+      if (problem !== null) {
+        forget();
+        throw new ProcessorMismatchError(problem);
+      }
+      return id;
+    },
+    forget,
+  };
+};
+
+/** Returns why nothing can be sent now, or null. */
+const findObstacle = async (
+  meters: CheckedMeters,
+  kind: Kind,
+  signal: AbortSignal,
+): Promise<AttemptOutcome | null> => {
+  const startedAtMs = performance.now();
+  try {
+    await meters.findId(kind);
+  } catch (error) {
+    return outcomeOfFailedCheck(error);
+  }
+  if (performance.now() - startedAtMs > MAXIMUM_CHECK_MS) {
+    return { kind: "retry", reason: "Checking the meters took too long.", outcomeUnknown: false };
+  }
+  return signal.aborted
+    ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
+    : null;
+};
+
+const post = async (
+  stripe: Stripe,
+  { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
+  customerId: string,
+): Promise<AttemptOutcome> => {
+  try {
+    const response = await withoutStackTrace(() =>
+      stripe.billing.meterEvents.create(
+        {
+          event_name: METERS[meter].eventName,
+          payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
+          identifier,
+          timestamp: second,
+        },
+        { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
+      ),
+    );
+    return outcomeOfResponse(response, identifier);
+  } catch (error) {
+    return outcomeOfError(error);
+  }
+};
+
 /** Creates the processor that bills through Stripe's billing meters. */
 export const createStripeProcessor = (
   options: StripeOptions,
@@ -82,75 +148,22 @@ export const createStripeProcessor = (
 ): BillingProcessor => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);
-  let meters: Promise<Record<Kind, FoundMeter>> | null = null;
-  const checkMeters = async (): Promise<Record<Kind, FoundMeter>> => {
-    // First, because missing meters are created.
-    await requireAccount?.(await readStripeAccount(stripe, options.secretKey));
-    return findOrCreateMeters(stripe);
-  };
-  const findMeters = (): Promise<Record<Kind, FoundMeter>> => {
-    meters ??= checkMeters().catch((error: unknown) => {
-      meters = null;
-      throw error;
+  const meters = createMeterCheck(stripe, options, requireAccount);
+
+  /** @throws ProcessorUnavailableError if Stripe does not answer or refuses every call, and what `work` throws */
+  const read = <Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> =>
+    boundTo(signal, work).catch((error: unknown) => {
+      throw error instanceof Stripe.errors.StripeError &&
+        !(error instanceof Stripe.errors.StripeInvalidRequestError)
+        ? new ProcessorUnavailableError(error.message, { cause: error })
+        : error;
     });
-    return meters;
-  };
-
-  /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
-  const findMeterId = async (kind: Kind): Promise<string> => {
-    const { id, problem } = (await findMeters())[kind];
-    if (problem !== null) {
-      meters = null;
-      throw new ProcessorMismatchError(problem);
-    }
-    return id;
-  };
-
-  /** Returns why nothing can be sent now, or null if the meter is usable, which is checked once for all attempts. */
-  const findObstacle = async (kind: Kind): Promise<AttemptOutcome | null> => {
-    const startedAtMs = performance.now();
-    try {
-      await findMeterId(kind);
-    } catch (error) {
-      return outcomeOfFailedCheck(error);
-    }
-    return performance.now() - startedAtMs > MAXIMUM_CHECK_MS
-      ? { kind: "retry", reason: "Checking the meters took too long.", outcomeUnknown: false }
-      : null;
-  };
-
-  const post = async (
-    { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
-    customerId: string,
-  ): Promise<AttemptOutcome> => {
-    try {
-      const response = await withoutStackTrace(() =>
-        stripe.billing.meterEvents.create(
-          {
-            event_name: METERS[meter].eventName,
-            payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
-            identifier,
-            timestamp: second,
-          },
-          { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
-        ),
-      );
-      return outcomeOfResponse(response, identifier);
-    } catch (error) {
-      const outcome = outcomeOfError(error);
-      if (outcome.kind === "misconfigured") {
-        // The operator's fix may change the meters.
-        meters = null;
-      }
-      return outcome;
-    }
-  };
 
   return {
     name: "stripe",
     prepare: async () => {
       for (const kind of KINDS) {
-        await findMeterId(kind);
+        await meters.findId(kind);
       }
     },
     send: async (event, signal, mayCall = () => true) => {
@@ -162,52 +175,42 @@ export const createStripeProcessor = (
         };
       }
       return boundTo(signal, async () => {
-        const obstacle = await findObstacle(event.meter);
+        const obstacle = await findObstacle(meters, event.meter, signal);
         if (obstacle) {
           return obstacle;
         }
-        if (signal.aborted) {
-          return { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false };
+        if (!mayCall()) {
+          return LEASE_ENDED;
         }
-        return mayCall() ? post(event, customerId) : LEASE_ENDED;
+        const outcome = await post(stripe, event, customerId);
+        if (outcome.kind === "misconfigured") {
+          // The operator's fix may change the meters.
+          meters.forget();
+        }
+        return outcome;
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
-    sumUsage: (customer, meter, span, signal) =>
-      boundTo(signal, async () => {
-        const { customerId } = customer;
+    sumUsage: ({ customerId }, meter, span, signal) =>
+      read(signal, async () => {
         if (customerId === null) {
           // Nothing was ever sent.
           return 0;
         }
-        return orUnavailable(async () => {
-          const meterId = await findMeterId(meter);
-          try {
-            return await sumUsage({ stripe, meterId, customerId }, span);
-          } catch (error) {
-            throw error instanceof Stripe.errors.StripeInvalidRequestError
-              ? new UsageUnreadableError(error.message, { cause: error })
-              : error;
-          }
-        });
+        return sumUsage({ stripe, meterId: await meters.findId(meter), customerId }, span);
       }),
     findCurrentPeriod: (subscriber, meter, signal) =>
-      boundTo(signal, () =>
-        orUnavailable(async () => {
-          const subscriptionId = subscriptionOf(subscriber);
-          const meterId = await findMeterId(meter);
-          return readSubscriptionPeriod(stripe, subscriptionId, meterId);
-        }),
-      ),
+      read(signal, async () => {
+        const subscriptionId = subscriptionOf(subscriber);
+        return readSubscriptionPeriod(stripe, subscriptionId, await meters.findId(meter));
+      }),
     readSubscription: (subscriptionId, signal) =>
-      boundTo(signal, () =>
-        orUnavailable(async () =>
-          readSubscriptionState(
-            stripe,
-            subscriptionId,
-            { tree: await findMeterId("tree"), bottle: await findMeterId("bottle") },
-            donationPrices,
-          ),
+      read(signal, async () =>
+        readSubscriptionState(
+          stripe,
+          subscriptionId,
+          { tree: await meters.findId("tree"), bottle: await meters.findId("bottle") },
+          donationPrices,
         ),
       ),
     readRejectionReport: (eventId, signal) =>

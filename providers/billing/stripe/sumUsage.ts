@@ -1,9 +1,13 @@
-import type { Stripe } from "stripe";
+import { Stripe } from "stripe";
 import type { Span } from "../../../domain/billing/usage.ts";
+import { UsageUnreadableError } from "../processor.ts";
 
 const MINUTE_SECONDS = 60;
 
-/** Returns Stripe's sum of a customer's usage in a half-open span of whole minutes. It lags behind what was sent. */
+/**
+ * Returns Stripe's sum of a customer's usage in a half-open span of whole minutes. It lags behind what was sent.
+ * @throws UsageUnreadableError if Stripe refuses this request
+ */
 export const sumUsage = async (
   {
     stripe,
@@ -23,6 +27,11 @@ export const sumUsage = async (
       end_time: end,
       limit: 100,
     })
-    .autoPagingToArray({ limit: 10_000 });
+    .autoPagingToArray({ limit: 10_000 })
+    .catch((error: unknown) => {
+      throw error instanceof Stripe.errors.StripeInvalidRequestError
+        ? new UsageUnreadableError(error.message, { cause: error })
+        : error;
+    });
   return summaries.reduce((sum, { aggregated_value: value }) => sum + value, 0);
 };
