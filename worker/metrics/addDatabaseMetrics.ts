@@ -28,19 +28,36 @@ import type { Clock } from "../../domain/clock.ts";
 import { createScanPace } from "../../services/shards/createScanPace.ts";
 import type { ScanPace } from "../../services/shards/createScanPace.ts";
 
-type GaugeOf<State> = {
-  readonly name: string;
-  readonly help: string;
-  readonly labelNames?: readonly string[];
-  readonly set: (gauge: Gauge, state: State) => void;
+/** What queries read from. */
+type Source = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly readHeldBackSeconds: () => Promise<number>;
 };
 
-/** A query and the gauges that it fills. */
-type DatabaseGauges = { readonly refresh: () => Promise<void> };
+type Query<State> = {
+  readonly read: (source: Source) => Promise<State>;
+  /** Whether its cost grows with the number of accounts, streams, endpoints, stores or problems. */
+  readonly isCostly?: boolean;
+};
+
+type GaugeText = { readonly name: string; readonly help: string };
+
+type GaugeOf<State> = GaugeText & {
+  readonly labelNames?: readonly string[];
+  readonly set: (gauge: Gauge, state: State, now: Date) => void;
+};
+
+/** Adds the gauges that a query fills. Returns a function that refreshes them. */
+type AddGauges = (
+  registry: Registry,
+  source: Source,
+  createPace: () => ScanPace,
+) => () => Promise<void>;
 
 /**
- * The pace of queries whose costs grow with the number of accounts, streams, endpoints, stores or problems. Each worker makes
- * them for each Prometheus server, so they may take a hundredth of a worker's time.
+ * The pace of costly queries. Each worker makes them for each Prometheus server, so they may take a hundredth of a worker's
+ * time.
  */
 const createCostlyPace = (): ScanPace => createScanPace(0.01, { maximumIntervalMs: 60_000 });
 
@@ -56,33 +73,31 @@ const withPace = <State>(read: () => Promise<State>, pace: ScanPace): (() => Pro
 };
 
 /** A gauge is registered when it has its first value, because 0 would look like one. */
-const createGauges = <State>(
-  registry: Registry,
-  read: () => Promise<State>,
-  gauges: readonly GaugeOf<State>[],
-): DatabaseGauges => {
-  const created = gauges.map(({ name, help, labelNames = [], set }) => ({
-    gauge: new Gauge({ name, help, labelNames, registers: [] }),
-    set,
-  }));
-  return {
-    refresh: async () => {
-      const state = await read();
+const gaugesOf =
+  <State>({
+    read,
+    isCostly = false,
+    gauges,
+  }: Query<State> & { readonly gauges: readonly GaugeOf<State>[] }): AddGauges =>
+  (registry, source, createPace) => {
+    const readNow = (): Promise<State> => read(source);
+    const readState = isCostly ? withPace(readNow, createPace()) : readNow;
+    const created = gauges.map(({ name, help, labelNames = [], set }) => ({
+      gauge: new Gauge({ name, help, labelNames, registers: [] }),
+      set,
+    }));
+    return async () => {
+      const state = await readState();
       for (const { gauge, set } of created) {
         gauge.reset();
-        set(gauge, state);
+        set(gauge, state, source.clock.now());
         registry.registerMetric(gauge);
       }
-    },
+    };
   };
-};
 
-const createNumberGauge = (
-  registry: Registry,
-  read: () => Promise<number>,
-  description: { readonly name: string; readonly help: string },
-): DatabaseGauges =>
-  createGauges(registry, read, [{ ...description, set: (gauge, value) => gauge.set(value) }]);
+const numberGauge = ({ name, help, ...query }: Query<number> & GaugeText): AddGauges =>
+  gaugesOf({ ...query, gauges: [{ name, help, set: (gauge, value) => gauge.set(value) }] });
 
 /**
  * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
@@ -104,31 +119,11 @@ const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
   };
 };
 
-/**
- * Registers the metrics of the database's state.
- * @returns a function that reads them; those that cannot be read keep their last values, and it rejects
- */
-export const addDatabaseMetrics = (
-  registry: Registry,
-  {
-    db,
-    clock,
-    createPace = createCostlyPace,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly createPace?: () => ScanPace;
-  },
-): (() => Promise<void>) => {
-  const readWaiting = withPace(() => summarizeWaitingStreams(db), createPace());
-  const readSubscriptions = withPace(() => countSubscriptionsByState(db), createPace());
-  const readFailed = withPace(() => countFailedMeterEvents(db), createPace());
-  const readLate = withPace(() => countLateMeterEvents(db), createPace());
-  const readUncredited = withPace(() => countUncreditedMeterEvents(db), createPace());
-  const readLowBalances = withPace(() => countLowBalances(db), createPace());
-  const readWebhooks = withPace(() => readWebhookState(db, clock.now()), createPace());
-  const gauges = [
-    createGauges(registry, readWaiting, [
+const DATABASE_GAUGES: readonly AddGauges[] = [
+  gaugesOf({
+    read: ({ db }) => summarizeWaitingStreams(db),
+    isCostly: true,
+    gauges: [
       {
         name: "impact_usage_waiting_streams",
         help: "Streams (account, mode, meter) with unreported usage.",
@@ -137,13 +132,14 @@ export const addDatabaseMetrics = (
       {
         name: "impact_usage_oldest_unreported_age_seconds",
         help: "Age of the oldest unreported usage; 0 if there is none.",
-        set: (gauge, { oldestSecond }) =>
-          gauge.set(
-            oldestSecond === null ? 0 : Math.max(0, clock.now().getTime() / 1000 - oldestSecond),
-          ),
+        set: (gauge, { oldestSecond }, now) =>
+          gauge.set(oldestSecond === null ? 0 : Math.max(0, now.getTime() / 1000 - oldestSecond)),
       },
-    ]),
-    createGauges(registry, () => listShardAges(db, "usage"), [
+    ],
+  }),
+  gaugesOf({
+    read: ({ db }) => listShardAges(db, "usage"),
+    gauges: [
       {
         name: "impact_usage_shard_last_pass_age_seconds",
         help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; until then, the time since the installation.",
@@ -154,36 +150,49 @@ export const addDatabaseMetrics = (
           }
         },
       },
-    ]),
-    createNumberGauge(registry, async () => currentCallsPerSecond(await readCallRate(db)), {
-      name: "impact_stripe_calls_per_second",
-      help: "How many meter events all workers may send to Stripe in a second.",
-    }),
-    createNumberGauge(registry, async () => (await readDispatcherStatus(db)).lastPassAgeSeconds, {
-      name: "impact_dispatcher_last_pass_age_seconds",
-      help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
-    }),
-    createNumberGauge(registry, async () => (findHold(await readDeployment(db)) ? 1 : 0), {
-      name: "impact_usage_held",
-      help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
-    }),
-    createNumberGauge(registry, readFailed, {
-      name: "impact_meter_events_failed",
-      help: "Meter events that failed permanently and need an operator.",
-    }),
-    createNumberGauge(registry, readLate, {
-      name: "impact_meter_events_late",
-      help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
-    }),
-    createNumberGauge(registry, readUncredited, {
-      name: "impact_meter_events_uncredited",
-      help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
-    }),
-    createNumberGauge(registry, () => countFailedProcessorEvents(db), {
-      name: "impact_processor_events_failed",
-      help: "Events of the processor that could not be processed and need an operator.",
-    }),
-    createGauges(registry, () => readReconciliationStatus(db), [
+    ],
+  }),
+  numberGauge({
+    read: async ({ db }) => currentCallsPerSecond(await readCallRate(db)),
+    name: "impact_stripe_calls_per_second",
+    help: "How many meter events all workers may send to Stripe in a second.",
+  }),
+  numberGauge({
+    read: async ({ db }) => (await readDispatcherStatus(db)).lastPassAgeSeconds,
+    name: "impact_dispatcher_last_pass_age_seconds",
+    help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; until there is one, the time since the installation.",
+  }),
+  numberGauge({
+    read: async ({ db }) => (findHold(await readDeployment(db)) ? 1 : 0),
+    name: "impact_usage_held",
+    help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
+  }),
+  numberGauge({
+    read: ({ db }) => countFailedMeterEvents(db),
+    isCostly: true,
+    name: "impact_meter_events_failed",
+    help: "Meter events that failed permanently and need an operator.",
+  }),
+  numberGauge({
+    read: ({ db }) => countLateMeterEvents(db),
+    isCostly: true,
+    name: "impact_meter_events_late",
+    help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
+  }),
+  numberGauge({
+    read: ({ db }) => countUncreditedMeterEvents(db),
+    isCostly: true,
+    name: "impact_meter_events_uncredited",
+    help: "Refunds of usage that was settled by hand or waived, which may need a credit note.",
+  }),
+  numberGauge({
+    read: ({ db }) => countFailedProcessorEvents(db),
+    name: "impact_processor_events_failed",
+    help: "Events of the processor that could not be processed and need an operator.",
+  }),
+  gaugesOf({
+    read: ({ db }) => readReconciliationStatus(db),
+    gauges: [
       {
         name: "impact_usage_drift_units",
         help: "Unacknowledged units by which the processor's usage differed from the delivered usage at the last reconciliation.",
@@ -200,8 +209,12 @@ export const addDatabaseMetrics = (
         set: (gauge, { lastSuccessAt, installedAt }) =>
           gauge.set((lastSuccessAt ?? installedAt).getTime() / 1000),
       },
-    ]),
-    createGauges(registry, readSubscriptions, [
+    ],
+  }),
+  gaugesOf({
+    read: ({ db }) => countSubscriptionsByState(db),
+    isCostly: true,
+    gauges: [
       {
         name: "impact_subscriptions",
         help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
@@ -230,16 +243,23 @@ export const addDatabaseMetrics = (
           }
         },
       },
-    ]),
-    createNumberGauge(registry, createFeedWatch(db), {
-      name: "impact_feed_held_back_seconds",
-      help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
-    }),
-    createNumberGauge(registry, readLowBalances, {
-      name: "impact_stores_low_balance",
-      help: "Stores whose balance is below their low-balance threshold.",
-    }),
-    createGauges(registry, readWebhooks, [
+    ],
+  }),
+  numberGauge({
+    read: ({ readHeldBackSeconds }) => readHeldBackSeconds(),
+    name: "impact_feed_held_back_seconds",
+    help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
+  }),
+  numberGauge({
+    read: ({ db }) => countLowBalances(db),
+    isCostly: true,
+    name: "impact_stores_low_balance",
+    help: "Stores whose balance is below their low-balance threshold.",
+  }),
+  gaugesOf({
+    read: ({ db, clock }) => readWebhookState(db, clock.now()),
+    isCostly: true,
+    gauges: [
       {
         name: "impact_webhook_endpoints",
         help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
@@ -255,10 +275,30 @@ export const addDatabaseMetrics = (
         help: "Longest wait of a due delivery to an endpoint that is not failing and that no worker is calling; 0 if there is none.",
         set: (gauge, { unattendedSeconds }) => gauge.set(unattendedSeconds),
       },
-    ]),
-  ];
+    ],
+  }),
+];
+
+/**
+ * Registers the metrics of the database's state.
+ * @returns a function that reads them; those that cannot be read keep their last values, and it rejects
+ */
+export const addDatabaseMetrics = (
+  registry: Registry,
+  {
+    db,
+    clock,
+    createPace = createCostlyPace,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly createPace?: () => ScanPace;
+  },
+): (() => Promise<void>) => {
+  const source = { db, clock, readHeldBackSeconds: createFeedWatch(db) };
+  const refreshes = DATABASE_GAUGES.map((addGauges) => addGauges(registry, source, createPace));
   return async () => {
-    const results = await Promise.allSettled(gauges.map(({ refresh }) => refresh()));
+    const results = await Promise.allSettled(refreshes.map((refresh) => refresh()));
     const failed = results.find((result) => result.status === "rejected");
     if (failed) {
       throw failed.reason;
