@@ -103,6 +103,259 @@ const takeInTurn = <Entry, Result>(
   return [...parts.values()];
 };
 
+type Options<Entry, Result> = {
+  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
+  readonly accountOf: (entry: Entry) => string;
+  readonly observeBatch?: BatchObserver | undefined;
+  readonly maximumWaiting?: number | undefined;
+};
+
+class GroupCommitQueues<Entry, Result> implements GroupCommit<Entry, Result> {
+  readonly #options: Options<Entry, Result>;
+  /** Every account with entries that wait or are being written. */
+  readonly #queues = new Map<string, EntryQueue<Entry, Result>>();
+  readonly #separateAccounts = new LRUCache<string, true>({
+    max: MAXIMUM_SEPARATE,
+    ttl: SEPARATE_MS,
+  });
+  readonly #commonLane = createLane<EntryQueue<Entry, Result>>((turns) =>
+    this.#writeNextBatch(turns),
+  );
+  readonly #separateLane = createLane<EntryQueue<Entry, Result>>((turns) =>
+    this.#writeOneAccount(turns, MAXIMUM_SEPARATE_BATCH),
+  );
+  readonly #jobLane = createLane<EntryQueue<Entry, Result>>((turns) =>
+    this.#writeOneAccount(turns, MAXIMUM_BATCH),
+  );
+  #waitingCount = 0;
+  #jobCount = 0;
+
+  constructor(options: Options<Entry, Result>) {
+    this.#options = options;
+  }
+
+  readonly submit = (entry: Entry): Promise<Result> => {
+    const queue = this.#requireQueue(this.#options.accountOf(entry), 1);
+    return new Promise((resolve, reject) => {
+      queue.waiting.push({ entry, resolve, reject });
+      this.#waitingCount += 1;
+      queue.lane.add(queue);
+    });
+  };
+
+  readonly runApart = <Done>(
+    accountId: string,
+    size: number,
+    work: () => Promise<Done>,
+  ): Promise<Done> => {
+    const queue = this.#requireQueue(accountId, size);
+    return new Promise((resolve, reject) => {
+      queue.jobs.push({ size, run: () => work().then(resolve, reject) });
+      queue.jobSize += size;
+      this.#waitingCount += size;
+      this.#jobCount += 1;
+      queue.lane.add(queue);
+    });
+  };
+
+  readonly drain = async (): Promise<void> => {
+    const lanes = [this.#commonLane, this.#separateLane, this.#jobLane];
+    while (lanes.some((lane) => lane.written() !== null)) {
+      for (const lane of lanes) {
+        await lane.written();
+      }
+    }
+  };
+
+  readonly queueLength = (): number => this.#waitingCount;
+
+  /**
+   * Returns the account's queue.
+   * @throws DomainError queue_full if `size` more do not fit
+   */
+  #requireQueue(accountId: string, size: number): EntryQueue<Entry, Result> {
+    const known = this.#queues.get(accountId);
+    const { maximumWaiting = MAXIMUM_WAITING } = this.#options;
+    const free = maximumWaiting - this.#waitingCount;
+    const own = known ? known.waiting.length + known.jobSize : 0;
+    if (own + size > free) {
+      throw new DomainError(
+        "queue_full",
+        free < size
+          ? "too many registrations are waiting, try again"
+          : "too many registrations of this account are waiting, try again",
+      );
+    }
+    if (known) {
+      return known;
+    }
+    const queue: EntryQueue<Entry, Result> = {
+      accountId,
+      waiting: [],
+      jobs: [],
+      jobSize: 0,
+      writing: 0,
+      lane: this.#laneOf(accountId),
+    };
+    this.#queues.set(accountId, queue);
+    return queue;
+  }
+
+  async #writeNextBatch(turns: Set<EntryQueue<Entry, Result>>): Promise<void> {
+    if (this.#jobCount > 0) {
+      this.#moveJobs(turns);
+    }
+    const parts = this.#take(turns, MAXIMUM_BATCH);
+    if (parts.length > 0) {
+      await this.#writeTogether(parts);
+    }
+  }
+
+  #take(turns: Set<EntryQueue<Entry, Result>>, maximum: number): readonly Part<Entry, Result>[] {
+    const parts = takeInTurn(turns, maximum);
+    for (const { taken } of parts) {
+      this.#waitingCount -= taken.length;
+    }
+    return parts;
+  }
+
+  #laneOf(accountId: string): Lane<EntryQueue<Entry, Result>> {
+    return this.#separateAccounts.has(accountId) ? this.#separateLane : this.#commonLane;
+  }
+
+  /** In the common lane no batch is being written when this is called, so none has rows of these accounts. */
+  #moveJobs(turns: Set<EntryQueue<Entry, Result>>): void {
+    for (const queue of turns) {
+      if (queue.jobs.length > 0) {
+        turns.delete(queue);
+        queue.lane = this.#jobLane;
+        this.#jobLane.add(queue);
+      }
+    }
+  }
+
+  /** Tries halves until the entries of one account fail alone. */
+  async #writeTogether(parts: readonly Part<Entry, Result>[]): Promise<void> {
+    try {
+      await this.#writeParts(parts);
+    } catch (error) {
+      const [first] = parts;
+      if (!isContentError(error)) {
+        this.#rejectParts(parts, error);
+      } else if (parts.length > 1) {
+        const middle = Math.ceil(parts.length / 2);
+        await this.#writeTogether(parts.slice(0, middle));
+        await this.#writeTogether(parts.slice(middle));
+      } else if (first) {
+        this.#moveToSeparateLane(first);
+      }
+    }
+  }
+
+  #moveToSeparateLane({ queue, taken }: Part<Entry, Result>): void {
+    this.#separateAccounts.set(queue.accountId, true);
+    this.#commonLane.remove(queue);
+    queue.waiting = [...taken, ...queue.waiting];
+    queue.writing -= taken.length;
+    this.#waitingCount += taken.length;
+    queue.lane = this.#separateLane;
+    this.#separateLane.add(queue);
+  }
+
+  /** Tries halves until a bad entry fails alone. */
+  async #writeSeparately(part: Part<Entry, Result>): Promise<void> {
+    const { queue, taken } = part;
+    try {
+      await this.#writeParts([part]);
+    } catch (error) {
+      if (isContentError(error)) {
+        this.#separateAccounts.set(queue.accountId, true);
+        if (taken.length > 1) {
+          const middle = Math.ceil(taken.length / 2);
+          await this.#writeSeparately({ queue, taken: taken.slice(0, middle) });
+          await this.#writeSeparately({ queue, taken: taken.slice(middle) });
+          return;
+        }
+      }
+      this.#rejectParts([part], error);
+    }
+  }
+
+  /** Writes entries of the account whose turn it is, and one of its jobs. */
+  async #writeOneAccount(turns: Set<EntryQueue<Entry, Result>>, maximum: number): Promise<void> {
+    const [queue] = turns;
+    if (!queue) {
+      return;
+    }
+    turns.delete(queue);
+    for (const part of this.#take(new Set([queue]), maximum)) {
+      if (part.taken.length > 0) {
+        await this.#writeSeparately(part);
+      }
+    }
+    await this.#runNextJob(queue);
+    if (queue.lane === this.#jobLane && queue.jobs.length === 0) {
+      this.#jobLane.remove(queue);
+      queue.lane = this.#laneOf(queue.accountId);
+    }
+    if (queue.waiting.length > 0 || queue.jobs.length > 0) {
+      queue.lane.add(queue);
+    }
+  }
+
+  async #runNextJob(queue: EntryQueue<Entry, Result>): Promise<void> {
+    const job = queue.jobs.shift();
+    if (!job) {
+      return;
+    }
+    this.#jobCount -= 1;
+    queue.jobSize -= job.size;
+    this.#waitingCount -= job.size;
+    queue.writing += 1;
+    await job.run();
+    this.#settle(queue, 1);
+  }
+
+  async #writeParts(parts: readonly Part<Entry, Result>[]): Promise<void> {
+    const batch =
+      parts.length === 1 && parts[0] ? parts[0].taken : parts.flatMap(({ taken }) => taken);
+    const startedAtMs = performance.now();
+    const results = await this.#options.write(batch.map(({ entry }) => entry));
+    this.#options.observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
+    for (const result of results) {
+      if (result instanceof Promise) {
+        // It may be rejected before its entry awaits it below, and Node ends the process for an unhandled rejection.
+        result.catch(() => undefined);
+      }
+    }
+    for (const { queue, taken } of parts) {
+      this.#settle(queue, taken.length);
+    }
+    // The next batch is sent first, so that the database works while this process sends responses.
+    setImmediate(() => {
+      for (const [index, result] of results.entries()) {
+        batch[index]?.resolve(result);
+      }
+    });
+  }
+
+  #rejectParts(parts: readonly Part<Entry, Result>[], error: unknown): void {
+    for (const { queue, taken } of parts) {
+      this.#settle(queue, taken.length);
+      for (const { reject } of taken) {
+        reject(error);
+      }
+    }
+  }
+
+  #settle(queue: EntryQueue<Entry, Result>, count: number): void {
+    queue.writing -= count;
+    if (queue.writing === 0 && queue.waiting.length === 0 && queue.jobs.length === 0) {
+      this.#queues.delete(queue.accountId);
+    }
+  }
+}
+
 /**
  * Writes entries that wait at the same time in one transaction, since row-at-a-time writes are slow on a busy account's
  * counter row. One batch is written at a time, while the next one collects.
@@ -119,235 +372,6 @@ const takeInTurn = <Entry, Result>(
  * @param write writes a batch and returns the entries' results in order; if it throws, nothing was written. A result that
  *   is a promise does not delay the others
  */
-export const createGroupCommit = <Entry, Result>({
-  write,
-  accountOf,
-  observeBatch,
-  maximumWaiting = MAXIMUM_WAITING,
-}: {
-  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
-  readonly accountOf: (entry: Entry) => string;
-  readonly observeBatch?: BatchObserver | undefined;
-  readonly maximumWaiting?: number | undefined;
-}): GroupCommit<Entry, Result> => {
-  type Queue = EntryQueue<Entry, Result>;
-  /** Every account with entries that wait or are being written. */
-  const queues = new Map<string, Queue>();
-  const separateAccounts = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });
-  let waitingCount = 0;
-  let jobCount = 0;
-
-  const settle = (queue: Queue, count: number): void => {
-    queue.writing -= count;
-    if (queue.writing === 0 && queue.waiting.length === 0 && queue.jobs.length === 0) {
-      queues.delete(queue.accountId);
-    }
-  };
-
-  const writeParts = async (parts: readonly Part<Entry, Result>[]): Promise<void> => {
-    const batch =
-      parts.length === 1 && parts[0] ? parts[0].taken : parts.flatMap(({ taken }) => taken);
-    const startedAtMs = performance.now();
-    const results = await write(batch.map(({ entry }) => entry));
-    observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-    for (const result of results) {
-      if (result instanceof Promise) {
-        // It may be rejected before its entry awaits it below, and Node ends the process for an unhandled rejection.
-        result.catch(() => undefined);
-      }
-    }
-    for (const { queue, taken } of parts) {
-      settle(queue, taken.length);
-    }
-    // The next batch is sent first, so that the database works while this process sends responses.
-    setImmediate(() => {
-      for (const [index, result] of results.entries()) {
-        batch[index]?.resolve(result);
-      }
-    });
-  };
-
-  const rejectParts = (parts: readonly Part<Entry, Result>[], error: unknown): void => {
-    for (const { queue, taken } of parts) {
-      settle(queue, taken.length);
-      for (const { reject } of taken) {
-        reject(error);
-      }
-    }
-  };
-
-  /** Tries halves until a bad entry fails alone. */
-  const writeSeparately = async ({ queue, taken }: Part<Entry, Result>): Promise<void> => {
-    const part = { queue, taken };
-    try {
-      await writeParts([part]);
-    } catch (error) {
-      if (isContentError(error)) {
-        separateAccounts.set(queue.accountId, true);
-        if (taken.length > 1) {
-          const middle = Math.ceil(taken.length / 2);
-          await writeSeparately({ queue, taken: taken.slice(0, middle) });
-          await writeSeparately({ queue, taken: taken.slice(middle) });
-          return;
-        }
-      }
-      rejectParts([part], error);
-    }
-  };
-
-  const runNextJob = async (queue: Queue): Promise<void> => {
-    const job = queue.jobs.shift();
-    if (!job) {
-      return;
-    }
-    jobCount -= 1;
-    queue.jobSize -= job.size;
-    waitingCount -= job.size;
-    queue.writing += 1;
-    await job.run();
-    settle(queue, 1);
-  };
-
-  /** Writes entries of the account whose turn it is, and one of its jobs. */
-  const writeOneAccount = async (turns: Set<Queue>, maximum: number): Promise<void> => {
-    const [queue] = turns;
-    if (!queue) {
-      return;
-    }
-    turns.delete(queue);
-    for (const part of takeInTurn(new Set([queue]), maximum)) {
-      waitingCount -= part.taken.length;
-      if (part.taken.length > 0) {
-        await writeSeparately(part);
-      }
-    }
-    await runNextJob(queue);
-    if (queue.lane === jobLane && queue.jobs.length === 0) {
-      jobLane.remove(queue);
-      queue.lane = laneOf(queue.accountId);
-    }
-    if (queue.waiting.length > 0 || queue.jobs.length > 0) {
-      queue.lane.add(queue);
-    }
-  };
-
-  const separateLane = createLane<Queue>((turns) => writeOneAccount(turns, MAXIMUM_SEPARATE_BATCH));
-
-  const jobLane = createLane<Queue>((turns) => writeOneAccount(turns, MAXIMUM_BATCH));
-
-  const moveToSeparateLane = ({ queue, taken }: Part<Entry, Result>): void => {
-    separateAccounts.set(queue.accountId, true);
-    commonLane.remove(queue);
-    queue.waiting = [...taken, ...queue.waiting];
-    queue.writing -= taken.length;
-    waitingCount += taken.length;
-    queue.lane = separateLane;
-    separateLane.add(queue);
-  };
-
-  /** Tries halves until the entries of one account fail alone. */
-  const writeTogether = async (parts: readonly Part<Entry, Result>[]): Promise<void> => {
-    try {
-      await writeParts(parts);
-    } catch (error) {
-      const [first] = parts;
-      if (!isContentError(error)) {
-        rejectParts(parts, error);
-      } else if (parts.length > 1) {
-        const middle = Math.ceil(parts.length / 2);
-        await writeTogether(parts.slice(0, middle));
-        await writeTogether(parts.slice(middle));
-      } else if (first) {
-        moveToSeparateLane(first);
-      }
-    }
-  };
-
-  /** In the common lane no batch is being written when this is called, so none has rows of these accounts. */
-  const moveJobs = (turns: Set<Queue>): void => {
-    for (const queue of turns) {
-      if (queue.jobs.length > 0) {
-        turns.delete(queue);
-        queue.lane = jobLane;
-        jobLane.add(queue);
-      }
-    }
-  };
-
-  const commonLane = createLane<Queue>(async (turns) => {
-    if (jobCount > 0) {
-      moveJobs(turns);
-    }
-    const parts = takeInTurn(turns, MAXIMUM_BATCH);
-    for (const { taken } of parts) {
-      waitingCount -= taken.length;
-    }
-    if (parts.length > 0) {
-      await writeTogether(parts);
-    }
-  });
-
-  const laneOf = (accountId: string): Lane<Queue> =>
-    separateAccounts.has(accountId) ? separateLane : commonLane;
-
-  /**
-   * Returns the account's queue.
-   * @throws DomainError queue_full if `size` more do not fit
-   */
-  const requireQueue = (accountId: string, size: number): Queue => {
-    const known = queues.get(accountId);
-    const free = maximumWaiting - waitingCount;
-    const own = known ? known.waiting.length + known.jobSize : 0;
-    if (own + size > free) {
-      throw new DomainError(
-        "queue_full",
-        free < size
-          ? "too many registrations are waiting, try again"
-          : "too many registrations of this account are waiting, try again",
-      );
-    }
-    if (known) {
-      return known;
-    }
-    const queue: Queue = {
-      accountId,
-      waiting: [],
-      jobs: [],
-      jobSize: 0,
-      writing: 0,
-      lane: laneOf(accountId),
-    };
-    queues.set(accountId, queue);
-    return queue;
-  };
-
-  return {
-    submit: (entry) => {
-      const queue = requireQueue(accountOf(entry), 1);
-      return new Promise<Result>((resolve, reject) => {
-        queue.waiting.push({ entry, resolve, reject });
-        waitingCount += 1;
-        queue.lane.add(queue);
-      });
-    },
-    runApart: <Done>(accountId: string, size: number, work: () => Promise<Done>) => {
-      const queue = requireQueue(accountId, size);
-      return new Promise<Done>((resolve, reject) => {
-        queue.jobs.push({ size, run: () => work().then(resolve, reject) });
-        queue.jobSize += size;
-        waitingCount += size;
-        jobCount += 1;
-        queue.lane.add(queue);
-      });
-    },
-    drain: async () => {
-      const lanes = [commonLane, separateLane, jobLane];
-      while (lanes.some((lane) => lane.written() !== null)) {
-        for (const lane of lanes) {
-          await lane.written();
-        }
-      }
-    },
-    queueLength: () => waitingCount,
-  };
-};
+export const createGroupCommit = <Entry, Result>(
+  options: Options<Entry, Result>,
+): GroupCommit<Entry, Result> => new GroupCommitQueues(options);
