@@ -25,26 +25,18 @@ type Connection = {
   readonly waiting: Job[];
   /** Whether the socket is not read because requests wait. */
   isHeld: boolean;
-  readonly places: Places;
-};
-
-/** What the handler of a request may change about its places. */
-type Places = {
-  readonly leave: (job: Job) => void;
-  readonly leaveForGood: (job: Job) => void;
-  readonly takeAgain: (job: Job) => void;
-  readonly takeTurn: (job: Job, accountName: string) => Promise<boolean> | null;
+  readonly limiter: RequestLimiter;
 };
 
 const connections = new WeakMap<Socket, Connection>();
 
 const findJob = (
   request: IncomingMessage,
-): { readonly job: Job; readonly places: Places } | null => {
+): { readonly job: Job; readonly limiter: RequestLimiter } | null => {
   const connection = connections.get(request.socket);
   for (const job of connection?.jobs ?? []) {
     if (connection && job.request === request) {
-      return { job, places: connection.places };
+      return { job, limiter: connection.limiter };
     }
   }
   return null;
@@ -59,18 +51,18 @@ export const withoutPlace = async <Result>(
   wait: () => Promise<Result>,
 ): Promise<Result> => {
   const found = findJob(request);
-  found?.places.leave(found.job);
+  found?.limiter.leave(found.job);
   try {
     return await wait();
   } finally {
-    found?.places.takeAgain(found.job);
+    found?.limiter.takeAgain(found.job);
   }
 };
 
 /** Ends the turn of a request whose response is limited in another way, such as a list that its client may read slowly. */
 export const leaveForGood = (request: IncomingMessage): void => {
   const found = findJob(request);
-  found?.places.leaveForGood(found.job);
+  found?.limiter.leaveForGood(found.job);
 };
 
 /**
@@ -83,7 +75,7 @@ export const takeTurn = (
   accountName: string,
 ): Promise<boolean> | null => {
   const found = findJob(request);
-  return found && found.places.takeTurn(found.job, accountName);
+  return found && found.limiter.takeTurn(found.job, accountName);
 };
 
 /** Enough to keep the database busy; more would delay all responses. */
@@ -105,6 +97,222 @@ const clientOf = ({ headers, socket }: IncomingMessage): string => {
   return key === undefined ? (socket.remoteAddress ?? "") : String(key);
 };
 
+type Options = {
+  readonly reject: (response: ServerResponse) => void;
+  readonly answer?: Answer | undefined;
+  readonly isClosing?: () => boolean;
+  readonly maximumRunning?: number;
+  readonly maximumRunningPerAccount?: number;
+  readonly maximumRunningPerConnection?: number;
+  readonly maximumUnreadBytesPerAccount?: number;
+  readonly maximumWaiting?: number;
+};
+
+class RequestLimiter {
+  readonly #listener: Listener;
+  readonly #reject: (response: ServerResponse) => void;
+  readonly #answer: Answer;
+  readonly #isClosing: () => boolean;
+  readonly #maximumRunning: number;
+  readonly #maximumRunningPerConnection: number;
+  readonly #turns: ReturnType<typeof createAccountTurns>;
+  readonly #waiting: ReturnType<typeof createFairQueue<Job>>;
+  #running = 0;
+  #isStarting = false;
+
+  constructor(
+    listener: Listener,
+    {
+      reject,
+      answer = () => false,
+      isClosing = () => false,
+      maximumRunning = MAXIMUM_RUNNING,
+      maximumRunningPerAccount = MAXIMUM_RUNNING_PER_ACCOUNT,
+      maximumRunningPerConnection = MAXIMUM_RUNNING_PER_CONNECTION,
+      maximumUnreadBytesPerAccount = MAXIMUM_UNREAD_BYTES_PER_ACCOUNT,
+      maximumWaiting = MAXIMUM_WAITING,
+    }: Options,
+  ) {
+    this.#listener = listener;
+    this.#reject = reject;
+    this.#answer = answer;
+    this.#isClosing = isClosing;
+    this.#maximumRunning = maximumRunning;
+    this.#maximumRunningPerConnection = maximumRunningPerConnection;
+    this.#turns = createAccountTurns({
+      maximumRunning: maximumRunningPerAccount,
+      maximumUnreadBytes: maximumUnreadBytesPerAccount,
+    });
+    this.#waiting = createFairQueue<Job>(maximumWaiting);
+  }
+
+  handle(request: IncomingMessage, response: ServerResponse): void {
+    const { socket } = request;
+    const connection = this.#connectionOf(socket);
+    const isIdle = connection.jobs.size === 0 && connection.waiting.length === 0;
+    if (
+      isIdle &&
+      this.#running < this.#maximumRunning &&
+      !this.#isClosing() &&
+      this.#answer(request, response)
+    ) {
+      return;
+    }
+    const job: Job = { request, response, isRunning: false, turn: null };
+    if (
+      connection.jobs.size < this.#maximumRunningPerConnection &&
+      connection.waiting.length === 0
+    ) {
+      this.#enter(job, connection);
+    } else {
+      connection.waiting.push(job);
+      connection.isHeld = true;
+      socket.pause();
+    }
+  }
+
+  leave(job: Job): void {
+    if (job.isRunning) {
+      job.isRunning = false;
+      this.#running -= 1;
+      this.#startWaiting();
+    }
+  }
+
+  leaveForGood(job: Job): void {
+    this.leave(job);
+    if (job.turn !== null) {
+      this.#turns.stop(job.turn);
+    }
+  }
+
+  takeAgain(job: Job): void {
+    // A lost connection has no places.
+    if (!job.isRunning && connections.get(job.request.socket)?.jobs.has(job) === true) {
+      this.#running += 1;
+      job.isRunning = true;
+    }
+  }
+
+  takeTurn(job: Job, accountName: string): Promise<boolean> | null {
+    const turn = this.#turns.enter(accountName);
+    job.turn = turn;
+    if (turn.isRunning) {
+      return null;
+    }
+    this.leave(job);
+    return new Promise((resolve) => {
+      turn.start = (isRunning) => {
+        if (isRunning) {
+          this.takeAgain(job);
+        }
+        resolve(isRunning);
+      };
+    });
+  }
+
+  #connectionOf(socket: Socket): Connection {
+    return connections.get(socket) ?? this.#openConnection(socket);
+  }
+
+  #openConnection(socket: Socket): Connection {
+    const connection: Connection = { jobs: new Set(), waiting: [], isHeld: false, limiter: this };
+    connections.set(socket, connection);
+    // Node resumes a socket when it reads a body.
+    socket.on("resume", () => {
+      if (connection.isHeld) {
+        socket.pause();
+      }
+    });
+    // Of the responses that a lost connection does not get, only the first one is closed by Node.
+    socket.once("close", () => {
+      connection.waiting.length = 0;
+      for (const job of connection.jobs) {
+        this.#end(job, connection);
+      }
+    });
+    return connection;
+  }
+
+  #enter(job: Job, connection: Connection): void {
+    connection.jobs.add(job);
+    job.response.once("close", () => this.#end(job, connection));
+    if (PROBES.has(job.request.url)) {
+      this.#start(job);
+    } else if (this.#running < this.#maximumRunning) {
+      this.#run(job);
+    } else if (!this.#waiting.add(clientOf(job.request), job)) {
+      this.#reject(job.response);
+    }
+  }
+
+  #run(job: Job): void {
+    this.#running += 1;
+    job.isRunning = true;
+    this.#start(job);
+  }
+
+  #start(job: Job): void {
+    const { request, response } = job;
+    const connection = this.#connectionOf(request.socket);
+    if (this.#isClosing() && connection.jobs.size === 1 && connection.waiting.length === 0) {
+      response.setHeader("Connection", "close");
+    }
+    const work = this.#listener(request, response);
+    if (work instanceof Promise) {
+      const finished = (): void => this.#finish(job, connection);
+      work.then(finished, finished);
+    }
+  }
+
+  #finish(job: Job, connection: Connection): void {
+    this.leave(job);
+    if (job.turn !== null && connection.jobs.has(job)) {
+      this.#turns.finish(job.turn, job.response.writableLength);
+    }
+  }
+
+  #end(job: Job, connection: Connection): void {
+    if (!connection.jobs.delete(job)) {
+      return;
+    }
+    this.leave(job);
+    if (job.turn !== null) {
+      this.#turns.end(job.turn);
+    }
+    const next = connection.waiting.shift();
+    if (next) {
+      this.#enter(next, connection);
+    }
+    if (connection.isHeld && connection.waiting.length === 0) {
+      connection.isHeld = false;
+      job.request.socket.resume();
+    }
+  }
+
+  /** A request that leaves its place before its listener returns does not start the next one within its own call. */
+  #startWaiting(): void {
+    if (this.#isStarting) {
+      return;
+    }
+    this.#isStarting = true;
+    try {
+      for (let job = this.#takeNext(); job !== undefined; job = this.#takeNext()) {
+        // The client may have gone.
+        if (!job.request.socket.destroyed) {
+          this.#run(job);
+        }
+      }
+    } finally {
+      this.#isStarting = false;
+    }
+  }
+
+  #takeNext(): Job | undefined {
+    return this.#running < this.#maximumRunning ? this.#waiting.take() : undefined;
+  }
+}
+
 /**
  * Limits how many requests run at the same time, in the process and on each connection.
  *
@@ -118,200 +326,7 @@ const clientOf = ({ headers, socket }: IncomingMessage): string => {
  * @param reject responds to a request for which there is no place
  * @param isClosing whether a connection is to be closed after its last response
  */
-export const limitConcurrency = (
-  listener: Listener,
-  {
-    reject,
-    answer = () => false,
-    isClosing = () => false,
-    maximumRunning = MAXIMUM_RUNNING,
-    maximumRunningPerAccount = MAXIMUM_RUNNING_PER_ACCOUNT,
-    maximumRunningPerConnection = MAXIMUM_RUNNING_PER_CONNECTION,
-    maximumUnreadBytesPerAccount = MAXIMUM_UNREAD_BYTES_PER_ACCOUNT,
-    maximumWaiting = MAXIMUM_WAITING,
-  }: {
-    readonly reject: (response: ServerResponse) => void;
-    readonly answer?: Answer | undefined;
-    readonly isClosing?: () => boolean;
-    readonly maximumRunning?: number;
-    readonly maximumRunningPerAccount?: number;
-    readonly maximumRunningPerConnection?: number;
-    readonly maximumUnreadBytesPerAccount?: number;
-    readonly maximumWaiting?: number;
-  },
-): Listener => {
-  const turns = createAccountTurns({
-    maximumRunning: maximumRunningPerAccount,
-    maximumUnreadBytes: maximumUnreadBytesPerAccount,
-  });
-  const waiting = createFairQueue<Job>(maximumWaiting);
-  let running = 0;
-  let isStarting = false;
-
-  const openConnection = (socket: Socket): Connection => {
-    const connection: Connection = { jobs: new Set(), waiting: [], isHeld: false, places };
-    connections.set(socket, connection);
-    // Node resumes a socket when it reads a body.
-    socket.on("resume", () => {
-      if (connection.isHeld) {
-        socket.pause();
-      }
-    });
-    // Of the responses that a lost connection does not get, only the first one is closed by Node.
-    socket.once("close", () => {
-      connection.waiting.length = 0;
-      for (const job of connection.jobs) {
-        end(job, connection);
-      }
-    });
-    return connection;
-  };
-
-  const connectionOf = (socket: Socket): Connection =>
-    connections.get(socket) ?? openConnection(socket);
-
-  const leave = (job: Job): void => {
-    if (job.isRunning) {
-      job.isRunning = false;
-      running -= 1;
-      startWaiting();
-    }
-  };
-
-  const finish = (job: Job, connection: Connection): void => {
-    leave(job);
-    if (job.turn !== null && connection.jobs.has(job)) {
-      turns.finish(job.turn, job.response.writableLength);
-    }
-  };
-
-  const start = (job: Job): void => {
-    const { request, response } = job;
-    const connection = connectionOf(request.socket);
-    if (isClosing() && connection.jobs.size === 1 && connection.waiting.length === 0) {
-      response.setHeader("Connection", "close");
-    }
-    const work = listener(request, response);
-    if (work instanceof Promise) {
-      const finished = (): void => finish(job, connection);
-      work.then(finished, finished);
-    }
-  };
-
-  const run = (job: Job): void => {
-    running += 1;
-    job.isRunning = true;
-    start(job);
-  };
-
-  const takeNext = (): Job | undefined => (running < maximumRunning ? waiting.take() : undefined);
-
-  const startNext = (): void => {
-    for (let job = takeNext(); job !== undefined; job = takeNext()) {
-      // The client may have gone.
-      if (!job.request.socket.destroyed) {
-        run(job);
-      }
-    }
-  };
-
-  /** A request that leaves its place before its listener returns does not start the next one within its own call. */
-  const startWaiting = (): void => {
-    if (!isStarting) {
-      isStarting = true;
-      try {
-        startNext();
-      } finally {
-        isStarting = false;
-      }
-    }
-  };
-
-  const places: Places = {
-    leave,
-    leaveForGood: (job) => {
-      leave(job);
-      if (job.turn !== null) {
-        turns.stop(job.turn);
-      }
-    },
-    takeAgain: (job) => {
-      // A lost connection has no places.
-      if (!job.isRunning && connections.get(job.request.socket)?.jobs.has(job) === true) {
-        running += 1;
-        job.isRunning = true;
-      }
-    },
-    takeTurn: (job, accountName) => {
-      const turn = turns.enter(accountName);
-      job.turn = turn;
-      if (turn.isRunning) {
-        return null;
-      }
-      leave(job);
-      return new Promise((resolve) => {
-        turn.start = (isRunning) => {
-          if (isRunning) {
-            places.takeAgain(job);
-          }
-          resolve(isRunning);
-        };
-      });
-    },
-  };
-
-  const runInTurn = (job: Job): void => {
-    if (PROBES.has(job.request.url)) {
-      start(job);
-      return;
-    }
-    if (running < maximumRunning) {
-      run(job);
-      return;
-    }
-    if (!waiting.add(clientOf(job.request), job)) {
-      reject(job.response);
-    }
-  };
-
-  const end = (job: Job, connection: Connection): void => {
-    if (!connection.jobs.delete(job)) {
-      return;
-    }
-    leave(job);
-    if (job.turn !== null) {
-      turns.end(job.turn);
-    }
-    const next = connection.waiting.shift();
-    if (next) {
-      enter(next, connection);
-    }
-    if (connection.isHeld && connection.waiting.length === 0) {
-      connection.isHeld = false;
-      job.request.socket.resume();
-    }
-  };
-
-  const enter = (job: Job, connection: Connection): void => {
-    connection.jobs.add(job);
-    job.response.once("close", () => end(job, connection));
-    runInTurn(job);
-  };
-
-  return (request, response) => {
-    const { socket } = request;
-    const connection = connectionOf(socket);
-    const isIdle = connection.jobs.size === 0 && connection.waiting.length === 0;
-    if (isIdle && running < maximumRunning && !isClosing() && answer(request, response)) {
-      return;
-    }
-    const job: Job = { request, response, isRunning: false, turn: null };
-    if (connection.jobs.size < maximumRunningPerConnection && connection.waiting.length === 0) {
-      enter(job, connection);
-    } else {
-      connection.waiting.push(job);
-      connection.isHeld = true;
-      socket.pause();
-    }
-  };
+export const limitConcurrency = (listener: Listener, options: Options): Listener => {
+  const limiter = new RequestLimiter(listener, options);
+  return (request, response) => limiter.handle(request, response);
 };
