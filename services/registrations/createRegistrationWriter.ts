@@ -6,7 +6,7 @@ import type {
 import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
 import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import { requireAll } from "../../domain/batches.ts";
+import { countBack, requireAll } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DomainError } from "../../domain/errors.ts";
@@ -123,7 +123,124 @@ const latestTotals = ({ totals }: InsertedRegistrations): Totals => ({
   month: totals.find(({ period }) => period !== "all")?.total ?? 0,
 });
 
-const NO_REJECTIONS: ReadonlyMap<RegistrationEntry, DomainError> = new Map();
+/** What the database has recorded of a batch. */
+type Inserted = {
+  readonly createdAt: Date;
+  readonly inserted: InsertedRegistrations;
+  readonly rejections: ReadonlyMap<RegistrationEntry, DomainError>;
+};
+
+const NO_REJECTIONS: Inserted["rejections"] = new Map();
+
+/**
+ * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
+ * @param check may throw, and then nothing is recorded
+ */
+const insert = async (
+  db: DatabasePool,
+  createdAt: Date,
+  entries: readonly RegistrationEntry[],
+  check: (rejections: Inserted["rejections"]) => void = () => undefined,
+): Promise<Inserted> => {
+  if (!entries.some(({ isLimited }) => isLimited)) {
+    const inserted = await insertRegistrations(db, entries, createdAt);
+    return { createdAt, inserted, rejections: NO_REJECTIONS };
+  }
+  return db.transaction(async (transaction) => {
+    const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
+    check(rejections);
+    const accepted = entries.filter((entry) => !rejections.has(entry));
+    const inserted = await insertRegistrations(transaction, accepted, createdAt);
+    const ids = new Set(inserted.insertedIds);
+    await countRegistered(accepted.filter(({ id }) => ids.has(id)));
+    return { createdAt, inserted, rejections };
+  });
+};
+
+/** Returns the results of entries of any owners. */
+const toResults = (
+  entries: readonly RegistrationEntry[],
+  { createdAt, inserted, rejections }: Inserted,
+  replay: (entry: RegistrationEntry) => Promise<Registered>,
+): readonly (Registered | Promise<Registered>)[] => {
+  const totals = totalsInOrder(entries, inserted);
+  return entries.map((entry) => {
+    const rejection = rejections.get(entry);
+    if (rejection) {
+      return Promise.reject<Registered>(rejection);
+    }
+    const own = totals.get(entry.id);
+    return own
+      ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
+      : replay(entry);
+  });
+};
+
+/** Returns the results of entries of one owner, whose totals after them are given. */
+const toItems = (
+  entries: readonly RegistrationEntry[],
+  { createdAt, inserted, rejections }: Inserted,
+  { all: finalTotal, month }: Totals,
+): readonly Outcome<WrittenItem>[] => {
+  const ids = new Set(inserted.insertedIds);
+  const beforeMonth = finalTotal - month;
+  return countBack(
+    entries.map((entry) => rejections.get(entry) ?? entry),
+    finalTotal,
+    ({ id, count }) => (ids.has(id) ? count : 0),
+    (entry, all): WrittenItem => {
+      const totals = { all, month: all - beforeMonth };
+      return ids.has(entry.id)
+        ? { replayed: false, registration: toRegistration(entry, createdAt), totals }
+        : {
+            replayed: true,
+            registration: null,
+            idempotencyKey: entry.idempotencyKey ?? "",
+            totals,
+          };
+    },
+  );
+};
+
+/** Reads the originals of replays. No batch waits for them, so that they do not delay writes. */
+const createReplays = (findOriginal: RegistrationWriter["findOriginal"]) => {
+  const reading = new Set<Promise<unknown>>();
+
+  const getOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
+    // The original is committed: the insert waited for the transaction that had the key.
+    const original = await findOriginal(entry, entry.idempotencyKey ?? "");
+    if (!original) {
+      throw new Error(
+        `Registration ${entry.id} was not recorded, and its idempotency key is unknown.`,
+      );
+    }
+    return original;
+  };
+
+  return {
+    /** Returns a function that reads each original of a batch once, by a connection of its account. */
+    ofBatch: () => {
+      const originals = new Map<string, Promise<Registered>>();
+      return (entry: RegistrationEntry): Promise<Registered> => {
+        const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
+        const known = originals.get(key);
+        if (known) {
+          return known;
+        }
+        const original = runForAccount({ accountId: entry.accountId, kind: "replay" }, () =>
+          getOriginal(entry),
+        );
+        originals.set(key, original);
+        const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
+          reading.delete(settled),
+        );
+        reading.add(settled);
+        return original;
+      };
+    },
+    drain: () => Promise.all(reading),
+  };
+};
 
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
@@ -139,86 +256,14 @@ export const createRegistrationWriter = ({
   readonly maximumWaiting?: number;
   readonly tracing?: Tracing | undefined;
 }): RegistrationWriter => {
-  const replaying = new Set<Promise<unknown>>();
-
   const findOriginal: RegistrationWriter["findOriginal"] = async (owner, idempotencyKey) => {
     const original = await findByIdempotencyKey(db, owner, idempotencyKey, clock.now());
     return original && { ...original, replayed: true };
   };
+  const replays = createReplays(findOriginal);
 
-  const getOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
-    // The original is committed: the insert waited for the transaction that had the key.
-    const original = await findOriginal(entry, entry.idempotencyKey ?? "");
-    if (!original) {
-      throw new Error(
-        `Registration ${entry.id} was not recorded, and its idempotency key is unknown.`,
-      );
-    }
-    return original;
-  };
-
-  /** The batch does not wait for replays, so that they do not delay writes. They have their account's connections. */
-  const createReplays = () => {
-    const originals = new Map<string, Promise<Registered>>();
-    return (entry: RegistrationEntry): Promise<Registered> => {
-      const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
-      const known = originals.get(key);
-      if (known) {
-        return known;
-      }
-      const original = runForAccount({ accountId: entry.accountId, kind: "replay" }, () =>
-        getOriginal(entry),
-      );
-      originals.set(key, original);
-      const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
-        replaying.delete(settled),
-      );
-      replaying.add(settled);
-      return original;
-    };
-  };
-
-  /**
-   * Records entries, except those beyond a limit of their account. Accounts without limits need one statement.
-   * @param check may throw, and then nothing is recorded
-   */
-  const insert = async (
-    entries: readonly RegistrationEntry[],
-    check: (rejections: ReadonlyMap<RegistrationEntry, DomainError>) => void = () => undefined,
-  ) => {
-    const createdAt = clock.now();
-    if (!entries.some(({ isLimited }) => isLimited)) {
-      const inserted = await insertRegistrations(db, entries, createdAt);
-      return { createdAt, inserted, rejections: NO_REJECTIONS };
-    }
-    return db.transaction(async (transaction) => {
-      const { rejections, countRegistered } = await checkLimits(transaction, entries, createdAt);
-      check(rejections);
-      const accepted = entries.filter((entry) => !rejections.has(entry));
-      const inserted = await insertRegistrations(transaction, accepted, createdAt);
-      const ids = new Set(inserted.insertedIds);
-      await countRegistered(accepted.filter(({ id }) => ids.has(id)));
-      return { createdAt, inserted, rejections };
-    });
-  };
-
-  const write = async (
-    entries: readonly RegistrationEntry[],
-  ): Promise<readonly (Registered | Promise<Registered>)[]> => {
-    const { createdAt, inserted, rejections } = await insert(entries);
-    const totals = totalsInOrder(entries, inserted);
-    const replay = createReplays();
-    return entries.map((entry) => {
-      const rejection = rejections.get(entry);
-      if (rejection) {
-        return Promise.reject<Registered>(rejection);
-      }
-      const own = totals.get(entry.id);
-      return own
-        ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
-        : replay(entry);
-    });
-  };
+  const write = async (entries: readonly RegistrationEntry[]) =>
+    toResults(entries, await insert(db, clock.now(), entries), replays.ofBatch());
 
   const writeTogether = async (
     owner: Owner,
@@ -226,13 +271,9 @@ export const createRegistrationWriter = ({
     isAtomic: boolean,
   ): Promise<readonly Outcome<WrittenItem>[]> => {
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
-    const {
-      createdAt,
-      inserted: result,
-      rejections,
-    } = await insert(batch, (rejected) => {
+    const result = await insert(db, clock.now(), batch, (rejections) => {
       if (isAtomic) {
-        requireAll(batch.map((entry) => rejected.get(entry)));
+        requireAll(batch.map((entry) => rejections.get(entry)));
       }
     });
     if (tracing !== undefined) {
@@ -244,24 +285,12 @@ export const createRegistrationWriter = ({
         ),
       );
     }
-    const inserted = new Set(result.insertedIds);
-    // Counted back from the final totals, as the statement returns only those.
-    let totals =
-      inserted.size === 0 ? await readTotals(db, owner, createdAt) : latestTotals(result);
-    const items = batch.toReversed().map((entry): Outcome<WrittenItem> => {
-      const after = totals;
-      const rejection = rejections.get(entry);
-      if (rejection) {
-        return rejection;
-      }
-      if (!inserted.has(entry.id)) {
-        const idempotencyKey = entry.idempotencyKey ?? "";
-        return { replayed: true, registration: null, idempotencyKey, totals: after };
-      }
-      totals = { all: after.all - entry.count, month: after.month - entry.count };
-      return { replayed: false, registration: toRegistration(entry, createdAt), totals: after };
-    });
-    return items.toReversed();
+    // The statement returns the final totals, unless it has inserted nothing.
+    const totals =
+      result.inserted.insertedIds.length === 0
+        ? await readTotals(db, owner, result.createdAt)
+        : latestTotals(result.inserted);
+    return toItems(batch, result, totals);
   };
 
   const queue = createGroupCommit<RegistrationEntry & TracedEntry, Registered>({
@@ -289,7 +318,7 @@ export const createRegistrationWriter = ({
     findOriginal,
     drain: async () => {
       await queue.drain();
-      await Promise.all(replaying);
+      await replays.drain();
     },
     queueLength: queue.queueLength,
   };
