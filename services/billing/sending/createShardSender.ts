@@ -10,8 +10,11 @@ import { awaitAtMost, pause } from "../../pause.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
+import type { AttemptPool } from "./createAttemptPool.ts";
 import { createAttemptQueue } from "./createAttemptQueue.ts";
+import type { AttemptQueue } from "./createAttemptQueue.ts";
 import { createStreamQueue } from "./createStreamQueue.ts";
+import type { StreamQueue } from "./createStreamQueue.ts";
 import type { StreamScans } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
@@ -35,6 +38,9 @@ const MINIMUM_GATHER_MS = 50;
 const MAXIMUM_GATHER_MS = 200;
 const GATHER_MS_PER_ATTEMPT = 1;
 
+const gatherMs = (attempts: number): number =>
+  Math.min(MAXIMUM_GATHER_MS, Math.max(MINIMUM_GATHER_MS, attempts * GATHER_MS_PER_ATTEMPT));
+
 const streamOf = ({ accountId, mode, meter }: UsageStream): UsageStream => ({
   accountId,
   mode,
@@ -52,6 +58,80 @@ export type ShardObservers = {
 export type UsageSender = ShardSender & {
   /** Whether nothing is sent or known to be ready. */
   readonly isIdle: () => boolean;
+};
+
+type SealingContext = ShardObservers & {
+  readonly deps: SendingDependencies;
+  readonly streams: StreamQueue;
+  readonly attempts: AttemptQueue;
+  readonly pool: AttemptPool;
+};
+
+/** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
+const proceed = (
+  { streams, attempts, pool, onResult }: SealingContext,
+  stream: UsageStream,
+  sealing: Sealing | undefined,
+  started: LeaseStart,
+): void => {
+  switch (sealing?.kind) {
+    case "event": {
+      const { event, startsAtMs, isResumable } = sealing;
+      if (startsAtMs !== null) {
+        pool.start({ event, started, startsAtMs });
+      } else if (isResumable) {
+        attempts.add(event);
+      }
+      break;
+    }
+    case "more":
+      streams.add(stream, sealing.second);
+      break;
+    case "stripe_missing":
+      onResult(stream, STRIPE_MISSING, null);
+      streams.pause(stream);
+      break;
+    case "wrong_processor":
+      onResult(stream, wrongProcessor(sealing.problem), null);
+      streams.pause(stream);
+      break;
+    case "held":
+      // Nothing is sealed until an operator ends the hold. The next scan checks again.
+      streams.clear();
+      break;
+    case "none":
+    case undefined:
+      break;
+  }
+};
+
+/**
+ * Seals streams together. If some of them cannot be sealed, each is sealed by itself, so that only those at fault wait.
+ * Then each attempt is made while its lease is new, and even if a later stream cannot be sealed.
+ */
+const seal = async (context: SealingContext, queued: readonly UnsealedStream[]): Promise<void> => {
+  const { deps, streams, onFailure } = context;
+  const started = startLease(deps);
+  let sealings: readonly Sealing[];
+  try {
+    sealings = await sealMeterEvents(deps, queued, started);
+  } catch (error) {
+    if (!isContentError(error)) {
+      throw error;
+    }
+    for (const stream of queued) {
+      if (queued.length > 1) {
+        await seal(context, [stream]);
+      } else {
+        onFailure(stream, error);
+        streams.pause(stream);
+      }
+    }
+    return;
+  }
+  for (const [index, stream] of queued.entries()) {
+    proceed(context, stream, sealings[index], started);
+  }
 };
 
 /**
@@ -100,6 +180,7 @@ export const createShardSender = (
     },
   });
   const attempts = createAttemptQueue(deps, pool.start);
+  const context: SealingContext = { deps, streams, attempts, pool, onResult, onFailure };
   let wake = Promise.withResolvers<void>();
   /** Whether a scan has found streams since the last step. It finds all of a second, so there is nothing to gather. */
   let hasFound = false;
@@ -125,71 +206,6 @@ export const createShardSender = (
 
   const countRunning = (): number => pool.size("live") + pool.size("test");
 
-  /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
-  const proceed = (
-    stream: UsageStream,
-    sealing: Sealing | undefined,
-    started: LeaseStart,
-  ): void => {
-    switch (sealing?.kind) {
-      case "event": {
-        const { event, startsAtMs, isResumable } = sealing;
-        if (startsAtMs !== null) {
-          pool.start({ event, started, startsAtMs });
-        } else if (isResumable) {
-          attempts.add(event);
-        }
-        break;
-      }
-      case "more":
-        streams.add(stream, sealing.second);
-        break;
-      case "stripe_missing":
-        onResult(stream, STRIPE_MISSING, null);
-        streams.pause(stream);
-        break;
-      case "wrong_processor":
-        onResult(stream, wrongProcessor(sealing.problem), null);
-        streams.pause(stream);
-        break;
-      case "held":
-        // Nothing is sealed until an operator ends the hold. The next scan checks again.
-        streams.clear();
-        break;
-      case "none":
-      case undefined:
-        break;
-    }
-  };
-
-  /**
-   * Seals streams together. If some of them cannot be sealed, each is sealed by itself, so that only those at fault wait.
-   * Then each attempt is made while its lease is new, and even if a later stream cannot be sealed.
-   */
-  const seal = async (queued: readonly UnsealedStream[]): Promise<void> => {
-    const started = startLease(deps);
-    let sealings: readonly Sealing[];
-    try {
-      sealings = await sealMeterEvents(deps, queued, started);
-    } catch (error) {
-      if (!isContentError(error)) {
-        throw error;
-      }
-      for (const stream of queued) {
-        if (queued.length > 1) {
-          await seal([stream]);
-        } else {
-          onFailure(stream, error);
-          streams.pause(stream);
-        }
-      }
-      return;
-    }
-    for (const [index, stream] of queued.entries()) {
-      proceed(stream, sealings[index], started);
-    }
-  };
-
   signal.addEventListener("abort", () => wake.resolve(), { once: true });
 
   return {
@@ -205,7 +221,7 @@ export const createShardSender = (
       hasFound = false;
       sealed = MODES.filter(isReadyIn).flatMap((mode) => streams.take(mode, room(mode)));
       if (sealed.length > 0) {
-        await seal(sealed);
+        await seal(context, sealed);
         sealed = [];
       }
       await attempts.begin();
@@ -216,8 +232,7 @@ export const createShardSender = (
         await awaitAtMost(wake.promise, pauseMs);
       }
       if (!hasFound && !streams.isEmpty() && countRunning() > 0) {
-        const gatherMs = Math.max(MINIMUM_GATHER_MS, countRunning() * GATHER_MS_PER_ATTEMPT);
-        await pause(Math.min(gatherMs, MAXIMUM_GATHER_MS, atMostMs), signal);
+        await pause(Math.min(gatherMs(countRunning()), atMostMs), signal);
       }
     },
     settled: pool.settled,
