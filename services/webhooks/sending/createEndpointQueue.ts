@@ -44,6 +44,128 @@ export type EndpointQueue = {
   readonly running: () => number;
 };
 
+type Request = { readonly startedAtMs: number };
+
+class EndpointLanes implements EndpointQueue {
+  readonly #monotonicMs: () => number;
+  /** A search for free places reads only the beginning of a lane that has some. */
+  readonly #waiting: Readonly<Record<Lane, Set<string>>> = {
+    quick: new Set(),
+    new: new Set(),
+    slow: new Set(),
+    silent: new Set(),
+  };
+  /** The requests in progress, oldest first, by endpoint. */
+  readonly #requests = new Map<string, Set<Request>>();
+  readonly #memories = new LRUCache<string, Memory>({ max: MAXIMUM_REMEMBERED });
+  #running = 0;
+
+  constructor(monotonicMs: () => number) {
+    this.#monotonicMs = monotonicMs;
+  }
+
+  add({ id, isFailing }: DueEndpoint): void {
+    const memory = this.#memories.get(id);
+    const nowMs = this.#monotonicMs();
+    if (isFailing && (memory === undefined || nowMs - memory.atMs > REMEMBERED_MS)) {
+      this.#memories.set(id, { lane: "silent", atMs: nowMs });
+    }
+    this.#putInLane(id, nowMs);
+  }
+
+  take(): readonly EndpointPlaces[] {
+    const nowMs = this.#monotonicMs();
+    const called = Map.groupBy(this.#requests.keys(), (endpointId) =>
+      this.#laneOf(endpointId, nowMs),
+    );
+    return LANES.flatMap((lane) => this.#divide(lane, called.get(lane) ?? [], nowMs));
+  }
+
+  begin(endpointId: string): EndRequest {
+    const request = { startedAtMs: this.#monotonicMs() };
+    const own = this.#requests.get(endpointId) ?? new Set();
+    this.#requests.set(endpointId, own.add(request));
+    this.#running += 1;
+    return (result) => {
+      const nowMs = this.#monotonicMs();
+      if (result !== undefined) {
+        const isQuick = nowMs - request.startedAtMs < SLOW_MS;
+        const lane = isQuick ? "quick" : result.status === null ? "silent" : "slow";
+        this.#memories.set(endpointId, { lane, atMs: nowMs });
+      }
+      own.delete(request);
+      if (own.size === 0) {
+        this.#requests.delete(endpointId);
+      }
+      this.#running -= 1;
+      if (LANES.some((lane) => this.#waiting[lane].has(endpointId))) {
+        this.#putInLane(endpointId, nowMs);
+      }
+    };
+  }
+
+  isEmpty(): boolean {
+    return LANES.every((lane) => this.#waiting[lane].size === 0);
+  }
+
+  running(): number {
+    return this.#running;
+  }
+
+  #runningOf(endpointId: string): number {
+    return this.#requests.get(endpointId)?.size ?? 0;
+  }
+
+  #laneOf(endpointId: string, nowMs: number): Lane {
+    const lane = this.#memories.get(endpointId)?.lane ?? "new";
+    const oldest = this.#requests.get(endpointId)?.values().next().value;
+    const isSlow = oldest !== undefined && nowMs - oldest.startedAtMs >= SLOW_MS;
+    return isSlow && lane !== "silent" ? "slow" : lane;
+  }
+
+  /** Puts an endpoint at the end of its lane, unless it waits there. */
+  #putInLane(endpointId: string, nowMs: number): void {
+    const lane = this.#laneOf(endpointId, nowMs);
+    if (!this.#waiting[lane].has(endpointId)) {
+      for (const other of LANES) {
+        this.#waiting[other].delete(endpointId);
+      }
+      this.#waiting[lane].add(endpointId);
+    }
+  }
+
+  /** Divides the free places of a lane among the endpoints that wait in it. */
+  #divide(lane: Lane, calledIds: readonly string[], nowMs: number): readonly EndpointPlaces[] {
+    const waiting = this.#waiting[lane];
+    const occupied = calledIds.reduce((sum, endpointId) => sum + this.#runningOf(endpointId), 0);
+    // The others free their places soon enough to take turns.
+    const isShared = lane === "slow" || lane === "silent";
+    const onlyCalled = calledIds.filter((endpointId) => !waiting.has(endpointId));
+    const parts = isShared ? waiting.size + onlyCalled.length : 1;
+    const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
+    const given: EndpointPlaces[] = [];
+    let free = PLACES_OF_LANE - occupied;
+    for (const endpointId of waiting) {
+      if (free <= 0) {
+        break;
+      }
+      if (this.#laneOf(endpointId, nowMs) !== lane) {
+        // Its request has become slow meanwhile, or its memory was evicted.
+        this.#putInLane(endpointId, nowMs);
+        continue;
+      }
+      const most = this.#memories.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
+      const places = Math.min(free, most - this.#runningOf(endpointId));
+      if (places > 0) {
+        waiting.delete(endpointId);
+        given.push({ endpointId, places });
+        free -= places;
+      }
+    }
+    return given;
+  }
+}
+
 /**
  * Creates the queue of a shard's endpoints that have due deliveries. Each lane has places of its own, so servers that are
  * slow or do not respond delay no quick one, and those that do not respond delay no slow one.
@@ -51,109 +173,4 @@ export type EndpointQueue = {
  */
 export const createEndpointQueue = (
   monotonicMs: () => number = () => performance.now(),
-): EndpointQueue => {
-  /** A search for free places reads only the beginning of a lane that has some. */
-  const waiting: Readonly<Record<Lane, Set<string>>> = {
-    quick: new Set(),
-    new: new Set(),
-    slow: new Set(),
-    silent: new Set(),
-  };
-  /** When the requests in progress began, oldest first, by endpoint. */
-  const requests = new Map<string, Set<{ readonly startedAtMs: number }>>();
-  const memories = new LRUCache<string, Memory>({ max: MAXIMUM_REMEMBERED });
-  let running = 0;
-
-  const runningOf = (endpointId: string): number => requests.get(endpointId)?.size ?? 0;
-
-  const laneOf = (endpointId: string, nowMs: number): Lane => {
-    const lane = memories.get(endpointId)?.lane ?? "new";
-    const oldest = requests.get(endpointId)?.values().next().value;
-    const isSlow = oldest !== undefined && nowMs - oldest.startedAtMs >= SLOW_MS;
-    return isSlow && lane !== "silent" ? "slow" : lane;
-  };
-
-  const isWaiting = (endpointId: string): boolean =>
-    LANES.some((lane) => waiting[lane].has(endpointId));
-
-  /** Puts an endpoint at the end of its lane, unless it waits there. */
-  const putInLane = (endpointId: string, nowMs: number): void => {
-    const lane = laneOf(endpointId, nowMs);
-    if (!waiting[lane].has(endpointId)) {
-      for (const other of LANES) {
-        waiting[other].delete(endpointId);
-      }
-      waiting[lane].add(endpointId);
-    }
-  };
-
-  /** Divides the free places of a lane among the endpoints that wait in it. */
-  const divide = (lane: Lane, calledIds: readonly string[], nowMs: number) => {
-    const occupied = calledIds.reduce((sum, endpointId) => sum + runningOf(endpointId), 0);
-    // The others free their places soon enough to take turns.
-    const isShared = lane === "slow" || lane === "silent";
-    const onlyCalled = calledIds.filter((endpointId) => !waiting[lane].has(endpointId));
-    const parts = isShared ? waiting[lane].size + onlyCalled.length : 1;
-    const share = Math.max(1, Math.min(PLACES_OF_ENDPOINT, Math.floor(PLACES_OF_LANE / parts)));
-    const given: EndpointPlaces[] = [];
-    let free = PLACES_OF_LANE - occupied;
-    for (const endpointId of waiting[lane]) {
-      if (free <= 0) {
-        break;
-      }
-      if (laneOf(endpointId, nowMs) !== lane) {
-        // Its request has become slow meanwhile, or its memory was evicted.
-        putInLane(endpointId, nowMs);
-        continue;
-      }
-      const most = memories.has(endpointId) ? share : PLACES_OF_NEW_ENDPOINT;
-      const places = Math.min(free, most - runningOf(endpointId));
-      if (places > 0) {
-        waiting[lane].delete(endpointId);
-        given.push({ endpointId, places });
-        free -= places;
-      }
-    }
-    return given;
-  };
-
-  return {
-    add: ({ id, isFailing }) => {
-      const memory = memories.get(id);
-      const nowMs = monotonicMs();
-      if (isFailing && (memory === undefined || nowMs - memory.atMs > REMEMBERED_MS)) {
-        memories.set(id, { lane: "silent", atMs: nowMs });
-      }
-      putInLane(id, nowMs);
-    },
-    take: () => {
-      const nowMs = monotonicMs();
-      const called = Map.groupBy(requests.keys(), (endpointId) => laneOf(endpointId, nowMs));
-      return LANES.flatMap((lane) => divide(lane, called.get(lane) ?? [], nowMs));
-    },
-    begin: (endpointId) => {
-      const request = { startedAtMs: monotonicMs() };
-      const own = requests.get(endpointId) ?? new Set();
-      requests.set(endpointId, own.add(request));
-      running += 1;
-      return (result) => {
-        const nowMs = monotonicMs();
-        if (result !== undefined) {
-          const isQuick = nowMs - request.startedAtMs < SLOW_MS;
-          const lane = isQuick ? "quick" : result.status === null ? "silent" : "slow";
-          memories.set(endpointId, { lane, atMs: nowMs });
-        }
-        own.delete(request);
-        if (own.size === 0) {
-          requests.delete(endpointId);
-        }
-        running -= 1;
-        if (isWaiting(endpointId)) {
-          putInLane(endpointId, nowMs);
-        }
-      };
-    },
-    isEmpty: () => LANES.every((lane) => waiting[lane].size === 0),
-    running: () => running,
-  };
-};
+): EndpointQueue => new EndpointLanes(monotonicMs);
