@@ -4,7 +4,6 @@ import { describeIssues } from "../../domain/describeIssues.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 import type { ApiContext } from "./apiContext.ts";
-import type { Endpoint } from "./endpoint.ts";
 import { decodeHeader } from "./decodeHeader.ts";
 import { parseRequest, queryObject } from "./parseRequest.ts";
 
@@ -64,7 +63,7 @@ export const findWrongKey = (body: unknown, rightName: string = FIELD): string |
 };
 
 /** Returns whether a body has the field that the header stands in for. */
-export const hasIdempotencyKeyField = (body: Endpoint["schemas"]["body"]): boolean =>
+export const hasIdempotencyKeyField = (body: z.ZodType | undefined): boolean =>
   body instanceof z.ZodObject && FIELD in body.shape;
 
 /**
