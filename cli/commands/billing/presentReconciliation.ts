@@ -1,7 +1,5 @@
-import type {
-  MinuteEvent,
-  ReportedStream,
-} from "../../../db/billing/reconciliation/reportedStreams.ts";
+import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";

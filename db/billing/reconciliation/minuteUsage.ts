@@ -1,13 +1,15 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { METER_EVENT_STATES } from "../../../domain/billing/meterEvents.ts";
 import { PROCESSORS } from "../../../domain/billing/usage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { foldedSeconds } from "../folding/foldedUsage.ts";
 import { UNFINISHED } from "../meterEvents.ts";
+import { registrationsOfEvent } from "../registrationFacts.ts";
 import { acknowledgedUnits, failedSinceAcknowledged } from "./acknowledgedDrift.ts";
-import type { CustomerStream } from "./reportedStreams.ts";
+import type { CustomerStream, ReportedStream } from "./reportedStreams.ts";
 import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
 
 const sendingEvent = z.strictObject({
@@ -104,4 +106,53 @@ export const readMinuteUsage = (
       AND second < ${minute.end}
       AND id <> ALL(${sql.array([...without], "int8")})
     GROUP BY folded.units, acknowledged.units, acknowledged.is_given
+  `);
+
+const minuteEventRow = z.strictObject({
+  id: safeInteger,
+  accountId: z.uuid(),
+  state: z.enum(METER_EVENT_STATES),
+  second: safeInteger,
+  quantity: safeInteger,
+  /** Whether it counted as delivered when drift of its minute was acknowledged. */
+  failedSinceAcknowledged: z.boolean(),
+  /** Whether it can be sent again: its facts are in no later event, and no document bills it. */
+  isReopenable: z.boolean(),
+  registrationIds: z.array(z.uuid()),
+});
+
+/** A meter event of a minute, with the first of the registrations that it bills. */
+export type MinuteEvent = Readonly<z.output<typeof minuteEventRow>>;
+
+/** Enough to start with. `usage list` and `usage show` have the rest. */
+const MAXIMUM_EVENTS = 20;
+const MAXIMUM_REGISTRATIONS = 5;
+
+/** Lists a stream's first meter events of a span, in order. */
+export const listMinuteEvents = (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: Span,
+): Promise<readonly MinuteEvent[]> =>
+  db.any(sql.type(minuteEventRow)`
+    SELECT
+      meter_event.id,
+      meter_event.account_id AS "accountId",
+      meter_event.state,
+      meter_event.second,
+      meter_event.quantity,
+      ${failedSinceAcknowledged(stream, span)} AS "failedSinceAcknowledged",
+      meter_event.state = 'delivered'
+        AND settlement_reference IS NULL
+        AND EXISTS (SELECT FROM usage_fact WHERE meter_event_id = meter_event.id) AS "isReopenable",
+      ARRAY(
+        SELECT id
+        FROM (${registrationsOfEvent}) AS counted
+        ORDER BY id
+        LIMIT ${MAXIMUM_REGISTRATIONS}
+      ) AS "registrationIds"
+    FROM meter_event
+    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+    ORDER BY meter_event.second, meter_event.id
+    LIMIT ${MAXIMUM_EVENTS}
   `);

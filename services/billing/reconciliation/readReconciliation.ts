@@ -7,8 +7,8 @@ import {
   listReconciliationDifferences,
   listReconciliationStreams,
 } from "../../../db/billing/reconciliation/reconciliations.ts";
-import type { MinuteEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { listMinuteEvents } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { listMinuteEvents } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 
 /** A stream that drifted or could not be read, with the meter events and registrations of its differing minutes. */

@@ -1,4 +1,6 @@
 import type { DatabasePool } from "slonik";
+import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
+import { listMinuteEvents } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readAcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
@@ -7,15 +9,11 @@ import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { MAXIMUM_DIFFERENCES } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type {
-  MinuteEvent,
   MinuteSums,
   ReportedStream,
   StreamTotals,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import {
-  listMinuteEvents,
-  sumMeterEventsByMinute,
-} from "../../../db/billing/reconciliation/reportedStreams.ts";
+import { sumMeterEventsByMinute } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { minuteOf, streamKey } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
