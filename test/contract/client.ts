@@ -1,8 +1,22 @@
-import { Difference, MissingSetting } from "./expectations.ts";
-
 /*
  * HTTP requests to a server of the contract. The checks use nothing else: no database, no module of this service.
  */
+
+/** A server does not do what the contract states. */
+export class Difference extends Error {
+  override readonly name = "Difference";
+}
+
+/** A check needs a key or an address that was not given. */
+export class MissingSetting extends Error {
+  override readonly name = "MissingSetting";
+  readonly setting: string;
+
+  constructor(setting: string) {
+    super(`needs ${setting}`);
+    this.setting = setting;
+  }
+}
 
 /** The environment variable of each standalone key. */
 const STANDALONE_KEYS = {

@@ -1,22 +1,7 @@
 import { inspect, isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { Difference } from "./client.ts";
 import type { Answer } from "./client.ts";
-
-/** A server does not do what the contract states. */
-export class Difference extends Error {
-  override readonly name = "Difference";
-}
-
-/** A check needs a key or an address that was not given. */
-export class MissingSetting extends Error {
-  override readonly name = "MissingSetting";
-  readonly setting: string;
-
-  constructor(setting: string) {
-    super(`needs ${setting}`);
-    this.setting = setting;
-  }
-}
 
 const show = (value: unknown): string =>
   inspect(value, { depth: 4, breakLength: Infinity, maxStringLength: 200 });

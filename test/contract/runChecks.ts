@@ -1,6 +1,6 @@
 import type { Check } from "./check.ts";
+import { Difference, MissingSetting } from "./client.ts";
 import type { Service } from "./client.ts";
-import { Difference, MissingSetting } from "./expectations.ts";
 
 export type Outcome =
   | { readonly result: "ok" }

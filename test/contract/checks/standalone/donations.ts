@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { Difference } from "../../client.ts";
 import type { Answer, Service, StandaloneKey } from "../../client.ts";
-import { Difference, expectBody, expectEqual } from "../../expectations.ts";
+import { expectBody, expectEqual } from "../../expectations.ts";
 import { charity, donation } from "../shapes.ts";
 
 /** The American Red Cross, which providers of US charities know. */

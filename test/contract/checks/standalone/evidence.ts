@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { atOnce, checksOf, countStatuses, unique } from "../../check.ts";
 import type { Check } from "../../check.ts";
+import { Difference } from "../../client.ts";
 import {
-  Difference,
   expectBody,
   expectEqual,
   expectError,

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { KIND_NAMES } from "../../../api/contract.ts";
+import { Difference } from "../../client.ts";
 import type { Service, StandaloneKey } from "../../client.ts";
 import type { Answer } from "../../client.ts";
-import { Difference, expectBody, expectEqual } from "../../expectations.ts";
+import { expectBody, expectEqual } from "../../expectations.ts";
 import { listedRegistration, registration } from "../shapes.ts";
 
 export type Kind = keyof typeof KIND_NAMES;

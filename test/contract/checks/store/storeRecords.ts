@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { Difference } from "../../client.ts";
 import type { Answer, Service, StoreKey } from "../../client.ts";
-import { Difference, expectBody, expectEqual } from "../../expectations.ts";
+import { expectBody, expectEqual } from "../../expectations.ts";
 import { storeRecord } from "../shapes.ts";
 
 /** The contract's names of what a store registers. */
