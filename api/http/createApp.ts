@@ -111,23 +111,7 @@ const createRouters = (options: { readonly sensitive: boolean; readonly strict: 
   };
 };
 
-/** Creates the app of one interface: every request passes the middleware below in its order. */
-export const createApp = ({
-  logger,
-  observe,
-  tracing,
-  takePermit,
-  trustedProxies = 0,
-  checkKey,
-  findCachedCaller,
-  keyHeaders,
-  presentError,
-  endpoints,
-  pages = [],
-  findPublic,
-  webhooks = [],
-  browserFallbacks = [],
-}: AppDependencies & {
+type AppOptions = AppDependencies & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
   /** Returns the caller whom `checkKey` would set, if it need not wait for the database; otherwise null. */
@@ -141,25 +125,20 @@ export const createApp = ({
   readonly findPublic?: FindPublicResponse;
   readonly webhooks?: readonly Webhook[];
   readonly browserFallbacks?: readonly BrowserFallback[];
-}): App => {
-  const app = new Koa<ApiState>();
-  // Koa reports responses that it cannot write; errors of handlers never get here.
-  app.on("error", (error: NodeJS.ErrnoException) => {
-    logger.debug({ err: error }, "connection lost");
-  });
-  if (tracing !== undefined) {
-    app.use(traceRequests(tracing));
-  }
-  app.use(identifyRequest());
-  app.use(observeRequest({ logger, observe, trustedProxies }));
-  app.use(handleErrors({ logger, presentError }));
-  app.use(requireValidTarget);
-  app.use(ignoreLongAccept);
+};
 
-  const routers = createRouters({ sensitive: true, strict: false });
+/** Adds the routes of endpoints: every request passes the middleware below in its order. */
+const addEndpoints = (
+  routers: ReturnType<typeof createRouters>,
+  endpoints: readonly Endpoint[],
+  {
+    checkKey,
+    takePermit,
+    vary,
+  }: Pick<AppOptions, "checkKey" | "takePermit"> & { readonly vary: string },
+): void => {
   const parseBody = readBody(BODY_KIB);
   const parseBatch = [limitBatches(), parseBody];
-  const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
     const router = routers.routerOf(path);
@@ -181,6 +160,42 @@ export const createApp = ({
       ]),
     );
   }
+};
+
+/** Creates the app of one interface: every request passes the middleware below in its order. */
+export const createApp = ({
+  logger,
+  observe,
+  tracing,
+  takePermit,
+  trustedProxies = 0,
+  checkKey,
+  findCachedCaller,
+  keyHeaders,
+  presentError,
+  endpoints,
+  pages = [],
+  findPublic,
+  webhooks = [],
+  browserFallbacks = [],
+}: AppOptions): App => {
+  const app = new Koa<ApiState>();
+  // Koa reports responses that it cannot write; errors of handlers never get here.
+  app.on("error", (error: NodeJS.ErrnoException) => {
+    logger.debug({ err: error }, "connection lost");
+  });
+  if (tracing !== undefined) {
+    app.use(traceRequests(tracing));
+  }
+  app.use(identifyRequest());
+  app.use(observeRequest({ logger, observe, trustedProxies }));
+  app.use(handleErrors({ logger, presentError }));
+  app.use(requireValidTarget);
+  app.use(ignoreLongAccept);
+
+  const routers = createRouters({ sensitive: true, strict: false });
+  const vary = keyHeaders.join(", ");
+  addEndpoints(routers, endpoints, { checkKey, takePermit, vary });
   for (const { path, run } of webhooks) {
     routers.routerOf(path).post(path, setRoute(path, null), shareConnections(path), run);
   }
