@@ -33,13 +33,15 @@ export type ConfirmResponse = (
   caller: Caller,
 ) => Promise<ReadyResponse | null> | null;
 
+type ConfirmedEndpoint = {
+  /** Ends with its only parameter. */
+  readonly path: string;
+  readonly confirm: ConfirmResponse;
+};
+
 /** Endpoints for clients with a key. */
 export type ConfirmedEndpoints = {
-  readonly endpoints: readonly {
-    /** Ends with its only parameter. */
-    readonly path: string;
-    readonly confirm: ConfirmResponse;
-  }[];
+  readonly endpoints: readonly ConfirmedEndpoint[];
   /** Returns the caller whose key is cached and valid, without waiting; otherwise null. */
   readonly findCachedCaller: (headers: IncomingHttpHeaders) => Caller | null;
   /** Their header `Vary`. */
@@ -69,6 +71,31 @@ const isPlainGet = ({ method, headers }: IncomingMessage): boolean =>
   headers["if-none-match"] === undefined &&
   headers["if-modified-since"] === undefined;
 
+/** Returns what requests of an endpoint have in common. */
+const asRoute = ({ path, confirm }: ConfirmedEndpoint) => ({
+  route: path,
+  prefix: path.slice(0, path.lastIndexOf("/") + 1),
+  /** As the app's, so that both share connections. */
+  request: { kind: `get ${path}`, isSlowRead: false },
+  confirm,
+});
+
+/** Starts to confirm the response to a request; returns null if the app has to respond. */
+const startConfirming = (
+  { headers, url = "" }: IncomingMessage,
+  { prefix, request, route, confirm }: ReturnType<typeof asRoute>,
+  findCachedCaller: ConfirmedEndpoints["findCachedCaller"],
+) => {
+  const caller = url.startsWith(prefix) ? findCachedCaller(headers) : null;
+  if (caller === null) {
+    return null;
+  }
+  const confirmation = runForCaller(caller, request, () =>
+    confirm(url.slice(prefix.length), caller),
+  );
+  return confirmation && { confirmation, route, caller };
+};
+
 /**
  * Answers requests from memory, before the app: its middleware and routing cost more than such a response. Each request
  * gets an id, a log line and a place in the metrics, like any other. All special cases are left to the app: conditional
@@ -84,13 +111,7 @@ export const answerFromMemory = ({
   readonly findPublic?: FindPublicResponse | undefined;
   readonly confirmed: ConfirmedEndpoints;
 }): AnswersFromMemory => {
-  const endpoints = confirmed.endpoints.map(({ path, confirm }) => ({
-    route: path,
-    prefix: path.slice(0, path.lastIndexOf("/") + 1),
-    /** As the app's, so that both share connections. */
-    request: { kind: `get ${path}`, isSlowRead: false },
-    confirm,
-  }));
+  const routes = confirmed.endpoints.map(asRoute);
 
   const send = (
     { request, response, startedAtMs, address }: Exchange,
@@ -118,21 +139,6 @@ export const answerFromMemory = ({
     startedAtMs: performance.now(),
     address: clientAddress(request, trustedProxies),
   });
-
-  /** Starts to confirm the response to a request; returns null if the app has to respond. */
-  const startConfirming = (
-    { headers, url = "" }: IncomingMessage,
-    { prefix, request, route, confirm }: (typeof endpoints)[number],
-  ) => {
-    const caller = url.startsWith(prefix) ? confirmed.findCachedCaller(headers) : null;
-    if (caller === null) {
-      return null;
-    }
-    const confirmation = runForCaller(caller, request, () =>
-      confirm(url.slice(prefix.length), caller),
-    );
-    return confirmation && { confirmation, route, caller };
-  };
 
   const sendConfirmed = async (
     exchange: Exchange,
@@ -166,8 +172,8 @@ export const answerFromMemory = ({
       if (isPlainGet(request)) {
         // A client that goes while its response is confirmed has no address any more.
         const exchange = exchangeOf(request, response);
-        for (const endpoint of endpoints) {
-          const started = startConfirming(request, endpoint);
+        for (const route of routes) {
+          const started = startConfirming(request, route, confirmed.findCachedCaller);
           if (started !== null) {
             return sendConfirmed(exchange, started, app);
           }
