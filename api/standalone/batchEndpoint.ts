@@ -183,6 +183,57 @@ const describeRejected = (
   },
 });
 
+/** Returns the errors of a batch of which nothing was recorded. */
+const rejectionErrors = (exampleRejection: string): readonly ErrorResponse[] => [
+  describeRejected(
+    "request_invalid",
+    "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
+    invalidRequest(exampleRejection),
+  ),
+  describeRejected(
+    "daily_limit_reached",
+    "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; `errors` names them.",
+    new DomainError("daily_limit_reached", dailyLimitMessage(10_000, 9990)),
+  ),
+];
+
+/** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
+const readBodies = async <Done>(
+  done: readonly Done[],
+  present: (done: readonly Done[]) => Promise<readonly unknown[]> | readonly unknown[],
+): Promise<readonly unknown[]> => {
+  try {
+    return await present(done);
+  } catch (cause) {
+    throw new Error("The batch is recorded, but its results cannot be read.", { cause });
+  }
+};
+
+/** Yields the response. It starts with the first results, so that an error until then is an error response. */
+async function* presentOutcomes<Done extends { readonly replayed: boolean }>(
+  outcomes: readonly Outcome<Done>[],
+  present: (done: readonly Done[]) => Promise<readonly unknown[]> | readonly unknown[],
+): AsyncGenerator<string, void, void> {
+  const failed = rejectionsOf(outcomes).size;
+  let text = `{"succeeded":${outcomes.length - failed},"failed":${failed},"results":[`;
+  for (let start = 0; start < outcomes.length; start += PRESENTED_ITEMS) {
+    const part = outcomes.slice(start, start + PRESENTED_ITEMS);
+    const done = part.filter((outcome): outcome is Done => !(outcome instanceof DomainError));
+    const bodies = (await readBodies(done, present)).values();
+    const results = part.map((outcome) =>
+      outcome instanceof DomainError
+        ? {
+            status: ERROR_STATUS[outcome.code],
+            body: presentError(outcome.code, outcome.message),
+          }
+        : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
+    );
+    yield text + results.map((result) => JSON.stringify(result)).join(",");
+    text = ",";
+  }
+  yield "]}";
+}
+
 /** Defines an endpoint that takes the bodies of many single requests. */
 export const batchEndpoint = <
   Item extends z.ZodType,
@@ -208,43 +259,6 @@ export const batchEndpoint = <
       return accept(parseBody(schemas.item, raw), caller);
     });
 
-  /** Returns the bodies of results, which are recorded by then. So no error may be a 503, after which nothing was. */
-  const readBodies = async (
-    caller: Caller,
-    done: readonly Done[],
-  ): Promise<readonly z.output<Result>[]> => {
-    try {
-      return await present(caller, done);
-    } catch (cause) {
-      throw new Error("The batch is recorded, but its results cannot be read.", { cause });
-    }
-  };
-
-  /** Yields the response. It starts with the first results, so that an error until then is an error response. */
-  async function* presentOutcomes(
-    caller: Caller,
-    outcomes: readonly Outcome<Done>[],
-  ): AsyncGenerator<string, void, void> {
-    const failed = rejectionsOf(outcomes).size;
-    let text = `{"succeeded":${outcomes.length - failed},"failed":${failed},"results":[`;
-    for (let start = 0; start < outcomes.length; start += PRESENTED_ITEMS) {
-      const part = outcomes.slice(start, start + PRESENTED_ITEMS);
-      const done = part.filter((outcome): outcome is Done => !(outcome instanceof DomainError));
-      const bodies = (await readBodies(caller, done)).values();
-      const results = part.map((outcome) =>
-        outcome instanceof DomainError
-          ? {
-              status: ERROR_STATUS[outcome.code],
-              body: presentError(outcome.code, outcome.message),
-            }
-          : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
-      );
-      yield text + results.map((result) => JSON.stringify(result)).join(",");
-      text = ",";
-    }
-    yield "]}";
-  }
-
   return {
     method: "post",
     path,
@@ -252,20 +266,7 @@ export const batchEndpoint = <
     isBatch: true,
     description: {
       ...description,
-      errors: [
-        describeRejected(
-          "request_invalid",
-          "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
-          invalidRequest(exampleRejection),
-        ),
-        describeRejected(
-          "daily_limit_reached",
-          "All rejected items have the status 403, such as items beyond the limit of a day, and nothing was recorded; `errors` names them.",
-          new DomainError("daily_limit_reached", dailyLimitMessage(10_000, 9990)),
-        ),
-        ...errors,
-        QUEUE_ERROR,
-      ],
+      errors: [...rejectionErrors(exampleRejection), ...errors, QUEUE_ERROR],
     },
     schemas: {
       query: batchQuery,
@@ -304,7 +305,8 @@ export const batchEndpoint = <
         ctx.body = presentRejection(error);
         return;
       }
-      await streamText(ctx, inChunks(presentOutcomes(caller, outcomes)), WRITE_TIMEOUT_MS);
+      const text = presentOutcomes(outcomes, (done) => present(caller, done));
+      await streamText(ctx, inChunks(text), WRITE_TIMEOUT_MS);
     },
   };
 };
