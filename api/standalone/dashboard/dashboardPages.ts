@@ -166,27 +166,54 @@ const linksOf = (publicBaseUrl: string, slug: string): PageLinks => ({
   pageUrl: `${publicBaseUrl}/dashboard/${slug}`,
 });
 
+/** Pages and pictures that need no database. */
+const FIXED_PAGES: readonly Page[] = [
+  {
+    path: "/dashboard/world.svg",
+    run: (ctx) => send(ctx, (world ??= pictureOf(SVG, renderWorld())), ONE_DAY),
+  },
+  { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
+  {
+    path: "/media/simulated/:seed.svg",
+    run: (ctx) => {
+      const seed = pathParameter(ctx, "seed");
+      if (!SEED.test(seed)) {
+        throw new HttpError("path_not_found", "failed to find picture");
+      }
+      send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
+    },
+  },
+  {
+    path: MONOGRAM_PATH,
+    run: (ctx) => {
+      const picture = drawMonogram(pathParameter(ctx, "monogram"));
+      if (picture === null) {
+        throw new HttpError("path_not_found", "failed to find picture");
+      }
+      send(ctx, pictureOf(SVG, picture), IMMUTABLE);
+    },
+  },
+  { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
+];
+
 /** A rendered page, and the response that it is sent in if the client does not have it. */
 type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
 
 const keyOf = (kind: Kind, slug: string): string => `${kind}/${slug}`;
 
-/**
- * The public pages and pictures. Each process caches the data of dashboards for some seconds, and what it renders from them.
- * It finds that by the path that is usual for it.
- */
-export const dashboardPages = ({
-  db,
-  clock,
-  planting,
-  publicBaseUrl,
-}: {
+type Dependencies = {
   readonly db: CommonQueryMethods;
   readonly clock: Clock;
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;
-}): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
-  const dashboards = createDashboardCache({ db, clock, planting });
+};
+
+/**
+ * Caches the data of dashboards for some seconds, and what is rendered from them, which is found by the path that is usual
+ * for it.
+ */
+const createPageCache = ({ publicBaseUrl, ...deps }: Dependencies) => {
+  const dashboards = createDashboardCache(deps);
   const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length, {
     maximumBytes: RENDERED_BYTES,
   });
@@ -194,20 +221,31 @@ export const dashboardPages = ({
   const paths = new LRUCache<string, { readonly kind: Kind; readonly slug: string }>({
     max: MAXIMUM_PATHS,
   });
-
-  const render = (kind: Kind, dashboard: Dashboard): CachedPage =>
-    rendered.render(keyOf(kind, dashboard.slug), dashboard, () => {
-      const links = linksOf(publicBaseUrl(), dashboard.slug);
-      const tagged = renderTagged(RENDERINGS[kind], dashboard, links);
-      const route = `/dashboard/:slug${SUFFIXES[kind]}`;
-      return { tagged, ready: asReadyResponse(tagged, CACHE_CONTROL, route) };
-    });
-
   const findReady: FindPublicResponse = (target) => {
     const path = paths.get(target);
     const dashboard = path && dashboards.find(path.slug);
     return dashboard && rendered.find(keyOf(path.kind, path.slug), dashboard)?.ready;
   };
+  return {
+    dashboards,
+    paths,
+    render: (kind: Kind, dashboard: Dashboard): Tagged =>
+      rendered.render(keyOf(kind, dashboard.slug), dashboard, () => {
+        const links = linksOf(publicBaseUrl(), dashboard.slug);
+        const tagged = renderTagged(RENDERINGS[kind], dashboard, links);
+        const route = `/dashboard/:slug${SUFFIXES[kind]}`;
+        return { tagged, ready: asReadyResponse(tagged, CACHE_CONTROL, route) };
+      }).tagged,
+    findReady,
+  };
+};
+
+/** The public pages and pictures. */
+export const dashboardPages = (
+  dependencies: Dependencies,
+): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
+  const { db, clock, planting, publicBaseUrl } = dependencies;
+  const { dashboards, paths, render, findReady } = createPageCache(dependencies);
 
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>
@@ -229,14 +267,14 @@ export const dashboardPages = ({
         if (ctx.path === `/dashboard/${encodeURIComponent(slug)}${SUFFIXES[kind]}`) {
           paths.set(ctx.path, { kind, slug });
         }
-        send(ctx, render(kind, cached).tagged, CACHE_CONTROL);
+        send(ctx, render(kind, cached), CACHE_CONTROL);
         return;
       }
       // Only pages that exist get into the cache, so made-up slugs evict none.
       const dashboardSlug = await lookUpSlug(slug);
       const dashboard = dashboardSlug === slug ? await dashboards.read(slug) : undefined;
       if (dashboard) {
-        send(ctx, render(kind, dashboard).tagged, CACHE_CONTROL);
+        send(ctx, render(kind, dashboard), CACHE_CONTROL);
       } else if (dashboardSlug !== null && dashboardSlug !== slug) {
         redirect(ctx, dashboardSlug, SUFFIXES[kind]);
       } else if (kind === "page" || kind === "card") {
@@ -268,37 +306,12 @@ export const dashboardPages = ({
   };
 
   const pages: readonly Page[] = [
-    {
-      path: "/dashboard/world.svg",
-      run: (ctx) => send(ctx, (world ??= pictureOf(SVG, renderWorld())), ONE_DAY),
-    },
-    { path: "/dashboard/icon.svg", run: (ctx) => send(ctx, ICON, ONE_DAY) },
-    {
-      path: "/media/simulated/:seed.svg",
-      run: (ctx) => {
-        const seed = pathParameter(ctx, "seed");
-        if (!SEED.test(seed)) {
-          throw new HttpError("path_not_found", "failed to find picture");
-        }
-        send(ctx, pictureOf(SVG, drawSimulatedPhoto(seed)), IMMUTABLE);
-      },
-    },
-    {
-      path: MONOGRAM_PATH,
-      run: (ctx) => {
-        const picture = drawMonogram(pathParameter(ctx, "monogram"));
-        if (picture === null) {
-          throw new HttpError("path_not_found", "failed to find picture");
-        }
-        send(ctx, pictureOf(SVG, picture), IMMUTABLE);
-      },
-    },
+    ...FIXED_PAGES,
     logoPage(db),
     ...certificatePages({ db, planting, publicBaseUrl, showNotFound }),
     { path: "/dashboard/:slug.json", run: openToAll(serve("json")) },
     { path: "/dashboard/:slug/shields.json", run: openToAll(serve("shields")) },
     { path: "/dashboard/:slug/badge.svg", run: openToAll(serve("badge")) },
-    { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
     previewPage({
       db,
       lookUpSlug,
