@@ -5,7 +5,7 @@ import { plantingReport } from "../../../domain/planting/fact.ts";
 import { ORDER_NOT_FOUND } from "../../../services/planting/orders/requireOrder.ts";
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
 import { publicEndpoint, RETRY_AFTER } from "../../http/endpoint.ts";
-import type { Endpoint } from "../../http/endpoint.ts";
+import type { Description, Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
 import { findSignatureProblem } from "./verifySignature.ts";
@@ -27,6 +27,51 @@ const callbackResponse = z
 
 const ORDER = "po_0198c5df2b6a7d10b7c1a2d3e4f50617";
 
+const DESCRIPTION: Description = {
+  operationId: "reportPlanting",
+  tag: "planting partner",
+  summary: "Report facts of a planting order",
+  details:
+    "For the planting partner. Requests are signed with the header " +
+    "`Planting-Signature: t=<unix seconds>,v1=<signature>`. The signature is the hexadecimal HMAC-SHA256 of " +
+    "`<t>.<body>` with the shared secret. Reports may be repeated: recorded facts change nothing.",
+  requestHeaders: {
+    "Planting-Signature": { description: "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
+  },
+  errors: [
+    {
+      code: "request_invalid",
+      when:
+        "The report is invalid, or the order has too many facts that wait or contradict; nothing of the report was " +
+        "recorded.",
+      example: "facts.0.occurred_at: must be a timestamp such as 2026-05-01T12:00:00Z",
+    },
+    {
+      code: "signature_invalid",
+      when: "The signature is missing or wrong.",
+      example: "invalid signature",
+    },
+    {
+      code: "record_not_found",
+      when: "The planting order does not exist.",
+      example: ORDER_NOT_FOUND,
+    },
+    {
+      code: "internal_error",
+      when: "Unexpected error. Send the report again.",
+      example: "internal server error",
+    },
+    {
+      code: "service_unavailable",
+      when:
+        "The database cannot be reached, or too many requests are arriving or waiting for it; nothing was recorded. " +
+        "Send the report again.",
+      example: "the service is temporarily unavailable, try again",
+      headers: RETRY_AFTER,
+    },
+  ],
+};
+
 /** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
 export const callbackEndpoint = ({
   readSecrets,
@@ -40,50 +85,7 @@ export const callbackEndpoint = ({
   publicEndpoint({
     method: "post",
     path: "/planting/callback",
-    description: {
-      operationId: "reportPlanting",
-      tag: "planting partner",
-      summary: "Report facts of a planting order",
-      details:
-        "For the planting partner. Requests are signed with the header " +
-        "`Planting-Signature: t=<unix seconds>,v1=<signature>`. The signature is the hexadecimal HMAC-SHA256 of " +
-        "`<t>.<body>` with the shared secret. Reports may be repeated: recorded facts change nothing.",
-      requestHeaders: {
-        "Planting-Signature": { description: "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
-      },
-      errors: [
-        {
-          code: "request_invalid",
-          when:
-            "The report is invalid, or the order has too many facts that wait or contradict; nothing of the report was " +
-            "recorded.",
-          example: "facts.0.occurred_at: must be a timestamp such as 2026-05-01T12:00:00Z",
-        },
-        {
-          code: "signature_invalid",
-          when: "The signature is missing or wrong.",
-          example: "invalid signature",
-        },
-        {
-          code: "record_not_found",
-          when: "The planting order does not exist.",
-          example: ORDER_NOT_FOUND,
-        },
-        {
-          code: "internal_error",
-          when: "Unexpected error. Send the report again.",
-          example: "internal server error",
-        },
-        {
-          code: "service_unavailable",
-          when:
-            "The database cannot be reached, or too many requests are arriving or waiting for it; nothing was recorded. " +
-            "Send the report again.",
-          example: "the service is temporarily unavailable, try again",
-          headers: RETRY_AFTER,
-        },
-      ],
-    },
+    description: DESCRIPTION,
     schemas: { body: plantingReport, response: callbackResponse },
     examples: {
       body: {
