@@ -159,158 +159,159 @@ const createCommonParts = ({ accountType, prefix }: WebhookInterface) => ({
   example: { ...EXAMPLE, type: TYPES_EXAMPLE[accountType][0] },
 });
 
-const createReads = (
-  { reads, publicBaseUrl }: Dependencies,
-  on: WebhookInterface,
-): readonly Endpoint[] => {
-  const { keyError } = on;
+const listEndpoint = ({ reads, publicBaseUrl }: Dependencies, on: WebhookInterface): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
-  return [
-    keyEndpoint({
-      method: "get",
-      path: `${path}/deliveries`,
-      description: {
-        operationId: "listWebhookDeliveries",
-        tag: TAG,
-        summary: "List an endpoint's deliveries",
-        details: "Newest first. They are kept for 30 days.",
-        pathParameters: ENDPOINT_PARAMETER,
-        ...(publicBaseUrl === null
-          ? {}
-          : {
-              responseHeaders: {
-                Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
-              },
-            }),
-        errors: [
-          queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`),
-          keyError,
-          notFoundError,
-          READ_ERROR,
-        ],
-      },
-      schemas: { query: listQuery, response: listResponse },
-      examples: { response: { deliveries: [example], has_more: false } },
-      handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
-        const { id } = await getRequestedEndpoint(reads, ctx, caller);
-        const { deliveries, hasMore } = await readDeliveries(reads, id, {
-          state: state ?? null,
-          startingAfter: starting_after ?? null,
-          limit,
-        });
-        const presented = deliveries.map(presentDelivery);
-        const last = presented.at(-1);
-        if (hasMore && last && publicBaseUrl !== null) {
-          setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
-        }
-        return { deliveries: presented, has_more: hasMore };
-      },
-    }),
-    keyEndpoint({
-      method: "get",
-      path: `${path}/deliveries/:delivery_id`,
-      description: {
-        operationId: "readWebhookDelivery",
-        tag: TAG,
-        summary: "Read a delivery with its attempts",
-        pathParameters: DELIVERY_PARAMETERS,
-        errors: [keyError, notFoundError, READ_ERROR],
-      },
-      schemas: { response: deliveryWithAttempts },
-      examples: {
-        response: {
-          ...example,
-          attempts: [
-            {
-              number: 1,
-              started_at: "2025-06-01T12:03:25.000Z",
-              duration_ms: 87,
-              status: 503,
-              error: "status 503",
-              response: "busy",
+  return keyEndpoint({
+    method: "get",
+    path: `${path}/deliveries`,
+    description: {
+      operationId: "listWebhookDeliveries",
+      tag: TAG,
+      summary: "List an endpoint's deliveries",
+      details: "Newest first. They are kept for 30 days.",
+      pathParameters: ENDPOINT_PARAMETER,
+      ...(publicBaseUrl === null
+        ? {}
+        : {
+            responseHeaders: {
+              Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
             },
-          ],
-        },
-      },
-      handle: async ({ ctx, caller }) => {
-        const { id } = await getRequestedEndpoint(reads, ctx, caller);
-        const read = await readDelivery(reads, id, pathParameter(ctx, "delivery_id"));
-        return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
-      },
-    }),
-  ];
+          }),
+      errors: [
+        queryError(`state: ${mustBeOneOf(DELIVERY_STATES)}`),
+        on.keyError,
+        notFoundError,
+        READ_ERROR,
+      ],
+    },
+    schemas: { query: listQuery, response: listResponse },
+    examples: { response: { deliveries: [example], has_more: false } },
+    handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
+      const { id } = await getRequestedEndpoint(reads, ctx, caller);
+      const { deliveries, hasMore } = await readDeliveries(reads, id, {
+        state: state ?? null,
+        startingAfter: starting_after ?? null,
+        limit,
+      });
+      const presented = deliveries.map(presentDelivery);
+      const last = presented.at(-1);
+      if (hasMore && last && publicBaseUrl !== null) {
+        setNextLink(ctx, publicBaseUrl(), { starting_after: last.id });
+      }
+      return { deliveries: presented, has_more: hasMore };
+    },
+  });
 };
 
-const createActions = ({ db, clock }: Dependencies, on: WebhookInterface): readonly Endpoint[] => {
-  const { keyError } = on;
+const readEndpoint = ({ reads }: Dependencies, on: WebhookInterface): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
-  const deps = { db, clock, actor: null };
-  const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
-  return [
-    keyEndpoint({
-      method: "post",
-      path: `${path}/deliveries/:delivery_id/retry`,
-      description: {
-        operationId: "retryWebhookDelivery",
-        tag: TAG,
-        summary: "Retry a delivery",
-        details:
-          "Sends the event again within seconds, also if it was delivered. If that fails, the schedule of retries begins again.",
-        pathParameters: DELIVERY_PARAMETERS,
-        errors: [DISABLED_ERROR, keyError, notFoundError],
-      },
-      schemas: { response: delivery },
-      examples: { response: example },
-      handle: async ({ ctx, caller }) =>
-        presentDelivery(
-          await retryWebhookDelivery(
-            deps,
-            await getRequestedEndpoint(db, ctx, caller),
-            pathParameter(ctx, "delivery_id"),
-          ),
-        ),
-    }),
-    keyEndpoint({
-      method: "post",
-      path: `${path}/recover`,
-      description: {
-        operationId: "recoverWebhookEvents",
-        tag: TAG,
-        summary: "Recover missed events",
-        details:
-          `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
-          "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt.",
-        pathParameters: ENDPOINT_PARAMETER,
-        errors: [
+  return keyEndpoint({
+    method: "get",
+    path: `${path}/deliveries/:delivery_id`,
+    description: {
+      operationId: "readWebhookDelivery",
+      tag: TAG,
+      summary: "Read a delivery with its attempts",
+      pathParameters: DELIVERY_PARAMETERS,
+      errors: [on.keyError, notFoundError, READ_ERROR],
+    },
+    schemas: { response: deliveryWithAttempts },
+    examples: {
+      response: {
+        ...example,
+        attempts: [
           {
-            code: "request_invalid",
-            when: "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
-            example: `since: must be ${SINCE_MUST_BE}`,
+            number: 1,
+            started_at: "2025-06-01T12:03:25.000Z",
+            duration_ms: 87,
+            status: 503,
+            error: "status 503",
+            response: "busy",
           },
-          keyError,
-          notFoundError,
         ],
       },
-      schemas: { body: recoverBody, response: recoverResponse },
-      examples: {
-        body: { since: "2025-06-01T12:00:00Z" },
-        response: { recovered_count: 12, has_more: false },
-      },
-      handle: async ({ ctx, caller, body: { since } }) => {
-        const { recovered, hasMore } = await recoverWebhookEvents(
-          deps,
+    },
+    handle: async ({ ctx, caller }) => {
+      const { id } = await getRequestedEndpoint(reads, ctx, caller);
+      const read = await readDelivery(reads, id, pathParameter(ctx, "delivery_id"));
+      return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
+    },
+  });
+};
+
+const retryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): Endpoint => {
+  const { path, notFoundError, example } = createCommonParts(on);
+  return keyEndpoint({
+    method: "post",
+    path: `${path}/deliveries/:delivery_id/retry`,
+    description: {
+      operationId: "retryWebhookDelivery",
+      tag: TAG,
+      summary: "Retry a delivery",
+      details:
+        "Sends the event again within seconds, also if it was delivered. If that fails, the schedule of retries begins again.",
+      pathParameters: DELIVERY_PARAMETERS,
+      errors: [DISABLED_ERROR, on.keyError, notFoundError],
+    },
+    schemas: { response: delivery },
+    examples: { response: example },
+    handle: async ({ ctx, caller }) =>
+      presentDelivery(
+        await retryWebhookDelivery(
+          { db, clock, actor: null },
           await getRequestedEndpoint(db, ctx, caller),
-          new Date(since),
-          positions,
-        );
-        return { recovered_count: recovered, has_more: hasMore };
-      },
-    }),
-  ];
+          pathParameter(ctx, "delivery_id"),
+        ),
+      ),
+  });
+};
+
+const recoveryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): Endpoint => {
+  const { path, notFoundError } = createCommonParts(on);
+  const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
+  return keyEndpoint({
+    method: "post",
+    path: `${path}/recover`,
+    description: {
+      operationId: "recoverWebhookEvents",
+      tag: TAG,
+      summary: "Recover missed events",
+      details:
+        `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
+        "were recorded while it was disabled or did not exist, and those whose delivery failed or waits for its next attempt.",
+      pathParameters: ENDPOINT_PARAMETER,
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
+          example: `since: must be ${SINCE_MUST_BE}`,
+        },
+        on.keyError,
+        notFoundError,
+      ],
+    },
+    schemas: { body: recoverBody, response: recoverResponse },
+    examples: {
+      body: { since: "2025-06-01T12:00:00Z" },
+      response: { recovered_count: 12, has_more: false },
+    },
+    handle: async ({ ctx, caller, body: { since } }) => {
+      const { recovered, hasMore } = await recoverWebhookEvents(
+        { db, clock, actor: null },
+        await getRequestedEndpoint(db, ctx, caller),
+        new Date(since),
+        positions,
+      );
+      return { recovered_count: recovered, has_more: hasMore };
+    },
+  });
 };
 
 /** The endpoints of what was sent, and of sending it again. */
 export const deliveryEndpoints = (
   dependencies: Dependencies,
   on: WebhookInterface,
-): readonly Endpoint[] => [...createReads(dependencies, on), ...createActions(dependencies, on)];
+): readonly Endpoint[] =>
+  [listEndpoint, readEndpoint, retryEndpoint, recoveryEndpoint].map((define) =>
+    define(dependencies, on),
+  );

@@ -91,225 +91,254 @@ const createTools = (
 
 type Tools = ReturnType<typeof createTools>;
 
-const createManagement = (
-  tools: Tools,
+const creationEndpoint = (
+  { deps, example, invalidError }: Tools,
   { accountType, prefix, keyError }: WebhookInterface,
-): readonly Endpoint[] => {
-  const { deps, example, invalidError, notFoundError, find } = tools;
-  return [
+): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: `${prefix}/webhook_endpoints`,
+    checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
+    description: {
+      operationId: "createWebhookEndpoint",
+      tag: TAG,
+      summary: "Create a webhook endpoint",
+      callback: messageCallback(accountType),
+      details:
+        `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
+        `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+      requestHeaders: {
+        "Idempotency-Key": {
+          description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
+          maxLength: SHORT_TEXT_LENGTH,
+        },
+      },
+      responseHeaders: REPLAY_HEADER,
+      errors: [
+        {
+          ...invalidError,
+          when: `${invalidError.when} Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+        },
+        keyError,
+      ],
+    },
+    schemas: { body: createBody(accountType), response: newEndpointSchema },
+    examples: {
+      body: {
+        url: example.url,
+        types: [...TYPES_EXAMPLE[accountType]],
+        description: "checkout",
+      },
+      response: { ...example, secret: SECRET_EXAMPLE },
+    },
+    handle: async ({ ctx, caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
+      const created = await createWebhookEndpoint(deps, accountModeOf(caller), {
+        url,
+        types: storedTypes(types),
+        description,
+        idempotencyKey: readIdempotencyKey(ctx),
+      });
+      markReplay(ctx, created);
+      return { ...presentEndpoint(created.endpoint), secret: created.secret };
+    },
+  });
+
+const listEndpoint = ({ deps, example }: Tools, { prefix, keyError }: WebhookInterface): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: `${prefix}/webhook_endpoints`,
+    description: {
+      operationId: "listWebhookEndpoints",
+      tag: TAG,
+      summary: "List webhook endpoints",
+      errors: [keyError],
+    },
+    schemas: { response: endpointListSchema },
+    examples: { response: { webhook_endpoints: [example] } },
+    handle: async ({ caller }) => ({
+      webhook_endpoints: (await listEndpoints(deps.db, accountModeOf(caller))).map(presentEndpoint),
+    }),
+  });
+
+const readEndpoint = (
+  { example, notFoundError, find }: Tools,
+  { prefix, keyError }: WebhookInterface,
+): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: `${prefix}/webhook_endpoints/:id`,
+    description: {
+      operationId: "readWebhookEndpoint",
+      tag: TAG,
+      summary: "Read a webhook endpoint",
+      pathParameters: ID_PARAMETER,
+      errors: [keyError, notFoundError],
+    },
+    schemas: { response: endpointSchema },
+    examples: { response: example },
+    handle: async ({ ctx, caller }) => presentEndpoint(await find(ctx, caller)),
+  });
+
+const updateEndpoint = (
+  { deps, example, invalidError, notFoundError, find }: Tools,
+  { accountType, prefix, keyError }: WebhookInterface,
+): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: `${prefix}/webhook_endpoints/:id`,
+    description: {
+      operationId: "updateWebhookEndpoint",
+      tag: TAG,
+      summary: "Update a webhook endpoint",
+      details:
+        "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
+      pathParameters: ID_PARAMETER,
+      errors: [invalidError, keyError, notFoundError],
+    },
+    schemas: { body: updateBody(accountType), response: endpointSchema },
+    examples: { body: { types: [TYPES_EXAMPLE[accountType][0]] }, response: example },
+    handle: async ({ ctx, caller, body: { url, types, description } }) =>
+      presentEndpoint(
+        await updateWebhookEndpoint(deps, await find(ctx, caller), {
+          url,
+          types: types && storedTypes(types),
+          description,
+        }),
+      ),
+  });
+
+const deletionEndpoint = (
+  { deps, example, notFoundError, find }: Tools,
+  { prefix, keyError }: WebhookInterface,
+): Endpoint =>
+  keyEndpoint({
+    method: "delete",
+    path: `${prefix}/webhook_endpoints/:id`,
+    description: {
+      operationId: "deleteWebhookEndpoint",
+      tag: TAG,
+      summary: "Delete an endpoint",
+      details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
+      pathParameters: ID_PARAMETER,
+      errors: [keyError, notFoundError],
+    },
+    schemas: { response: deletedEndpointSchema },
+    examples: { response: { id: example.id, deleted: true } },
+    handle: async ({ ctx, caller }) => {
+      const endpoint = await find(ctx, caller);
+      await deleteWebhookEndpoint(deps, endpoint);
+      return { id: endpoint.id, deleted: true as const };
+    },
+  });
+
+const rotationEndpoint = (
+  { deps, example, invalidError, notFoundError, find }: Tools,
+  { prefix, keyError }: WebhookInterface,
+): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: `${prefix}/webhook_endpoints/:id/rotate`,
+    description: {
+      operationId: "rotateWebhookSecret",
+      tag: TAG,
+      summary: "Replace an endpoint's secret",
+      details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
+      pathParameters: ID_PARAMETER,
+      errors: [
+        {
+          ...invalidError,
+          when: `${invalidError.when} Or too many of the endpoint's secrets are still valid.`,
+        },
+        keyError,
+        notFoundError,
+      ],
+    },
+    schemas: { body: rotateBody, response: secretSchema },
+    examples: {
+      body: { revoke_previous: false },
+      response: {
+        id: example.id,
+        secret: SECRET_EXAMPLE,
+        previous_valid_until: "2025-06-02T12:00:00.000Z",
+      },
+    },
+    handle: async ({ ctx, caller, body: { revoke_previous: revokesPrevious = false } }) => {
+      const endpoint = await find(ctx, caller);
+      const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
+      return {
+        id: endpoint.id,
+        secret: rotated.secret,
+        previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
+      };
+    },
+  });
+
+const switchEndpoint =
+  (action: "enable" | "disable") =>
+  (
+    { deps, example, notFoundError, find }: Tools,
+    { prefix, keyError }: WebhookInterface,
+  ): Endpoint =>
     keyEndpoint({
       method: "post",
-      path: `${prefix}/webhook_endpoints`,
-      checkBody: (body) => findWrongKey(body, "the header Idempotency-Key"),
+      path: `${prefix}/webhook_endpoints/:id/${action}`,
       description: {
-        operationId: "createWebhookEndpoint",
+        operationId: `${action}WebhookEndpoint`,
         tag: TAG,
-        summary: "Create a webhook endpoint",
-        callback: messageCallback(accountType),
+        summary: action === "enable" ? "Enable an endpoint" : "Disable an endpoint",
         details:
-          `From now on, the events of the ${accountType} in the key's mode are sent to the URL as signed requests ` +
-          `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
-        requestHeaders: {
-          "Idempotency-Key": {
-            description: `Any text of at most ${SHORT_TEXT_LENGTH} characters. A repeated request gets the same endpoint, as it is now, with its secret.`,
-            maxLength: SHORT_TEXT_LENGTH,
-          },
-        },
-        responseHeaders: REPLAY_HEADER,
-        errors: [
-          {
-            ...invalidError,
-            when: `${invalidError.when} Or the ${accountType} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
-          },
-          keyError,
-        ],
-      },
-      schemas: { body: createBody(accountType), response: newEndpointSchema },
-      examples: {
-        body: {
-          url: example.url,
-          types: [...TYPES_EXAMPLE[accountType]],
-          description: "checkout",
-        },
-        response: { ...example, secret: SECRET_EXAMPLE },
-      },
-      handle: async ({ ctx, caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
-        const created = await createWebhookEndpoint(deps, accountModeOf(caller), {
-          url,
-          types: storedTypes(types),
-          description,
-          idempotencyKey: readIdempotencyKey(ctx),
-        });
-        markReplay(ctx, created);
-        return { ...presentEndpoint(created.endpoint), secret: created.secret };
-      },
-    }),
-    keyEndpoint({
-      method: "get",
-      path: `${prefix}/webhook_endpoints`,
-      description: {
-        operationId: "listWebhookEndpoints",
-        tag: TAG,
-        summary: "List webhook endpoints",
-        errors: [keyError],
-      },
-      schemas: { response: endpointListSchema },
-      examples: { response: { webhook_endpoints: [example] } },
-      handle: async ({ caller }) => ({
-        webhook_endpoints: (await listEndpoints(deps.db, accountModeOf(caller))).map(
-          presentEndpoint,
-        ),
-      }),
-    }),
-    keyEndpoint({
-      method: "get",
-      path: `${prefix}/webhook_endpoints/:id`,
-      description: {
-        operationId: "readWebhookEndpoint",
-        tag: TAG,
-        summary: "Read a webhook endpoint",
+          action === "enable"
+            ? "Events from now on are sent. Those that it missed can be recovered."
+            : "Ends its pending deliveries. No events are recorded for it until it is enabled.",
         pathParameters: ID_PARAMETER,
         errors: [keyError, notFoundError],
       },
       schemas: { response: endpointSchema },
       examples: { response: example },
-      handle: async ({ ctx, caller }) => presentEndpoint(await find(ctx, caller)),
-    }),
-    keyEndpoint({
-      method: "post",
-      path: `${prefix}/webhook_endpoints/:id`,
-      description: {
-        operationId: "updateWebhookEndpoint",
-        tag: TAG,
-        summary: "Update a webhook endpoint",
-        details:
-          "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
-        pathParameters: ID_PARAMETER,
-        errors: [invalidError, keyError, notFoundError],
-      },
-      schemas: { body: updateBody(accountType), response: endpointSchema },
-      examples: { body: { types: [TYPES_EXAMPLE[accountType][0]] }, response: example },
-      handle: async ({ ctx, caller, body: { url, types, description } }) =>
+      handle: async ({ ctx, caller }) =>
         presentEndpoint(
-          await updateWebhookEndpoint(deps, await find(ctx, caller), {
-            url,
-            types: types && storedTypes(types),
-            description,
-          }),
-        ),
-    }),
-    keyEndpoint({
-      method: "delete",
-      path: `${prefix}/webhook_endpoints/:id`,
-      description: {
-        operationId: "deleteWebhookEndpoint",
-        tag: TAG,
-        summary: "Delete an endpoint",
-        details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
-        pathParameters: ID_PARAMETER,
-        errors: [keyError, notFoundError],
-      },
-      schemas: { response: deletedEndpointSchema },
-      examples: { response: { id: example.id, deleted: true } },
-      handle: async ({ ctx, caller }) => {
-        const endpoint = await find(ctx, caller);
-        await deleteWebhookEndpoint(deps, endpoint);
-        return { id: endpoint.id, deleted: true as const };
-      },
-    }),
-  ];
-};
-
-const createActions = (
-  tools: Tools,
-  { prefix, keyError }: WebhookInterface,
-): readonly Endpoint[] => {
-  const { deps, example, invalidError, notFoundError, find } = tools;
-  return [
-    keyEndpoint({
-      method: "post",
-      path: `${prefix}/webhook_endpoints/:id/rotate`,
-      description: {
-        operationId: "rotateWebhookSecret",
-        tag: TAG,
-        summary: "Replace an endpoint's secret",
-        details: `The previous secret also signs for ${OLD_SECRET_HOURS} hours, so a server with either secret can verify the requests.`,
-        pathParameters: ID_PARAMETER,
-        errors: [
-          {
-            ...invalidError,
-            when: `${invalidError.when} Or too many of the endpoint's secrets are still valid.`,
-          },
-          keyError,
-          notFoundError,
-        ],
-      },
-      schemas: { body: rotateBody, response: secretSchema },
-      examples: {
-        body: { revoke_previous: false },
-        response: {
-          id: example.id,
-          secret: SECRET_EXAMPLE,
-          previous_valid_until: "2025-06-02T12:00:00.000Z",
-        },
-      },
-      handle: async ({ ctx, caller, body: { revoke_previous: revokesPrevious = false } }) => {
-        const endpoint = await find(ctx, caller);
-        const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
-        return {
-          id: endpoint.id,
-          secret: rotated.secret,
-          previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
-        };
-      },
-    }),
-    ...(["enable", "disable"] as const).map((action) =>
-      keyEndpoint({
-        method: "post",
-        path: `${prefix}/webhook_endpoints/:id/${action}`,
-        description: {
-          operationId: `${action}WebhookEndpoint`,
-          tag: TAG,
-          summary: action === "enable" ? "Enable an endpoint" : "Disable an endpoint",
-          details:
-            action === "enable"
-              ? "Events from now on are sent. Those that it missed can be recovered."
-              : "Ends its pending deliveries. No events are recorded for it until it is enabled.",
-          pathParameters: ID_PARAMETER,
-          errors: [keyError, notFoundError],
-        },
-        schemas: { response: endpointSchema },
-        examples: { response: example },
-        handle: async ({ ctx, caller }) =>
-          presentEndpoint(
-            await switchWebhookEndpoint(
-              deps,
-              await find(ctx, caller),
-              action === "enable" ? "enabled" : "disabled",
-            ),
+          await switchWebhookEndpoint(
+            deps,
+            await find(ctx, caller),
+            action === "enable" ? "enabled" : "disabled",
           ),
-      }),
-    ),
-    keyEndpoint({
-      method: "post",
-      path: `${prefix}/webhook_endpoints/:id/ping`,
-      description: {
-        operationId: "pingWebhookEndpoint",
-        tag: TAG,
-        summary: "Send an endpoint a test event",
-        details:
-          "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
-        pathParameters: ID_PARAMETER,
-        errors: [DISABLED_ERROR, keyError, notFoundError],
-      },
-      schemas: { response: pingSchema },
-      examples: { response: { id: EVENT_ID } },
-      handle: async ({ ctx, caller }) => ({
-        id: await pingWebhookEndpoint(deps, await find(ctx, caller)),
-      }),
+        ),
+    });
+
+const pingEndpoint = (
+  { deps, notFoundError, find }: Tools,
+  { prefix, keyError }: WebhookInterface,
+): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: `${prefix}/webhook_endpoints/:id/ping`,
+    description: {
+      operationId: "pingWebhookEndpoint",
+      tag: TAG,
+      summary: "Send an endpoint a test event",
+      details:
+        "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
+      pathParameters: ID_PARAMETER,
+      errors: [DISABLED_ERROR, keyError, notFoundError],
+    },
+    schemas: { response: pingSchema },
+    examples: { response: { id: EVENT_ID } },
+    handle: async ({ ctx, caller }) => ({
+      id: await pingWebhookEndpoint(deps, await find(ctx, caller)),
     }),
-  ];
-};
+  });
+
+const ENDPOINTS = [
+  creationEndpoint,
+  listEndpoint,
+  readEndpoint,
+  updateEndpoint,
+  deletionEndpoint,
+  rotationEndpoint,
+  switchEndpoint("enable"),
+  switchEndpoint("disable"),
+  pingEndpoint,
+];
 
 /** The endpoints that manage where the events of an organization or a store are sent. */
 export const webhookEndpoints = (
@@ -317,5 +346,5 @@ export const webhookEndpoints = (
   on: WebhookInterface,
 ): readonly Endpoint[] => {
   const tools = createTools(dependencies, on);
-  return [...createManagement(tools, on), ...createActions(tools, on)];
+  return ENDPOINTS.map((define) => define(tools, on));
 };
