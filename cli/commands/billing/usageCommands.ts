@@ -102,7 +102,7 @@ Usage that failed, was corrected, has a note, or was delivered late or less than
 ago stays as it is.
 Make a backup first. The command may be stopped at any time and repeated.`;
 
-export const addUsageCommands = (usage: Command, context: Context): void => {
+const addListCommands = (usage: Command, context: Context): void => {
   usage
     .command("list")
     .description("List meter events, latest first, and usage that is not sealed yet")
@@ -121,6 +121,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .argument("<registration-id>", "id of the registration", parseRecordId)
     .addOption(recordOwnerOption())
     .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
+};
+
+const addSendingCommands = (usage: Command, context: Context): void => {
   withAudit(
     usage
       .command("retry")
@@ -153,6 +156,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
       .description("Send pending usage now, without waiting for the next attempt")
       .option("--org <id>", "id of the organization", parseId),
   ).action((options: SendNowOptions) => sendUsageNow(context, options));
+};
+
+const addRepairCommands = (usage: Command, context: Context): void => {
   usage
     .command("waive")
     .description("Close failed or held meter events whose usage will never be sent")
@@ -209,6 +215,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .option("--dry-run", "check only")
     .addHelpText("after", REOPEN_HELP)
     .action((id: bigint, options: ReopenOptions) => reopenEvent(context, id, options));
+};
+
+const addReconciliationCommands = (usage: Command, context: Context): void => {
   usage
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered, without correcting it")
@@ -242,6 +251,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .action((ids: readonly bigint[], options: ReasonedOptions) =>
       acknowledge(context, ids, options),
     );
+};
+
+const addFoldCommand = (usage: Command, context: Context): void => {
   usage
     .command("fold")
     .description("Fold settled usage of past billing periods into sums, to save space")
@@ -252,6 +264,9 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
     .option("--dry-run", "count only")
     .addHelpText("after", FOLD_HELP)
     .action((options: FoldOptions) => foldUsage(context, options));
+};
+
+const addHoldCommands = (usage: Command, context: Context): void => {
   usage
     .command("hold")
     .description("Hold all usage: nothing is sealed or sent")
@@ -263,4 +278,13 @@ export const addUsageCommands = (usage: Command, context: Context): void => {
       .command("release")
       .description("End a hold, if no data was lost: workers send usage as before"),
   ).action((options: ChangeOptions) => releaseAllUsage(context, options));
+};
+
+export const addUsageCommands = (usage: Command, context: Context): void => {
+  addListCommands(usage, context);
+  addSendingCommands(usage, context);
+  addRepairCommands(usage, context);
+  addReconciliationCommands(usage, context);
+  addFoldCommand(usage, context);
+  addHoldCommands(usage, context);
 };
