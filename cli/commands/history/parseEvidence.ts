@@ -210,6 +210,40 @@ const siteOf = (
   forest_type,
 });
 
+/** Returns what was verified, without the stage and its time. */
+const verificationOf = (evidence: z.output<typeof verified>, line: Line, source: string) => {
+  const {
+    partner: _partner,
+    date_verified: _date,
+    planting_site_name: name,
+    subsite_name,
+    organization_name,
+    allocation_id,
+    field_update_id,
+    planting_session_id,
+    ...proof
+  } = evidence;
+  const { latitude, longitude } = proof;
+  return {
+    ...proof,
+    allocation_reference: importedReference(source, allocation_id),
+    field_update_reference: importedReference(source, field_update_id),
+    planting_session_reference: importedReference(source, planting_session_id),
+    planting_site: siteOf(
+      {
+        name,
+        subsite_name,
+        organization_name,
+        latitude,
+        longitude,
+        main_image: proof.image_url,
+      },
+      siteReferenceOf(source, `${name}/${subsite_name}`),
+      line,
+    ),
+  };
+};
+
 const factOf = (reached: Milestone, line: Line, source: string): Reported => {
   const { event, timestamp: occurred_at } = reached;
   const { provider_meta: ids } = line;
@@ -261,38 +295,7 @@ const factOf = (reached: Milestone, line: Line, source: string): Reported => {
       if (!reached.evidence) {
         return null;
       }
-      const {
-        partner: _partner,
-        date_verified: _date,
-        planting_site_name: name,
-        subsite_name,
-        organization_name,
-        allocation_id,
-        field_update_id,
-        planting_session_id,
-        ...proof
-      } = reached.evidence;
-      const { latitude, longitude } = proof;
-      return {
-        ...proof,
-        stage: event,
-        occurred_at,
-        allocation_reference: reference(allocation_id),
-        field_update_reference: reference(field_update_id),
-        planting_session_reference: reference(planting_session_id),
-        planting_site: siteOf(
-          {
-            name,
-            subsite_name,
-            organization_name,
-            latitude,
-            longitude,
-            main_image: proof.image_url,
-          },
-          siteReferenceOf(source, `${name}/${subsite_name}`),
-          line,
-        ),
-      };
+      return { stage: event, occurred_at, ...verificationOf(reached.evidence, line, source) };
     }
   }
 };
