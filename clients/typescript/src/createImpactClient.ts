@@ -167,6 +167,22 @@ const certificatePath = (urlOrToken: string): string => {
   return `/certificate/${encodeURIComponent(segments.at(-1) ?? "")}.json`;
 };
 
+/**
+ * Yields each donation once. Their pages are counted, so a donation that is made meanwhile moves the last one of a page to
+ * the next.
+ */
+async function* withoutRepetitions<Donation extends { readonly id: string }>(
+  donations: AsyncIterable<Donation>,
+): AsyncGenerator<Donation, void, void> {
+  const seen = new Set<string>();
+  for await (const donation of donations) {
+    if (!seen.has(donation.id)) {
+      seen.add(donation.id);
+      yield donation;
+    }
+  }
+}
+
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
   const authentication =
@@ -182,21 +198,9 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     return { pages, [Symbol.asyncIterator]: iterate };
   };
 
-  /** Its pages are counted, so a donation that is made meanwhile moves the last one of a page to the next. */
   const listDonations: ImpactClient["listDonations"] = (query, own) => {
     const donations = list("listDonations", query, own, DONATION_PAGE);
-    return {
-      ...donations,
-      [Symbol.asyncIterator]: async function* records() {
-        const seen = new Set<string>();
-        for await (const donation of donations) {
-          if (!seen.has(donation.id)) {
-            seen.add(donation.id);
-            yield donation;
-          }
-        }
-      },
-    };
+    return { ...donations, [Symbol.asyncIterator]: () => withoutRepetitions(donations) };
   };
 
   return {

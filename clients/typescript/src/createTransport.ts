@@ -65,6 +65,11 @@ export type Transport = {
   ) => AsyncGenerator<string, void, void>;
 };
 
+/** The headers that authenticate a request; null without a key. */
+type Authentication = Readonly<Record<string, string>> | null;
+
+type Success<Result> = { readonly result: Result; readonly response: Response };
+
 /** An attempt that got no successful response, or only a part of it. */
 type Failure = {
   readonly error: ImpactApiError | ImpactConnectionError;
@@ -130,9 +135,84 @@ const readText = async (opened: Opened) => {
   return { ...opened, text };
 };
 
+const initOf = (
+  {
+    method,
+    body,
+    accept = "application/json",
+    idempotencyKey = null,
+    isKeyInBody = false,
+    isPublic = false,
+  }: TransportRequest,
+  authentication: Authentication,
+  requestId: string,
+): RequestInit => {
+  if (isPublic) {
+    return { method };
+  }
+  if (authentication === null) {
+    throw new ImpactError("apiKey: this call needs a key");
+  }
+  return {
+    method,
+    // A redirect would send the key to another address.
+    redirect: "manual",
+    headers: {
+      ...authentication,
+      Accept: accept,
+      "X-Request-Id": requestId,
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(idempotencyKey === null || isKeyInBody
+        ? {}
+        : { "Idempotency-Key": keyHeader(idempotencyKey) }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  };
+};
+
+/** Returns the JSON of a response. */
+const readReply = ({ text, facts, response }: Awaited<ReturnType<typeof readText>>): Reply => {
+  const data = parseJson(text);
+  if (data === undefined) {
+    throw new ImpactApiError("the response is not JSON: check baseUrl", {
+      ...facts,
+      status: response.status,
+      code: null,
+      body: null,
+      retryAfterMs: null,
+    });
+  }
+  return { data, headers: response.headers };
+};
+
+/** Yields the text of a response as it arrives. */
+async function* readParts(
+  { response, deadline, facts }: Opened,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void, void> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      deadline.restart();
+      const part = await reader?.read();
+      // The program may take its time with a part.
+      deadline.pause();
+      if (part === undefined || part.done) {
+        return;
+      }
+      yield part.value;
+    }
+  } catch (cause) {
+    signal?.throwIfAborted();
+    throw connectionError(cause, { deadline, facts, timeoutMs });
+  } finally {
+    deadline.end();
+  }
+}
+
 /**
  * Sends requests, and repeats those that may be repeated.
- * @param authentication the headers that authenticate a request; null without a key
  * @param errorFields the fields of the interface's errors
  */
 export const createTransport = (
@@ -143,7 +223,7 @@ export const createTransport = (
     fetch: ownFetch,
     ...unknownOptions
   }: TransportOptions,
-  authentication: Readonly<Record<string, string>> | null,
+  authentication: Authentication,
   errorFields: ErrorFields,
 ): Transport => {
   const baseUrl = parseBaseUrl(givenUrl);
@@ -151,40 +231,6 @@ export const createTransport = (
   checkDuration("timeoutMs", ownTimeoutMs);
   checkRetries(ownRetries);
   const fetchNow: typeof fetch = (input, init) => (ownFetch ?? globalThis.fetch)(input, init);
-
-  const initOf = (
-    {
-      method,
-      body,
-      accept = "application/json",
-      idempotencyKey = null,
-      isKeyInBody = false,
-      isPublic = false,
-    }: TransportRequest,
-    requestId: string,
-  ): RequestInit => {
-    if (isPublic) {
-      return { method };
-    }
-    if (authentication === null) {
-      throw new ImpactError("apiKey: this call needs a key");
-    }
-    return {
-      method,
-      // A redirect would send the key to another address.
-      redirect: "manual",
-      headers: {
-        ...authentication,
-        Accept: accept,
-        "X-Request-Id": requestId,
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...(idempotencyKey === null || isKeyInBody
-          ? {}
-          : { "Idempotency-Key": keyHeader(idempotencyKey) }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    };
-  };
 
   /** Returns what `read` makes of the first successful response. If `read` fails, the request is repeated, too. */
   const run = async <Result>(
@@ -205,11 +251,9 @@ export const createTransport = (
     const idempotencyKey = request.idempotencyKey ?? null;
     const isRepeatable = request.method === "GET" || idempotencyKey !== null;
     const url = `${baseUrl}${request.path}${queryString(request.query)}`;
-    const init = initOf(request, requestId);
+    const init = initOf(request, authentication, requestId);
 
-    const attempt = async (
-      facts: CallFacts,
-    ): Promise<{ readonly result: Result; readonly response: Response } | Failure> => {
+    const attempt = async (facts: CallFacts): Promise<Success<Result> | Failure> => {
       const deadline = startDeadline(timeoutMs, signal);
       try {
         const response = await fetchNow(url, { ...init, signal: deadline.signal });
@@ -247,44 +291,12 @@ export const createTransport = (
   };
 
   return {
-    send: async (request, options) => {
-      const { text, facts, response } = await run(request, options, readText);
-      const data = parseJson(text);
-      if (data === undefined) {
-        throw new ImpactApiError("the response is not JSON: check baseUrl", {
-          ...facts,
-          status: response.status,
-          code: null,
-          body: null,
-          retryAfterMs: null,
-        });
-      }
-      return { data, headers: response.headers };
-    },
+    send: async (request, options) => readReply(await run(request, options, readText)),
 
     stream: async function* stream(request, options) {
       const { signal, timeoutMs = ownTimeoutMs } = options;
-      const { response, deadline, facts } = await run(request, options, (opened) =>
-        Promise.resolve(opened),
-      );
-      const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-      try {
-        for (;;) {
-          deadline.restart();
-          const part = await reader?.read();
-          // The program may take its time with a part.
-          deadline.pause();
-          if (part === undefined || part.done) {
-            return;
-          }
-          yield part.value;
-        }
-      } catch (cause) {
-        signal?.throwIfAborted();
-        throw connectionError(cause, { deadline, facts, timeoutMs });
-      } finally {
-        deadline.end();
-      }
+      const opened = await run(request, options, (given) => Promise.resolve(given));
+      yield* readParts(opened, timeoutMs, signal);
     },
   };
 };
