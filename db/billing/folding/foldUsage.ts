@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
 import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
@@ -100,6 +100,46 @@ export const sumFoldable = (
     FROM foldable
   `);
 
+/**
+ * Defines the query `summed`: the seconds of the hours in which facts were removed, with the units of these facts and those
+ * that were folded before.
+ */
+const changedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sql.fragment`
+  added AS (
+    SELECT
+      second,
+      foldable.processor,
+      foldable.customer_id,
+      foldable.sequence,
+      sum(greatest(removed_fact.quantity, 0)) AS registered,
+      -sum(least(removed_fact.quantity, 0)) AS refunded
+    FROM removed_fact
+    JOIN foldable USING (second)
+    GROUP BY second, foldable.processor, foldable.customer_id, foldable.sequence
+  ),
+  unit AS (
+    SELECT
+      second - second % 3600 AS hour, second % 3600 AS place, processor, customer_id, sequence, registered, refunded
+    FROM added
+    UNION ALL
+    SELECT
+      hour, earlier.place, processor, customer_id, last_sequence, earlier.registered, earlier.refunded
+    FROM folded_usage
+    CROSS JOIN LATERAL unnest(seconds, registered_units, refunded_units) AS earlier (place, registered, refunded)
+    WHERE ${foldedOfStream(stream)}
+      -- Without it the planner may read all hours of the stream, before it knows how many there are.
+      AND ${overlaps(span)}
+      AND (hour, processor, customer_id) IN (SELECT second - second % 3600, processor, customer_id FROM added)
+  ),
+  summed AS (
+    SELECT
+      hour, place, processor, customer_id,
+      max(sequence) AS sequence, sum(registered)::bigint AS registered, sum(refunded)::bigint AS refunded
+    FROM unit
+    GROUP BY hour, place, processor, customer_id
+  )
+`;
+
 const removedRow = foldedRow.extend({ registered: unit, refunded: unit });
 
 /**
@@ -129,39 +169,7 @@ export const foldSeconds = (
       WHERE id = ANY(ARRAY(SELECT id FROM folded_event))
       RETURNING quantity
     ),
-    added AS (
-      SELECT
-        second,
-        foldable.processor,
-        foldable.customer_id,
-        foldable.sequence,
-        sum(greatest(removed_fact.quantity, 0)) AS registered,
-        -sum(least(removed_fact.quantity, 0)) AS refunded
-      FROM removed_fact
-      JOIN foldable USING (second)
-      GROUP BY second, foldable.processor, foldable.customer_id, foldable.sequence
-    ),
-    unit AS (
-      SELECT
-        second - second % 3600 AS hour, second % 3600 AS place, processor, customer_id, sequence, registered, refunded
-      FROM added
-      UNION ALL
-      SELECT
-        hour, earlier.place, processor, customer_id, last_sequence, earlier.registered, earlier.refunded
-      FROM folded_usage
-      CROSS JOIN LATERAL unnest(seconds, registered_units, refunded_units) AS earlier (place, registered, refunded)
-      WHERE ${foldedOfStream(stream)}
-        -- Without it the planner may read all hours of the stream, before it knows how many there are.
-        AND ${overlaps(span)}
-        AND (hour, processor, customer_id) IN (SELECT second - second % 3600, processor, customer_id FROM added)
-    ),
-    summed AS (
-      SELECT
-        hour, place, processor, customer_id,
-        max(sequence) AS sequence, sum(registered)::bigint AS registered, sum(refunded)::bigint AS refunded
-      FROM unit
-      GROUP BY hour, place, processor, customer_id
-    ),
+    ${changedSeconds(stream, span)},
     written AS (
       INSERT INTO folded_usage
         (
