@@ -57,6 +57,59 @@ export const listBlockedLedgerEvents = (
     ORDER BY id
   `);
 
+/**
+ * Defines the query `rest`: the facts in the seconds of the events `superseded` that none of these events bills. Meter events
+ * that only offset some of them become superseded, too.
+ */
+const otherFactsOfSeconds = (
+  events: LedgerEvents,
+  note: string,
+  revokedAt: Date,
+): FragmentSqlToken => sql.fragment`
+  -- The parts of usage whose other units were sealed again. They are not in the ledger any more.
+  part AS MATERIALIZED (
+    SELECT DISTINCT second
+    FROM superseded
+    WHERE id NOT IN (SELECT event_id FROM sealed)
+  ),
+  -- The other units of these seconds, offset against refunds. Such an event names the processor of its units for later refunds.
+  void AS (
+    UPDATE meter_event
+    SET state = 'superseded', last_error = ${noteBeforeError(note)}, settled_at = ${timestamp(revokedAt)}
+    WHERE id = ANY(ARRAY(
+      SELECT event.id
+      FROM (SELECT DISTINCT second FROM superseded) AS moved
+      CROSS JOIN LATERAL (
+        SELECT id
+        FROM meter_event
+        WHERE ${isAmong(events)} AND second = moved.second AND state = 'void'
+        OFFSET 0
+      ) AS event
+    ))
+    RETURNING id
+  ),
+  rest AS (
+    SELECT fact.id
+    FROM part
+    CROSS JOIN LATERAL (
+      SELECT id
+      FROM usage_fact
+      WHERE account_id = ${events.accountId}
+        AND mode = 'live'
+        AND meter = ${events.meter}
+        AND meter_event_id IS NULL
+        AND second = part.second
+      OFFSET 0
+    ) AS fact
+    UNION ALL
+    SELECT fact.id
+    FROM void
+    CROSS JOIN LATERAL (
+      SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = void.id OFFSET 0
+    ) AS fact
+  )
+`;
+
 const revokedRow = countsRow.pick({ events: true, quantity: true }).extend({
   /** The second of the last delivered event, from which the next call continues; null if there was none. */
   lastSecond: safeInteger.nullable(),
@@ -116,48 +169,7 @@ export const revokeLedgerEvents = (
         SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = superseded.id OFFSET 0
       ) AS fact
     ),
-    -- The parts of usage whose other units were sealed again. They are not in the ledger any more.
-    part AS MATERIALIZED (
-      SELECT DISTINCT second
-      FROM superseded
-      WHERE id NOT IN (SELECT event_id FROM sealed)
-    ),
-    -- The other units of these seconds, offset against refunds. Such an event names the processor of its units for later refunds.
-    void AS (
-      UPDATE meter_event
-      SET state = 'superseded', last_error = ${noteBeforeError(note)}, settled_at = ${timestamp(revokedAt)}
-      WHERE id = ANY(ARRAY(
-        SELECT event.id
-        FROM (SELECT DISTINCT second FROM superseded) AS moved
-        CROSS JOIN LATERAL (
-          SELECT id
-          FROM meter_event
-          WHERE ${isAmong(events)} AND second = moved.second AND state = 'void'
-          OFFSET 0
-        ) AS event
-      ))
-      RETURNING id
-    ),
-    rest AS (
-      SELECT fact.id
-      FROM part
-      CROSS JOIN LATERAL (
-        SELECT id
-        FROM usage_fact
-        WHERE account_id = ${events.accountId}
-          AND mode = 'live'
-          AND meter = ${events.meter}
-          AND meter_event_id IS NULL
-          AND second = part.second
-        OFFSET 0
-      ) AS fact
-      UNION ALL
-      SELECT fact.id
-      FROM void
-      CROSS JOIN LATERAL (
-        SELECT id FROM usage_fact WHERE usage_fact.meter_event_id = void.id OFFSET 0
-      ) AS fact
-    ),
+    ${otherFactsOfSeconds(events, note, revokedAt)},
     released AS (
       UPDATE usage_fact
       -- A part of them that counted as reported is revoked here, or was by an earlier move.
