@@ -41,6 +41,74 @@ const mayBeBilledSince = (heldAt: Date | null): FragmentSqlToken =>
     ? sql.fragment`false`
     : sql.fragment`(meter_event.state = 'blocked' AND meter_event.settled_at >= ${timestamp(heldAt)})`;
 
+/** Joins, for a fact of a refund, the usage that it takes back: `failed`, `billed` or `folded`. */
+const originalTargets = (mayBeBilled: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  LEFT JOIN LATERAL (
+    SELECT original.id
+    FROM ${originalFacts} AS original
+    JOIN meter_event ON meter_event.id = original.meter_event_id
+    WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived') AND NOT ${mayBeBilled}
+    LIMIT 1
+  ) AS failed ON true
+  LEFT JOIN LATERAL (
+    SELECT meter_event.processor, meter_event.customer_id
+    FROM ${originalFacts} AS original
+    JOIN meter_event ON meter_event.id = original.meter_event_id
+    WHERE fact.refund_id IS NOT NULL AND (meter_event.state IN ('delivered', 'void') OR ${mayBeBilled})
+    ORDER BY original.id
+    LIMIT 1
+  ) AS billed ON true
+  LEFT JOIN LATERAL (
+    SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
+    FROM folded_usage
+    WHERE fact.refund_id IS NOT NULL
+      AND billed.processor IS NULL
+      AND ${foldedWithSecond({
+        accountId: sql.fragment`stream.account_id`,
+        mode: sql.fragment`stream.mode`,
+        meter: sql.fragment`stream.meter`,
+        second: sql.fragment`fact.second`,
+      })}
+    LIMIT 1
+  ) AS folded ON true
+`;
+
+/** Defines the query `fitting`: the facts of the query `unsealed`, and whether each of them fits into the meter event. */
+const fittingFacts = sql.fragment`
+  summed AS (
+    SELECT *, sum(quantity) OVER (PARTITION BY place, second, held, processor, customer_id ORDER BY id) AS running
+    FROM unsealed
+  ),
+  fitting AS (
+    -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
+    SELECT
+      *,
+      bool_and(abs(running) <= ${maximumQuantity}) OVER (
+        PARTITION BY place, second, held, processor, customer_id ORDER BY id
+      ) AS fits
+    FROM summed
+  )
+`;
+
+type UnsealedStream = UsageStream & {
+  readonly current: BillingTarget;
+  readonly firstSecond: number;
+};
+
+const streamTable = (streams: readonly UnsealedStream[]) =>
+  sql.unnest(
+    streams.map(({ accountId, mode, meter, current, firstSecond }, place) => [
+      place,
+      accountId,
+      mode,
+      meter,
+      firstSecond,
+      current.processor,
+      current.customerId,
+    ]),
+    ["int8", "uuid", "text", "text", "int8", "text", "text"],
+  );
+
 /**
  * Sums the unsealed facts of each stream's oldest seconds that have any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
@@ -54,17 +122,13 @@ const mayBeBilledSince = (heldAt: Date | null): FragmentSqlToken =>
  */
 export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
-  streams: readonly (UsageStream & {
-    readonly current: BillingTarget;
-    readonly firstSecond: number;
-  })[],
+  streams: readonly UnsealedStream[],
   {
     lastSecond,
     facts,
     heldAt = null,
   }: { readonly lastSecond: number; readonly facts: number; readonly heldAt?: Date | null },
 ): Promise<readonly (readonly UnsealedPart[])[]> => {
-  const mayBeBilled = mayBeBilledSince(heldAt);
   const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
       SELECT
@@ -81,18 +145,7 @@ export const listOldestUnsealedFacts = async (
           WHEN folded.processor IS NOT NULL THEN folded.customer_id
           ELSE stream.customer_id
         END AS customer_id
-      FROM ${sql.unnest(
-        streams.map(({ accountId, mode, meter, current, firstSecond }, place) => [
-          place,
-          accountId,
-          mode,
-          meter,
-          firstSecond,
-          current.processor,
-          current.customerId,
-        ]),
-        ["int8", "uuid", "text", "text", "int8", "text", "text"],
-      )} AS stream (place, account_id, mode, meter, first_second, processor, customer_id)
+      FROM ${streamTable(streams)} AS stream (place, account_id, mode, meter, first_second, processor, customer_id)
       -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
       CROSS JOIN LATERAL (
         SELECT DISTINCT second
@@ -120,48 +173,9 @@ export const listOldestUnsealedFacts = async (
         OFFSET 0
       ) AS fact
       LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
-      LEFT JOIN LATERAL (
-        SELECT original.id
-        FROM ${originalFacts} AS original
-        JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL AND meter_event.state IN (${FAILED}, 'waived') AND NOT ${mayBeBilled}
-        LIMIT 1
-      ) AS failed ON true
-      LEFT JOIN LATERAL (
-        SELECT meter_event.processor, meter_event.customer_id
-        FROM ${originalFacts} AS original
-        JOIN meter_event ON meter_event.id = original.meter_event_id
-        WHERE fact.refund_id IS NOT NULL AND (meter_event.state IN ('delivered', 'void') OR ${mayBeBilled})
-        ORDER BY original.id
-        LIMIT 1
-      ) AS billed ON true
-      LEFT JOIN LATERAL (
-        SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
-        FROM folded_usage
-        WHERE fact.refund_id IS NOT NULL
-          AND billed.processor IS NULL
-          AND ${foldedWithSecond({
-            accountId: sql.fragment`stream.account_id`,
-            mode: sql.fragment`stream.mode`,
-            meter: sql.fragment`stream.meter`,
-            second: sql.fragment`fact.second`,
-          })}
-        LIMIT 1
-      ) AS folded ON true
+      ${originalTargets(mayBeBilledSince(heldAt))}
     ),
-    summed AS (
-      SELECT *, sum(quantity) OVER (PARTITION BY place, second, held, processor, customer_id ORDER BY id) AS running
-      FROM unsealed
-    ),
-    fitting AS (
-      -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
-      SELECT
-        *,
-        bool_and(abs(running) <= ${maximumQuantity}) OVER (
-          PARTITION BY place, second, held, processor, customer_id ORDER BY id
-        ) AS fits
-      FROM summed
-    )
+    ${fittingFacts}
     SELECT
       place,
       second,
