@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
@@ -37,41 +37,49 @@ const usageDayRow = z.strictObject({
  */
 export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
 
+/** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
+const factsWithStates = (
+  { accountId, mode, meter }: UsageStream,
+  { start, end }: Period,
+): FragmentSqlToken => sql.fragment`
+  SELECT
+    meter_event.second,
+    usage_fact.quantity,
+    usage_fact.correction_id,
+    coalesce(usage_fact.already_reported, 0) AS already_reported,
+    usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
+    meter_event.settlement_reference IS NOT NULL AS is_settled,
+    meter_event.state,
+    meter_event.last_error
+  FROM meter_event
+  JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
+  WHERE meter_event.account_id = ${accountId}
+    AND meter_event.mode = ${mode}
+    AND meter_event.meter = ${meter}
+    AND meter_event.second >= ${secondOf(start)}
+    AND meter_event.second < ${secondOf(end)}
+  UNION ALL
+  SELECT
+    second, quantity, correction_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
+    NULL, NULL
+  FROM usage_fact
+  WHERE account_id = ${accountId}
+    AND mode = ${mode}
+    AND meter = ${meter}
+    AND second >= ${secondOf(start)}
+    AND second < ${secondOf(end)}
+    AND meter_event_id IS NULL
+`;
+
 /** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
 export const listUsageDays = (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
-  { start, end }: Period,
+  stream: UsageStream,
+  period: Period,
 ): Promise<readonly UsageDay[]> =>
   db.any(sql.type(usageDayRow)`
     WITH fact AS (
-      SELECT
-        meter_event.second,
-        usage_fact.quantity,
-        usage_fact.correction_id,
-        coalesce(usage_fact.already_reported, 0) AS already_reported,
-        usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
-        meter_event.settlement_reference IS NOT NULL AS is_settled,
-        meter_event.state,
-        meter_event.last_error
-      FROM meter_event
-      JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
-      WHERE meter_event.account_id = ${accountId}
-        AND meter_event.mode = ${mode}
-        AND meter_event.meter = ${meter}
-        AND meter_event.second >= ${secondOf(start)}
-        AND meter_event.second < ${secondOf(end)}
-      UNION ALL
-      SELECT
-        second, quantity, correction_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
-        NULL, NULL
-      FROM usage_fact
-      WHERE account_id = ${accountId}
-        AND mode = ${mode}
-        AND meter = ${meter}
-        AND second >= ${secondOf(start)}
-        AND second < ${secondOf(end)}
-        AND meter_event_id IS NULL
+      ${factsWithStates(stream, period)}
     ),
     remaining AS (
       SELECT
@@ -110,9 +118,9 @@ export const listUsageDays = (
         to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), registered, refunded, registered - refunded,
         0, 0, 0, 0, 0, 0
       FROM (
-        ${foldedHours(foldedOfStream({ accountId, mode, meter }), {
-          start: secondOf(start),
-          end: secondOf(end),
+        ${foldedHours(foldedOfStream(stream), {
+          start: secondOf(period.start),
+          end: secondOf(period.end),
         })}
       ) AS folded
     ) AS usage
