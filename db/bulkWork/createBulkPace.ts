@@ -55,30 +55,11 @@ async function* runEach<Item>(
   }
 }
 
-export const createBulkPace = ({
-  readLatest,
-  reserveTurn,
-  nowMs = () => performance.now(),
-  pause = delay,
-  limitStep = (durationMs) => delay(durationMs, undefined, { ref: false }),
-}: {
-  readonly readLatest: () => Promise<LatestRecords>;
-  /** Reserves a turn of bulk work, and returns how long to wait for it. */
-  readonly reserveTurn: (
-    durationMs: number,
-  ) => Promise<LatestRecords & { readonly waitMs: number }>;
-  readonly nowMs?: () => number;
-  readonly pause?: (durationMs: number) => Promise<unknown>;
-  /** Returns when the next step need not wait any longer for one that begins now. */
-  readonly limitStep?: (durationMs: number) => Promise<unknown>;
-}): BulkPace => {
-  const steps = new AsyncLocalStorage<true>();
+/** Notices whether clients record. */
+const observeClients = (readLatest: () => Promise<LatestRecords>, nowMs: () => number) => {
   let seen: Observation | null = null;
   let lookedAtMs = -Infinity;
   let looking: Promise<void> | null = null;
-  let previous: Promise<unknown> = Promise.resolve();
-  let expectedMs = FIRST_STEP_MS;
-  let pausedMs = 0;
 
   const note = (latest: LatestRecords): void => {
     lookedAtMs = nowMs();
@@ -97,14 +78,38 @@ export const createBulkPace = ({
       await (looking ??= look());
     }
   };
+  return { note, isYielding, lookIfDue, recordsPerSecond: () => seen?.recordsPerSecond ?? 0 };
+};
+
+export const createBulkPace = ({
+  readLatest,
+  reserveTurn,
+  nowMs = () => performance.now(),
+  pause = delay,
+  limitStep = (durationMs) => delay(durationMs, undefined, { ref: false }),
+}: {
+  readonly readLatest: () => Promise<LatestRecords>;
+  /** Reserves a turn of bulk work, and returns how long to wait for it. */
+  readonly reserveTurn: (
+    durationMs: number,
+  ) => Promise<LatestRecords & { readonly waitMs: number }>;
+  readonly nowMs?: () => number;
+  readonly pause?: (durationMs: number) => Promise<unknown>;
+  /** Returns when the next step need not wait any longer for one that begins now. */
+  readonly limitStep?: (durationMs: number) => Promise<unknown>;
+}): BulkPace => {
+  const steps = new AsyncLocalStorage<true>();
+  const { note, isYielding, lookIfDue, recordsPerSecond } = observeClients(readLatest, nowMs);
+  let previous: Promise<unknown> = Promise.resolve();
+  let expectedMs = FIRST_STEP_MS;
+  let pausedMs = 0;
+
   const runInTurn = async <Result>(
     step: () => Promise<Result>,
     onStart: () => void,
   ): Promise<Result> => {
     if (isYielding()) {
-      const { waitMs, ...latest } = await reserveTurn(
-        turnMs(expectedMs, seen?.recordsPerSecond ?? 0),
-      );
+      const { waitMs, ...latest } = await reserveTurn(turnMs(expectedMs, recordsPerSecond()));
       note(latest);
       if (waitMs > 0) {
         pausedMs += waitMs;
