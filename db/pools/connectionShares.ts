@@ -85,31 +85,39 @@ export const sharesOfOneKind = (connections: number): Shares => ({
   perAccount: Math.max(1, connections - 1),
 });
 
+/** Counts the connections in use of a pool, and compares them with its shares. */
+const createUsedConnections = ({ total, perKind, perAccount }: Shares) => {
+  const kinds = createCounter();
+  const accounts = createCounter();
+  let used = 0;
+  return {
+    count: () => used,
+    isFull: () => used >= total,
+    /** Whether work may have another connection. */
+    hasPlace: (claim: Claim): boolean =>
+      used < total &&
+      kinds.read(claim.kind) < perKind &&
+      accounts.read(shareOf(claim)) < perAccount,
+    add: (claim: Claim, change: 1 | -1): void => {
+      used += change;
+      kinds.add(claim.kind, change);
+      accounts.add(shareOf(claim), change);
+    },
+  };
+};
+
 /**
  * Divides the connections of a pool. What exceeds its share waits, and the accounts take turns. An account may have as much
  * waiting as there is room for more, so what is rejected is of the account that fills it.
  */
 export const createConnectionShares = (
-  { total: maximum, perKind: maximumPerKind, perAccount: maximumPerAccount }: Shares,
+  maximum: Shares,
   { maximumWaiting = MAXIMUM_WAITING, maximumWaitMs = MAXIMUM_WAIT_MS } = {},
 ): ConnectionShares => {
-  const kinds = createCounter();
-  const accounts = createCounter();
+  const used = createUsedConnections(maximum);
   /** By account and kind, in the order of their turns. */
   const waiting = new Map<string, Set<Waiting>>();
-  let used = 0;
   let waitingCount = 0;
-
-  const canStart = (claim: Claim): boolean =>
-    used < maximum &&
-    kinds.read(claim.kind) < maximumPerKind &&
-    accounts.read(shareOf(claim)) < maximumPerAccount;
-
-  const count = (claim: Claim, change: 1 | -1): void => {
-    used += change;
-    kinds.add(claim.kind, change);
-    accounts.add(shareOf(claim), change);
-  };
 
   const removeWaiting = (share: string, entry: Waiting): void => {
     const entries = waiting.get(share);
@@ -124,11 +132,11 @@ export const createConnectionShares = (
   const startWaiting = (): void => {
     for (const [share, entries] of waiting) {
       const [first] = entries;
-      if (used >= maximum) {
+      if (used.isFull()) {
         return;
       }
-      if (first && canStart(first.claim)) {
-        count(first.claim, 1);
+      if (first && used.hasPlace(first.claim)) {
+        used.add(first.claim, 1);
         removeWaiting(share, first);
         if (entries.size > 0) {
           // The next turn of this account comes after those of the others; the loop visits it again.
@@ -165,19 +173,19 @@ export const createConnectionShares = (
 
   return {
     run: async (claim, work) => {
-      if (!waiting.has(shareOf(claim)) && canStart(claim)) {
-        count(claim, 1);
+      if (!waiting.has(shareOf(claim)) && used.hasPlace(claim)) {
+        used.add(claim, 1);
       } else {
         await wait(claim);
       }
       try {
         return await work();
       } finally {
-        count(claim, -1);
+        used.add(claim, -1);
         startWaiting();
       }
     },
-    usedCount: () => used,
+    usedCount: used.count,
     waitingCount: () => waitingCount,
   };
 };
