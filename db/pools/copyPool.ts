@@ -68,6 +68,38 @@ const openSocket = (idleTimeoutMs: number): Socket => {
   });
 };
 
+const openPool = (
+  { config }: Server,
+  {
+    connectTimeoutMs,
+    idleTimeoutMs,
+  }: { readonly connectTimeoutMs: number; readonly idleTimeoutMs: number },
+): Pool => {
+  const pool = new Pool({
+    ...config,
+    max: MAXIMUM_CONNECTIONS,
+    connectionTimeoutMillis: connectTimeoutMs,
+    stream: () => openSocket(idleTimeoutMs),
+  });
+  // A copy reports its own broken connection; the pool discards one that breaks while idle.
+  pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  return pool;
+};
+
+/** Returns what a query's COPY sends. */
+const readChunks = async (client: PoolClient, query: FragmentSqlToken): Promise<Buffer[]> => {
+  // CSV leaves values without control characters unchanged; the text format would double each backslash.
+  const result = client.query(
+    to(`COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`),
+  );
+  const chunks: Buffer[] = [];
+  for await (const chunk of result as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+  }
+  return chunks;
+};
+
 /**
  * Opens a pool that connects when there is something to copy.
  * @param statementTimeoutMs after it the database cancels a statement
@@ -89,22 +121,10 @@ export const openCopyPool = (
   const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS));
   const servers = readDatabaseServers(url);
   const connectTimeoutMs = connectTimeoutOf(servers, CONNECT_TIMEOUT_MS);
-  const openPool = ({ config }: Server): Pool => {
-    const pool = new Pool({
-      ...config,
-      max: MAXIMUM_CONNECTIONS,
-      connectionTimeoutMillis: connectTimeoutMs,
-      stream: () => openSocket(idleTimeoutMs),
-    });
-    // A copy reports its own broken connection; the pool discards one that breaks while idle.
-    pool.on("error", () => undefined);
-    pool.on("connect", (client) => client.on("error", () => undefined));
-    return pool;
-  };
   /** The library's pool supports one server. */
   const pools = new Map<Server, Pool>();
   const poolOf = (server: Server): Pool => {
-    const pool = pools.get(server) ?? openPool(server);
+    const pool = pools.get(server) ?? openPool(server, { connectTimeoutMs, idleTimeoutMs });
     pools.set(server, pool);
     return pool;
   };
@@ -139,16 +159,7 @@ export const openCopyPool = (
     });
     try {
       await limit(client);
-      // CSV leaves values without control characters unchanged; the text format would double each backslash.
-      const result = client.query(
-        to(
-          `COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`,
-        ),
-      );
-      const chunks: Buffer[] = [];
-      for await (const chunk of result as AsyncIterable<Buffer>) {
-        chunks.push(chunk);
-      }
+      const chunks = await readChunks(client, query);
       if (pooled.get(client) === true) {
         await client.query("COMMIT");
       }
