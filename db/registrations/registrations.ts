@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type {
   NewRegistration,
@@ -88,18 +88,8 @@ const readTotalColumns = (row: z.output<typeof insertedRow>): readonly PeriodTot
     return { accountId, mode, kind, period, total };
   });
 
-/**
- * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
- * exists, in this batch or in another transaction, is skipped.
- *
- * Rows are inserted in a fixed order, so that two batches that share keys or accounts cannot deadlock.
- * @throws DomainError request_invalid if a total would exceed a safe integer
- */
-export const insertRegistrations = async (
-  db: CommonQueryMethods,
-  entries: readonly RegistrationEntry[],
-  createdAt: Date,
-): Promise<InsertedRegistrations> => {
+/** A query of the entries. */
+const entryRows = (entries: readonly RegistrationEntry[]): FragmentSqlToken => {
   const input = JSON.stringify(
     entries.map((entry) => [
       entry.id,
@@ -114,21 +104,38 @@ export const insertRegistrations = async (
       maximumJsonBytes(entry),
     ]),
   );
+  return sql.fragment`
+    SELECT
+      (value ->> 0)::uuid AS id,
+      (value ->> 1)::uuid AS account_id,
+      value ->> 2 AS mode,
+      value ->> 3 AS kind,
+      (value ->> 4)::bigint AS count,
+      (value ->> 5)::double precision AS fractional_count,
+      value ->> 6 AS idempotency_key,
+      value ->> 7 AS attribution,
+      value -> 8 AS metadata,
+      (value ->> 9)::integer AS json_bytes
+    FROM jsonb_array_elements(${input}::jsonb) AS value
+  `;
+};
+
+/**
+ * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
+ * exists, in this batch or in another transaction, is skipped.
+ *
+ * Rows are inserted in a fixed order, so that two batches that share keys or accounts cannot deadlock.
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const insertRegistrations = async (
+  db: CommonQueryMethods,
+  entries: readonly RegistrationEntry[],
+  createdAt: Date,
+): Promise<InsertedRegistrations> => {
   try {
     const row = await db.one(sql.prepared("insert_registrations", insertedRow)`
       WITH entry AS MATERIALIZED (
-        SELECT
-          (value ->> 0)::uuid AS id,
-          (value ->> 1)::uuid AS account_id,
-          value ->> 2 AS mode,
-          value ->> 3 AS kind,
-          (value ->> 4)::bigint AS count,
-          (value ->> 5)::double precision AS fractional_count,
-          value ->> 6 AS idempotency_key,
-          value ->> 7 AS attribution,
-          value -> 8 AS metadata,
-          (value ->> 9)::integer AS json_bytes
-        FROM jsonb_array_elements(${input}::jsonb) AS value
+        ${entryRows(entries)}
       ),
       batch AS MATERIALIZED (
         SELECT nextval('usage_batch') AS number
