@@ -159,26 +159,41 @@ export type RecordLookups<Found> = {
 };
 type List<Found> = (db: CommonQueryMethods, options: LookupOptions) => Promise<readonly Found[]>;
 
-const createLookups = <Found>({
-  table,
-  row,
-  columns,
-  join,
-  partitions,
-  inPartition,
-  hasId,
-  refundKeys,
-}: RecordSource<Found>): RecordLookups<Found> => {
+/** A query of the records whose refunds have a key. */
+const rowsWithRefundKey = <Found>(
+  { table, partitions, inPartition, refundKeys }: RecordSource<Found>,
+  { text, accountId }: LookupOptions,
+): FragmentSqlToken => {
+  const keys = sql.identifier([refundKeys.table]);
+  return sql.fragment`(
+    SELECT ${sql.identifier([table])}.*
+    FROM ${owners(accountId)} AS owner
+    ${partitions}
+    CROSS JOIN LATERAL (
+      SELECT DISTINCT ${refundKeys.recordId} AS record_id
+      FROM ${keys}
+      WHERE ${keys}.account_id = owner.id
+        AND ${inPartition(refundKeys.table)}
+        AND ${keys}.key_digest = text_digest(${text})
+      -- A client and an operator may have used the same key.
+      LIMIT 2
+    ) AS used
+    CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
+  )`;
+};
+
+const createLookups = <Found>(source: RecordSource<Found>): RecordLookups<Found> => {
+  const { table, row, columns, join, partitions, inPartition, hasId } = source;
   const record = sql.identifier([table]);
   const column = (name: string) => sql.identifier([table, name]);
   const newestFirst = sql.fragment`ORDER BY ${column("created_at")} DESC, ${column("id")} DESC`;
 
   const select = (
-    source: FragmentSqlToken,
+    rows: FragmentSqlToken,
     { accountId, limit }: LookupOptions,
   ): FragmentSqlToken => sql.fragment`
     SELECT ${columns}
-    FROM ${source} AS ${record}
+    FROM ${rows} AS ${record}
     JOIN account ON account.id = ${column("account_id")}
     ${join}
     WHERE ${inAccount(accountId)}
@@ -211,27 +226,8 @@ const createLookups = <Found>({
   `;
   const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
     selectWhere(hasNameWith(table, options.text), options);
-  const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken => {
-    const keys = sql.identifier([refundKeys.table]);
-    return select(
-      sql.fragment`(
-        SELECT ${record}.*
-        FROM ${owners(options.accountId)} AS owner
-        ${partitions}
-        CROSS JOIN LATERAL (
-          SELECT DISTINCT ${refundKeys.recordId} AS record_id
-          FROM ${keys}
-          WHERE ${keys}.account_id = owner.id
-            AND ${inPartition(refundKeys.table)}
-            AND ${keys}.key_digest = text_digest(${options.text})
-          -- A client and an operator may have used the same key.
-          LIMIT 2
-        ) AS used
-        CROSS JOIN LATERAL ${rowWithId(table, sql.fragment`used.record_id`)}
-      )`,
-      options,
-    );
-  };
+  const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken =>
+    select(rowsWithRefundKey(source, options), options);
   const list = (db: CommonQueryMethods, query: FragmentSqlToken): Promise<readonly Found[]> =>
     db.any(sql.type(row)`${query}`);
 
