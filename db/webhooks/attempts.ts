@@ -110,6 +110,34 @@ export type EndedAttempt = {
   readonly decision: DeliveryDecision;
 };
 
+const attemptTable = (attempts: readonly EndedAttempt[]) =>
+  sql.unnest(
+    attempts.map(({ delivery, startedAt, durationMs, result, decision }) => [
+      delivery.endpointId,
+      delivery.id,
+      delivery.leasedUntil.toISOString(),
+      startedAt.toISOString(),
+      durationMs,
+      result.status,
+      result.error,
+      result.response,
+      decision.state,
+      decision.dueAt?.toISOString() ?? null,
+    ]),
+    [
+      "uuid",
+      "uuid",
+      "timestamptz",
+      "timestamptz",
+      "int4",
+      "int2",
+      "text",
+      "text",
+      "text",
+      "timestamptz",
+    ],
+  );
+
 /**
  * Records attempts and what follows them. A failure is not recorded if the lease has ended and another worker has made an
  * attempt; a success always is, because the receiver has the event. Of each delivery, the last attempts are kept.
@@ -121,32 +149,7 @@ export const recordAttempts = async (
   await db.query(sql.typeAlias("void")`
     WITH ended AS (
       SELECT *
-      FROM ${sql.unnest(
-        attempts.map(({ delivery, startedAt, durationMs, result, decision }) => [
-          delivery.endpointId,
-          delivery.id,
-          delivery.leasedUntil.toISOString(),
-          startedAt.toISOString(),
-          durationMs,
-          result.status,
-          result.error,
-          result.response,
-          decision.state,
-          decision.dueAt?.toISOString() ?? null,
-        ]),
-        [
-          "uuid",
-          "uuid",
-          "timestamptz",
-          "timestamptz",
-          "int4",
-          "int2",
-          "text",
-          "text",
-          "text",
-          "timestamptz",
-        ],
-      )} AS given (
+      FROM ${attemptTable(attempts)} AS given (
         endpoint_id, event_id, leased_until, started_at, duration_ms, status, error, response, state, due_at
       )
     ),

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { WEBHOOK_TYPES, webhookFieldsOf } from "../../domain/events/webhookPayloads.ts";
@@ -15,6 +15,47 @@ const missedRow = z.strictObject({
   id: z.uuid().nullable(),
 });
 
+type RecoveryOptions = {
+  readonly since: Date;
+  readonly after: FeedPosition;
+  readonly limit: number;
+  readonly now: Date;
+};
+
+/** A query of the events to recover, oldest first, and of one more than the limit. */
+const missedEvents = (
+  { id, accountId, mode, types }: WebhookEndpoint,
+  { since, after, limit, now }: RecoveryOptions,
+): FragmentSqlToken => {
+  const afterTransaction = sql.fragment`${String(after.transactionId)}::xid8`;
+  return sql.fragment`
+    SELECT candidate.*
+    FROM unnest(${sql.array([...new Set(types ?? WEBHOOK_TYPES)], "text")}) AS wanted (type)
+    CROSS JOIN LATERAL (
+      SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
+      FROM event
+      WHERE event.account_id = ${accountId}
+        AND event.mode = ${mode}
+        AND event.type = wanted.type
+        AND event.transaction_id >= ${afterTransaction}
+        AND (event.transaction_id, event.id) > (${afterTransaction}, ${after.id}::uuid)
+        AND event.created_at >= ${timestamp(since)}
+        AND NOT EXISTS (
+          SELECT
+          FROM webhook_delivery
+          WHERE webhook_delivery.endpoint_id = ${id}
+            AND webhook_delivery.event_id = event.id
+            AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${timestamp(now)})
+          OFFSET 0
+        )
+      ORDER BY event.transaction_id, event.id
+      LIMIT ${limit + 1}
+    ) AS candidate
+    ORDER BY candidate.transaction_id, candidate.id
+    LIMIT ${limit + 1}
+  `;
+};
+
 /**
  * Makes deliveries due of the events since a time that follow a position, that an endpoint wants, and that are neither
  * delivered to it nor due, oldest first. The schedule of those that had failed or wait begins again. The database selects what
@@ -24,65 +65,31 @@ const missedRow = z.strictObject({
  */
 export const insertMissedDeliveries = async (
   db: CommonQueryMethods,
-  { id, accountId, mode, types }: WebhookEndpoint,
-  {
-    since,
-    after,
-    limit,
-    now,
-  }: {
-    readonly since: Date;
-    readonly after: FeedPosition;
-    readonly limit: number;
-    readonly now: Date;
-  },
+  endpoint: WebhookEndpoint,
+  options: RecoveryOptions,
 ): Promise<{ readonly found: number; readonly last: FeedPosition | null }> => {
   const sent = WEBHOOK_TYPES.flatMap((type) => webhookFieldsOf(type).map((name) => [type, name]));
-  const time = timestamp(now);
-  const afterTransaction = sql.fragment`${String(after.transactionId)}::xid8`;
+  const time = timestamp(options.now);
   const {
     found,
     transactionId,
     id: lastId,
   } = await db.one(sql.type(missedRow)`
     WITH missed AS MATERIALIZED (
-      SELECT candidate.*
-      FROM unnest(${sql.array([...new Set(types ?? WEBHOOK_TYPES)], "text")}) AS wanted (type)
-      CROSS JOIN LATERAL (
-        SELECT event.transaction_id, event.id, event.type, event.created_at, event.data
-        FROM event
-        WHERE event.account_id = ${accountId}
-          AND event.mode = ${mode}
-          AND event.type = wanted.type
-          AND event.transaction_id >= ${afterTransaction}
-          AND (event.transaction_id, event.id) > (${afterTransaction}, ${after.id}::uuid)
-          AND event.created_at >= ${timestamp(since)}
-          AND NOT EXISTS (
-            SELECT
-            FROM webhook_delivery
-            WHERE webhook_delivery.endpoint_id = ${id}
-              AND webhook_delivery.event_id = event.id
-              AND (webhook_delivery.state = 'delivered' OR webhook_delivery.due_at <= ${time})
-            OFFSET 0
-          )
-        ORDER BY event.transaction_id, event.id
-        LIMIT ${limit + 1}
-      ) AS candidate
-      ORDER BY candidate.transaction_id, candidate.id
-      LIMIT ${limit + 1}
+      ${missedEvents(endpoint, options)}
     ),
     recovered AS MATERIALIZED (
       SELECT *
       FROM missed
       ORDER BY transaction_id, id
-      LIMIT ${limit}
+      LIMIT ${options.limit}
     ),
     inserted_delivery AS (
       INSERT INTO webhook_delivery (
         endpoint_id, event_id, transaction_id, type, occurred_at, data, created_at, due_at
       )
       SELECT
-        ${id},
+        ${endpoint.id},
         recovered.id,
         recovered.transaction_id,
         recovered.type,
