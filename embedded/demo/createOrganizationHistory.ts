@@ -9,6 +9,35 @@ import type { CertifiedRecord } from "./demoData.ts";
 import type { HistoryClock } from "./historyClock.ts";
 import type { OrganizationStep } from "./planDemo.ts";
 
+type StepOf<Kind extends OrganizationStep["kind"]> = Extract<
+  OrganizationStep,
+  { readonly kind: Kind }
+>;
+
+const registrationOf = (
+  accountId: string,
+  { mode, unit, count, orderNumber, attribution, campaign, country }: StepOf<"register">,
+) => ({
+  accountId,
+  mode,
+  kind: unit,
+  count,
+  fractionalCount: 0,
+  idempotencyKey: `order-${orderNumber}`,
+  attribution,
+  metadata: { campaign, country, order: `NS-${orderNumber}` },
+  isLimited: false,
+});
+
+const donationOf = ({ ein, amountCents, orderNumber, attribution }: StepOf<"donate">) => ({
+  charity: { ein, nonprofitId: null },
+  amountCents,
+  charityName: null,
+  idempotencyKey: `donation-${orderNumber}`,
+  attribution,
+  metadata: { order: `NS-${orderNumber}` },
+});
+
 /** Writes the planned history of an organization. */
 export const createOrganizationHistory = (
   {
@@ -41,20 +70,9 @@ export const createOrganizationHistory = (
   const run = async (step: OrganizationStep): Promise<void> => {
     switch (step.kind) {
       case "register": {
-        const { orderNumber, campaign, country, certificate } = step;
-        const { registration } = await writer.register({
-          accountId,
-          mode: step.mode,
-          kind: step.unit,
-          count: step.count,
-          fractionalCount: 0,
-          idempotencyKey: `order-${orderNumber}`,
-          attribution: step.attribution,
-          metadata: { campaign, country, order: `NS-${orderNumber}` },
-          isLimited: false,
-        });
-        ids.set(orderNumber, registration.id);
-        certify(certificate, registration.id);
+        const { registration } = await writer.register(registrationOf(accountId, step));
+        ids.set(step.orderNumber, registration.id);
+        certify(step.certificate, registration.id);
         return;
       }
       case "refund":
@@ -70,15 +88,7 @@ export const createOrganizationHistory = (
         );
         return;
       case "donate": {
-        const { donation } = await donate(deps, {
-          ...live,
-          charity: { ein: step.ein, nonprofitId: null },
-          amountCents: step.amountCents,
-          charityName: null,
-          idempotencyKey: `donation-${step.orderNumber}`,
-          attribution: step.attribution,
-          metadata: { order: `NS-${step.orderNumber}` },
-        });
+        const { donation } = await donate(deps, { ...live, ...donationOf(step) });
         ids.set(step.orderNumber, donation.id);
         certify(step.certificate, donation.id);
         return;
