@@ -228,6 +228,15 @@ const expectedUrls = ({ HOST, PORT, STORE_PORT }: Config): ApiUrls | null =>
     ? null
     : { apiUrl: serverUrl(HOST, PORT), storeUrl: serverUrl(HOST, STORE_PORT) };
 
+const printRoles = (output: Output, worker: RunningRole, api: RunningRole & ApiUrls): void => {
+  const { apiUrl, storeUrl } = api;
+  printPart(output, "worker", `process ${worker.process.identity.pid}`);
+  printMetrics(output, "worker metrics", worker);
+  printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
+  printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
+  printMetrics(output, "API metrics", api);
+};
+
 type StartOptions = {
   /** Whether a new database is filled with demo data. */
   readonly isDemo: boolean;
@@ -302,12 +311,8 @@ const startAll = async (
     return { ...api, apiUrl, storeUrl };
   };
   const [worker, api] = await Promise.all([startRole(WORKER, environment, context), startApi()]);
-  printPart(output, "worker", `process ${worker.process.identity.pid}`);
-  printMetrics(output, "worker metrics", worker);
-  const { apiUrl, storeUrl } = api;
-  printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
-  printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
-  printMetrics(output, "API metrics", api);
+  printRoles(output, worker, api);
+  const { apiUrl } = api;
   if (demo !== null) {
     const publicUrl = config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl);
     await printDemo(databaseUrl, { apiUrl, publicUrl }, demo, output);
