@@ -57,17 +57,12 @@ const openConnection = async (host: string, port: number): Promise<Connection> =
   };
 };
 
-const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
+/** Returns a function that returns the text of the next request. */
+const createComposer = (options: LoadOptions): (() => string) => {
   const { hostname, port, pathname } = new URL(options.url);
-  const expectedStatus = options.posted?.status ?? 200;
   const runId = crypto.randomUUID();
-  const latenciesMs: number[] = [];
   let sent = 0;
-  let failures = 0;
-  let sampleFailure: string | null = null;
-  let phase: "warm-up" | "measuring" | "done" = "warm-up";
-
-  const compose = (): string => {
+  return () => {
     const number = String(sent).padStart(10, "0");
     const key = options.keys[sent % options.keys.length] ?? "";
     const shopName = options.shopNames?.[sent % options.keys.length];
@@ -95,17 +90,31 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
       `Content-Type: application/json\r\nContent-Length: ${body.length}${HEADER_END}${body}`
     );
   };
+};
 
+/** Returns a function that returns how long to wait before the next request of any connection. */
+const createPace = (requestsPerSecond: number | undefined): (() => number) => {
   let planned = 0;
   const firstPlannedAtMs = performance.now();
-  /** Returns how long to wait before the next request of any connection. */
-  const nextDelayMs = (): number => {
-    if (options.requestsPerSecond === undefined) {
+  return () => {
+    if (requestsPerSecond === undefined) {
       return 0;
     }
     planned += 1;
-    return firstPlannedAtMs + (planned / options.requestsPerSecond) * 1000 - performance.now();
+    return firstPlannedAtMs + (planned / requestsPerSecond) * 1000 - performance.now();
   };
+};
+
+const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
+  const { hostname, port } = new URL(options.url);
+  const expectedStatus = options.posted?.status ?? 200;
+  const latenciesMs: number[] = [];
+  let failures = 0;
+  let sampleFailure: string | null = null;
+  let phase: "warm-up" | "measuring" | "done" = "warm-up";
+
+  const compose = createComposer(options);
+  const nextDelayMs = createPace(options.requestsPerSecond);
 
   /** Sends one request after another until the time is over. */
   const sendRequests = async ({ socket, onChunk }: Connection): Promise<void> => {

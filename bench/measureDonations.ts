@@ -87,6 +87,19 @@ const measure = async (
 const describe = ({ p50Ms, p99Ms }: Latencies): string =>
   `p50 ${p50Ms.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms`;
 
+const resultOf = (what: string, latencies: Latencies, baseline: Latencies): Result => ({
+  what: `donations: one at a time, ${what}`,
+  measured: describe(latencies),
+  baseline: `${describe(baseline)} (a registration)`,
+  ratio: (latencies.p50Ms / baseline.p50Ms).toFixed(1),
+  goal: `p50 at most ${GOAL_P50_MS} ms`,
+  isReached: latencies.p50Ms <= GOAL_P50_MS,
+});
+
+const descriptionOf = (ein: string) => ({
+  data: { nonprofit: { primarySlug: `charity-${ein}`, name: `Charity ${ein}`, ein } },
+});
+
 /**
  * Measures a donation at a time: to a charity of the catalogue, to one that its provider has described before, and to one
  * that the provider describes now. The baseline is a registration at a time, by the same client and in the same condition.
@@ -125,9 +138,7 @@ export const measureDonations = async (
   const addCharity = (): string => {
     known += 1;
     const ein = String(100_000_000 + known);
-    provider.responses.set(`/nonprofit/${ein}`, {
-      data: { nonprofit: { primarySlug: `charity-${ein}`, name: `Charity ${ein}`, ein } },
-    });
+    provider.responses.set(`/nonprofit/${ein}`, descriptionOf(ein));
     return ein;
   };
   const donate = (group: readonly string[], index: number, ein: string): Promise<void> =>
@@ -150,14 +161,7 @@ export const measureDonations = async (
       report(
         `donations, ${condition}, to ${kind}: ${describe(latencies)}; registration ${describe(baseline)}`,
       );
-      results.push({
-        what: `donations: one at a time, ${condition}, to ${kind}`,
-        measured: describe(latencies),
-        baseline: `${describe(baseline)} (a registration)`,
-        ratio: (latencies.p50Ms / baseline.p50Ms).toFixed(1),
-        goal: `p50 at most ${GOAL_P50_MS} ms`,
-        isReached: latencies.p50Ms <= GOAL_P50_MS,
-      });
+      results.push(resultOf(`${condition}, to ${kind}`, latencies, baseline));
     }
     return results;
   };

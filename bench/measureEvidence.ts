@@ -4,6 +4,7 @@ import { systemClock } from "../domain/clock.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../services/dashboard/readDashboard.ts";
+import type { DashboardDependencies } from "../services/dashboard/readDashboard.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
@@ -41,6 +42,54 @@ const repeat = async <Value>(
   return values;
 };
 
+const fill = (databaseUrl: string, accountId: string, count: number): Promise<void> =>
+  fillRegistrations(databaseUrl, { accountId, count, spanSeconds: SPAN_SECONDS, reported: true });
+
+/** Measures the evidence of trees: read for the first time, cached, and beside it a read by primary key. */
+const measureReads = async (
+  client: Client,
+  {
+    urls,
+    headers,
+    ids,
+  }: {
+    readonly urls: readonly string[];
+    readonly headers: { readonly Authorization: string };
+    readonly ids: readonly string[];
+  },
+  { connections, rounds, roundMs }: Omit<EvidenceSizes, "registrations">,
+) => {
+  const first = await timeCalls(urls.length, (index) =>
+    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
+  );
+  const evidence = await repeat(rounds, () =>
+    readRepeatedly({ urls, headers, connections, warmUpMs: WARM_UP_MS, durationMs: roundMs }),
+  );
+  const keyRead = await timeCalls(ids.length, (index) =>
+    client.query("SELECT * FROM registration WHERE id = $1", [ids[index]]),
+  );
+  const cached = await timeCalls(ids.length, (index) =>
+    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
+  );
+  return { first, evidence, keyRead, cached };
+};
+
+/** Reads the data of the dashboards of a large and of a small account. */
+const measureDashboards = async (
+  deps: DashboardDependencies,
+  accounts: { readonly large: string; readonly small: string },
+  rounds: number,
+) => {
+  const slugs = {
+    large: await getDashboardSlug(deps, accounts.large),
+    small: await getDashboardSlug(deps, accounts.small),
+  };
+  return repeat(rounds, async () => ({
+    large: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.large)),
+    small: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.small)),
+  }));
+};
+
 /** Measures evidence and the dashboard of an account with many registrations. */
 export const measureEvidence = async (
   services: Services,
@@ -50,14 +99,8 @@ export const measureEvidence = async (
   const databaseUrl = await services.createDatabase("evidence");
   const [large, small] = [crypto.randomUUID(), crypto.randomUUID()];
   const [largeKey = ""] = await createAccounts(databaseUrl, [large, small]);
-  for (const [accountId, count] of [[large, registrations] as const, [small, FEW] as const]) {
-    await fillRegistrations(databaseUrl, {
-      accountId,
-      count,
-      spanSeconds: SPAN_SECONDS,
-      reported: true,
-    });
-  }
+  await fill(databaseUrl, large, registrations);
+  await fill(databaseUrl, small, FEW);
   const db = await openPool(databaseUrl);
   const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
   const startedAtMs = performance.now();
@@ -74,32 +117,16 @@ export const measureEvidence = async (
   );
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
   const urls = rows.map(({ id }) => `${api.url}/evidence/tree/${id}`);
-  const headers = { Authorization: largeKey };
-
-  const first = await timeCalls(urls.length, (index) =>
-    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
-  );
-  const evidence = await repeat(rounds, () =>
-    readRepeatedly({ urls, headers, connections, warmUpMs: WARM_UP_MS, durationMs: roundMs }),
-  );
-  const keyRead = await timeCalls(rows.length, (index) =>
-    client.query("SELECT * FROM registration WHERE id = $1", [rows[index]?.id]),
-  );
-  const cached = await timeCalls(rows.length, (index) =>
-    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
+  const { first, evidence, keyRead, cached } = await measureReads(
+    client,
+    { urls, headers: { Authorization: largeKey }, ids: rows.map(({ id }) => id) },
+    { connections, rounds, roundMs },
   );
   report(
     `evidence: first ${first.toFixed(2)} ms, cached ${cached.toFixed(2)} ms, primary key ${keyRead.toFixed(2)} ms`,
   );
 
-  const slugs = {
-    large: await getDashboardSlug(deps, large),
-    small: await getDashboardSlug(deps, small),
-  };
-  const dashboards = await repeat(rounds, async () => ({
-    large: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.large)),
-    small: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.small)),
-  }));
+  const dashboards = await measureDashboards(deps, { large, small }, rounds);
   await api.stop();
   await client.end();
   await db.end();

@@ -20,7 +20,7 @@ import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { fillYears } from "./support/fillYears.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import type { Result } from "./support/result.ts";
-import type { LoadReport } from "./support/runLoad.ts";
+import type { LoadOptions, LoadReport } from "./support/runLoad.ts";
 import { runLoad } from "./support/runLoad.ts";
 import type { Services } from "./support/startServices.ts";
 import { describeSpread, median } from "./support/statistics.ts";
@@ -154,40 +154,30 @@ const readNumber = async (
 const describe = ({ requestsPerSecond, p50Ms, p99Ms }: LoadReport): string =>
   `${requestsPerSecond.toFixed(0)}/s, p50 ${p50Ms.toFixed(1)}, p99 ${p99Ms.toFixed(1)} ms`;
 
-/**
- * Compares the POSTs of many accounts, at a steady rate, with the same while another account's lists are read, usage is
- * reconciled, history is imported and planting orders are created: each alone, and all together.
- */
-export const measureMixed = async (
-  services: Services,
-  { registrations, beside, rounds, roundMs, connections, requestsPerSecond }: MixedSizes,
-  report: (line: string) => void,
-): Promise<readonly Result[]> => {
-  const databaseUrl = await services.openDatabase("mixed");
-  const readingKey = await fillOnce(databaseUrl, registrations, report);
-  const keys = await createAccounts(databaseUrl, accountIds(WRITING_ACCOUNTS));
-  // Of each three rounds, two may be disturbed and repeated.
-  let importing = accountIds(1 + 3 * beside.length * rounds);
-  await createAccounts(databaseUrl, importing);
-  const [ordering = ""] = accountIds(1);
-  await createAccounts(databaseUrl, [ordering]);
-  if (beside.some((name) => name === "planting" || name === "all")) {
-    await fillRegistrations(databaseUrl, {
-      accountId: ordering,
-      count: UNORDERED_REGISTRATIONS,
-      spanSeconds: SPAN_SECONDS,
-      reported: true,
-    });
-  }
-  const history = join(services.folder, "history.ndjson");
-  await pipeline(Readable.from(historyLines()), createWriteStream(history));
-  // Nothing listens there; none of this needs Temporal.
-  const settings = { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" };
-  const api = await services.startProgram("api/main.ts", settings);
-  const url = `${api.url}/plant/trees`;
+type Works = Readonly<Record<Neighbor, Work>>;
+
+const createWorks = ({
+  databaseUrl,
+  url,
+  readingKey,
+  history,
+  importing,
+  ordering,
+}: {
+  readonly databaseUrl: string;
+  readonly url: string;
+  readonly readingKey: string;
+  /** The file to import. */
+  readonly history: string;
+  /** The accounts to import into. */
+  readonly importing: readonly string[];
+  /** The account whose trees are ordered. */
+  readonly ordering: string;
+}): Works => {
   let reconciliations = 0;
   let commands = 0;
-  const works: Readonly<Record<Neighbor, Work>> = {
+  let imported = 0;
+  return {
     json: readLists(url, readingKey, "application/json"),
     csv: readLists(url, readingKey, "text/csv"),
     reconciliation: {
@@ -213,14 +203,14 @@ export const measureMixed = async (
     // Each round imports into another account, so that it does not find what the last one has imported.
     import: {
       run: runCommands(databaseUrl, () => {
-        importing = importing.slice(1);
-        return ["import", "history", history, "--org", importing[0] ?? ""];
+        imported += 1;
+        return ["import", "history", history, "--org", importing[imported] ?? ""];
       }),
       count: () =>
         readNumber(
           databaseUrl,
           "SELECT count(*) AS number FROM registration WHERE account_id = $1",
-          importing[0],
+          importing[imported],
         ),
     },
     planting: {
@@ -238,29 +228,67 @@ export const measureMixed = async (
         ),
     },
   };
-  const load = { url, keys, connections, requestsPerSecond, durationMs: roundMs };
-  const measure = async (
-    parts: readonly Neighbor[],
-  ): Promise<LoadReport & { readonly done: string }> => {
-    const ended = new AbortController();
-    const countAll = () => Promise.all(parts.map((part) => works[part].count()));
-    const running = Promise.all(parts.map((part) => works[part].run(ended.signal)));
-    await Promise.race([delay(parts.length === 0 ? 0 : START_MS), running]);
-    const measured = runLoad({ ...load, warmUpMs: WARM_UP_MS });
-    await Promise.race([delay(WARM_UP_MS), running]);
-    const before = await countAll();
-    // Work that fails ends the measurement.
-    const [loaded] = await Promise.all([
-      Promise.race([measured, running.then(() => measured)]).finally(() => ended.abort()),
-      running,
-    ]);
-    const after = await countAll();
-    const done = parts.map((part, index) => {
-      const perSecond = (((after[index] ?? 0) - (before[index] ?? 0)) * 1000) / roundMs;
-      return `${perSecond.toFixed(1)} ${UNITS[part]}`;
+};
+
+const measureBeside = async (
+  parts: readonly Neighbor[],
+  works: Works,
+  load: Omit<LoadOptions, "warmUpMs">,
+): Promise<LoadReport & { readonly done: string }> => {
+  const ended = new AbortController();
+  const countAll = () => Promise.all(parts.map((part) => works[part].count()));
+  const running = Promise.all(parts.map((part) => works[part].run(ended.signal)));
+  await Promise.race([delay(parts.length === 0 ? 0 : START_MS), running]);
+  const measured = runLoad({ ...load, warmUpMs: WARM_UP_MS });
+  await Promise.race([delay(WARM_UP_MS), running]);
+  const before = await countAll();
+  // Work that fails ends the measurement.
+  const [loaded] = await Promise.all([
+    Promise.race([measured, running.then(() => measured)]).finally(() => ended.abort()),
+    running,
+  ]);
+  const after = await countAll();
+  const done = parts.map((part, index) => {
+    const perSecond = (((after[index] ?? 0) - (before[index] ?? 0)) * 1000) / load.durationMs;
+    return `${perSecond.toFixed(1)} ${UNITS[part]}`;
+  });
+  return { ...loaded, done: done.length === 0 ? "" : `; meanwhile a second: ${done.join(", ")}` };
+};
+
+/**
+ * Compares the POSTs of many accounts, at a steady rate, with the same while another account's lists are read, usage is
+ * reconciled, history is imported and planting orders are created: each alone, and all together.
+ */
+export const measureMixed = async (
+  services: Services,
+  { registrations, beside, rounds, roundMs, connections, requestsPerSecond }: MixedSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.openDatabase("mixed");
+  const readingKey = await fillOnce(databaseUrl, registrations, report);
+  const keys = await createAccounts(databaseUrl, accountIds(WRITING_ACCOUNTS));
+  // Of each three rounds, two may be disturbed and repeated.
+  const importing = accountIds(1 + 3 * beside.length * rounds);
+  await createAccounts(databaseUrl, importing);
+  const [ordering = ""] = accountIds(1);
+  await createAccounts(databaseUrl, [ordering]);
+  if (beside.some((name) => name === "planting" || name === "all")) {
+    await fillRegistrations(databaseUrl, {
+      accountId: ordering,
+      count: UNORDERED_REGISTRATIONS,
+      spanSeconds: SPAN_SECONDS,
+      reported: true,
     });
-    return { ...loaded, done: done.length === 0 ? "" : `; meanwhile a second: ${done.join(", ")}` };
-  };
+  }
+  const history = join(services.folder, "history.ndjson");
+  await pipeline(Readable.from(historyLines()), createWriteStream(history));
+  // Nothing listens there; none of this needs Temporal.
+  const settings = { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" };
+  const api = await services.startProgram("api/main.ts", settings);
+  const url = `${api.url}/plant/trees`;
+  const works = createWorks({ databaseUrl, url, readingKey, history, importing, ordering });
+  const load = { url, keys, connections, requestsPerSecond, durationMs: roundMs };
+  const measure = (parts: readonly Neighbor[]) => measureBeside(parts, works, load);
   report("reading the list once");
   await readList(url, { headers: { Authorization: readingKey } });
   const results: Result[] = [];

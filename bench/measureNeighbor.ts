@@ -54,6 +54,36 @@ const measureLatencies = async (
 const describe = ({ p50Ms, maximumMs, failures }: Latencies): string =>
   `${p50Ms.toFixed(1)} (${maximumMs.toFixed(0)}${failures > 0 ? `, ${failures} failed` : ""})`;
 
+/** Returns the floods and their names. The registration has many units. */
+const floodsOf = (
+  registrationId: string,
+): readonly (readonly [
+  string,
+  Pick<FloodOptions, "path" | "body" | "connections" | "pipelined">,
+])[] => [
+  [
+    "300 refunds of one registration at a time",
+    {
+      path: "/refund/trees",
+      body: `{"id":"${registrationId}","count":1}`,
+      connections: 300,
+      pipelined: 1,
+    },
+  ],
+  [
+    "300 refunds of unknown ids at a time",
+    { path: "/refund/trees", body: '{"id":"{uuid}"}', connections: 300, pipelined: 1 },
+  ],
+  [
+    "3,000 registrations at a time",
+    { path: "/plant/trees", body: '{"count":1}', connections: 3000, pipelined: 1 },
+  ],
+  [
+    "3 connections with 20,000 pipelined registrations each",
+    { path: "/plant/trees", body: '{"count":1}', connections: 3, pipelined: 20_000 },
+  ],
+];
+
 /**
  * Measures the POSTs of one account, and the probes of a balancer, while another account floods the same process. The
  * baseline is the same without the flood, just before it.
@@ -94,35 +124,9 @@ export const measureNeighbor = async (
     body: '{"count":1000000}',
   });
   const id = /"id":"(?<id>[^"]+)"/u.exec(await planted.text())?.groups?.["id"] ?? "";
-  const floods: readonly (readonly [
-    string,
-    Pick<FloodOptions, "path" | "body" | "connections" | "pipelined">,
-  ])[] = [
-    [
-      "300 refunds of one registration at a time",
-      {
-        path: "/refund/trees",
-        body: `{"id":"${id}","count":1}`,
-        connections: 300,
-        pipelined: 1,
-      },
-    ],
-    [
-      "300 refunds of unknown ids at a time",
-      { path: "/refund/trees", body: '{"id":"{uuid}"}', connections: 300, pipelined: 1 },
-    ],
-    [
-      "3,000 registrations at a time",
-      { path: "/plant/trees", body: '{"count":1}', connections: 3000, pipelined: 1 },
-    ],
-    [
-      "3 connections with 20,000 pipelined registrations each",
-      { path: "/plant/trees", body: '{"count":1}', connections: 3, pipelined: 20_000 },
-    ],
-  ];
   const results: Result[] = [];
   await observe(delay(roundMs));
-  for (const [name, flood] of floods) {
+  for (const [name, flood] of floodsOf(id)) {
     const alone = await observe(delay(roundMs));
     const flooding = runFlood({ ...flood, url: api.url, key: flooder, durationMs: roundMs });
     const during = await observe(flooding);

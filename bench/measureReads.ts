@@ -45,6 +45,80 @@ type Comparison = {
     readonly path: string | ((id: string) => string);
   };
 
+type Recorded = Readonly<z.output<typeof recordRow>>;
+
+/** @param newest the newest event of each account */
+const comparisonsOf = (
+  records: readonly Recorded[],
+  newest: readonly Recorded[],
+): readonly Comparison[] => {
+  const newestOf = new Map(newest.map((event) => [event.accountId, eventIdOf(event)]));
+  const newestEvents = new Map(records.map(({ accountId, id }) => [id, newestOf.get(accountId)]));
+  const eventIds = new Map(records.map((record) => [record.id, eventIdOf(record)]));
+  return [
+    { what: "a page of 20", path: "/plant/trees?first=20", bare: (account) => `/page?${account}` },
+    {
+      what: "a page of 20 of an attribution",
+      path: "/plant/trees?first=20&attribution_key=newsletter",
+      bare: (account) => `/attribution?${account}`,
+    },
+    { what: "one id of the list", path: (id) => `/plant/trees?id=${id}`, bare: one },
+    { what: "billing status of one id", path: (id) => `/usage/${id}`, bare: one },
+    { what: "evidence of one id", path: (id) => `/evidence/tree/${id}`, bare: one },
+    {
+      what: "a refund that is refused",
+      path: "/refund/trees",
+      bare: one,
+      posted: { bodies: records.map(({ id }) => refundBody(id)), status: 400 },
+    },
+    {
+      what: "a page of 10 events",
+      path: (id) => `/events?limit=10&starting_after=${eventIds.get(id)}`,
+      bare: (account) => `/events?${account}`,
+    },
+    {
+      what: "a poll that finds no new event",
+      path: (id) => `/events?starting_after=${newestEvents.get(id)}`,
+      bare: one,
+    },
+  ];
+};
+
+/** Refunds the registrations, so that every further refund is refused. */
+const refundAll = async (
+  url: string,
+  keys: readonly string[],
+  ids: readonly string[],
+): Promise<void> => {
+  for (const [index, id] of ids.entries()) {
+    const response = await fetch(`${url}/refund/trees`, {
+      method: "POST",
+      headers: { Authorization: keys[index] ?? "", "Content-Type": "application/json" },
+      body: refundBody(id),
+    });
+    if (!response.ok) {
+      throw new Error(`A refund returned ${response.status}: ${await response.text()}`);
+    }
+  }
+};
+
+const describe = (
+  { bare, service, cpu }: Round,
+  others: number | null,
+  roundMs: number,
+): string => {
+  const requests = (service.requestsPerSecond * (WARM_UP_MS + roundMs)) / 1000;
+  const times = Object.entries(cpu).map(
+    ([name, ms]) => `${name} ${((ms * 1000) / requests).toFixed(0)}`,
+  );
+  return (
+    `${service.requestsPerSecond.toFixed(0)}/s, p50 ${service.p50Ms.toFixed(1)}, ` +
+    `p99 ${service.p99Ms.toFixed(1)} ms, CPU of a request about ${times.join(", ")} µs; ` +
+    `bare reader ${bare.requestsPerSecond.toFixed(0)}/s; ` +
+    `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`
+  );
+};
+
 /** Compares reads of few records, and refunds that are refused, with a bare Koa app that reads the same records. */
 export const measureReads = async (
   services: Services,
@@ -74,61 +148,19 @@ export const measureReads = async (
   `);
   const keys = records.map(({ accountId }) => accountKeys[accounts.indexOf(accountId)] ?? "");
   const ids = records.map(({ id }) => id);
-  const api = await services.startProgram("api/main.ts", {
-    DATABASE_URL: databaseUrl,
-  });
+  const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
   const bareReader = await services.startProgram("bench/bareReader.ts", {
     DATABASE_URL: databaseUrl,
   });
-  // So that every further refund is refused.
-  for (const [index, id] of ids.entries()) {
-    const response = await fetch(`${api.url}/refund/trees`, {
-      method: "POST",
-      headers: { Authorization: keys[index] ?? "", "Content-Type": "application/json" },
-      body: refundBody(id),
-    });
-    if (!response.ok) {
-      throw new Error(`A refund returned ${response.status}: ${await response.text()}`);
-    }
-  }
+  await refundAll(api.url, keys, ids);
   const newest = await db.any(sql.type(recordRow)`
     SELECT DISTINCT ON (account_id) account_id AS "accountId", id, transaction_id::text AS "transactionId"
     FROM event
     ORDER BY account_id, transaction_id DESC, id DESC
   `);
   await db.end();
-  const newestOf = new Map(newest.map((event) => [event.accountId, eventIdOf(event)]));
-  const newestEvents = new Map(records.map(({ accountId, id }) => [id, newestOf.get(accountId)]));
-  const eventIds = new Map(records.map((record) => [record.id, eventIdOf(record)]));
-  const comparisons: readonly Comparison[] = [
-    { what: "a page of 20", path: "/plant/trees?first=20", bare: (account) => `/page?${account}` },
-    {
-      what: "a page of 20 of an attribution",
-      path: "/plant/trees?first=20&attribution_key=newsletter",
-      bare: (account) => `/attribution?${account}`,
-    },
-    { what: "one id of the list", path: (id) => `/plant/trees?id=${id}`, bare: one },
-    { what: "billing status of one id", path: (id) => `/usage/${id}`, bare: one },
-    { what: "evidence of one id", path: (id) => `/evidence/tree/${id}`, bare: one },
-    {
-      what: "a refund that is refused",
-      path: "/refund/trees",
-      bare: one,
-      posted: { bodies: ids.map(refundBody), status: 400 },
-    },
-    {
-      what: "a page of 10 events",
-      path: (id) => `/events?limit=10&starting_after=${eventIds.get(id)}`,
-      bare: (account) => `/events?${account}`,
-    },
-    {
-      what: "a poll that finds no new event",
-      path: (id) => `/events?starting_after=${newestEvents.get(id)}`,
-      bare: one,
-    },
-  ];
   const results: Result[] = [];
-  for (const { what, path, bare: barePath, posted } of comparisons) {
+  for (const { what, path, bare: barePath, posted } of comparisonsOf(records, newest)) {
     const load = { keys, connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
     const barePaths = records.map(({ accountId, id }) => barePath(accountId, id));
     const measured = await repeatUndisturbed(
@@ -153,18 +185,7 @@ export const measureReads = async (
         );
         return { bare, service, cpu: await readCpu() };
       },
-      ({ bare, service, cpu }, others) => {
-        const requests = (service.requestsPerSecond * (WARM_UP_MS + roundMs)) / 1000;
-        const times = Object.entries(cpu).map(
-          ([name, ms]) => `${name} ${((ms * 1000) / requests).toFixed(0)}`,
-        );
-        report(
-          `${what}: ${service.requestsPerSecond.toFixed(0)}/s, p50 ${service.p50Ms.toFixed(1)}, ` +
-            `p99 ${service.p99Ms.toFixed(1)} ms, CPU of a request about ${times.join(", ")} µs; ` +
-            `bare reader ${bare.requestsPerSecond.toFixed(0)}/s; ` +
-            `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
-        );
-      },
+      (round, others) => report(`${what}: ${describe(round, others, roundMs)}`),
     );
     results.push(
       compareRounds(`${what}: requests/s compared with a bare reader`, measured, {

@@ -30,6 +30,30 @@ const countRegistrations = async (databaseUrl: string): Promise<number> => {
   }
 };
 
+const resultsOf = ({
+  sent,
+  failed,
+  registered,
+  restarts,
+}: Readonly<Record<"sent" | "failed" | "registered" | "restarts", number>>): readonly Result[] => [
+  {
+    what: `failed of ${sent} requests during ${restarts} restarts of two APIs behind HAProxy`,
+    measured: String(failed),
+    baseline: "0",
+    ratio: "",
+    goal: "0",
+    isReached: failed === 0,
+  },
+  {
+    what: "registrations in the database, compared with successful requests",
+    measured: String(registered),
+    baseline: String(sent - failed),
+    ratio: "",
+    goal: "the same",
+    isReached: registered === sent - failed,
+  },
+];
+
 /**
  * Restarts two APIs behind HAProxy one after the other, with deploy/haproxy/haproxy.cfg and the default DRAIN_SECONDS,
  * while clients register trees, and counts the requests that fail. No client repeats a request.
@@ -110,22 +134,5 @@ export const measureRestarts = async (
   report(
     `p50 ${percentile(ascending, 0.5).toFixed(1)} ms, p99 ${percentile(ascending, 0.99).toFixed(1)} ms, longest ${(ascending.at(-1) ?? 0).toFixed(0)} ms`,
   );
-  return [
-    {
-      what: `failed of ${sent} requests during ${restarts} restarts of two APIs behind HAProxy`,
-      measured: String(failures.length),
-      baseline: "0",
-      ratio: "",
-      goal: "0",
-      isReached: failures.length === 0,
-    },
-    {
-      what: "registrations in the database, compared with successful requests",
-      measured: String(registered),
-      baseline: String(sent - failures.length),
-      ratio: "",
-      goal: "the same",
-      isReached: registered === sent - failures.length,
-    },
-  ];
+  return resultsOf({ sent, failed: failures.length, registered, restarts });
 };

@@ -7,6 +7,7 @@ import { Client, DatabaseError } from "pg";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
+import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
@@ -82,6 +83,34 @@ const stopAtEnd = (stop: () => Promise<void>, kill: () => Promise<void>): void =
   });
 };
 
+const startProgram = async (
+  module: string,
+  settings: Readonly<Record<string, string>>,
+  context: StartContext,
+): Promise<Program> => {
+  context.signal.throwIfAborted();
+  const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
+    env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, {
+      ...SETTINGS,
+      ...settings,
+    }),
+    stdio: ["ignore", "ignore", "inherit", "ipc"],
+  });
+  const managed = await manageProcess(
+    module,
+    child,
+    [{ signal: "SIGTERM", waitMs: 30_000 }],
+    context,
+  );
+  const urls = await awaitReady(child, module);
+  return {
+    url: urls["standalone"] ?? "",
+    storeUrl: urls["store"] ?? "",
+    pid: managed.identity.pid,
+    stop: managed.stop,
+  };
+};
+
 /**
  * Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that.
  * @param dataFolder where databases are kept for the next run; null: in a temporary folder
@@ -149,29 +178,7 @@ export const startServices = async (dataFolder: string | null = null): Promise<S
           throw error;
         }),
       dropDatabase: (name) => admin(`DROP DATABASE ${name} WITH (FORCE)`),
-      startProgram: async (module, settings) => {
-        context.signal.throwIfAborted();
-        const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
-          env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, {
-            ...SETTINGS,
-            ...settings,
-          }),
-          stdio: ["ignore", "ignore", "inherit", "ipc"],
-        });
-        const managed = await manageProcess(
-          module,
-          child,
-          [{ signal: "SIGTERM", waitMs: 30_000 }],
-          context,
-        );
-        const urls = await awaitReady(child, module);
-        return {
-          url: urls["standalone"] ?? "",
-          storeUrl: urls["store"] ?? "",
-          pid: managed.identity.pid,
-          stop: managed.stop,
-        };
-      },
+      startProgram: (module, settings) => startProgram(module, settings, context),
       startTemporal: () => (temporal ??= startTemporal()),
       stop,
     };
