@@ -1,5 +1,5 @@
+import type { Owner } from "../domain/accounts/accounts.ts";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import type { UsageStream } from "../domain/billing/usage.ts";
 import { drainUsage } from "../services/billing/sending/drainUsage.ts";
 import { processProcessorEvents } from "../services/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventDependencies } from "../services/billing/processorEvents/processProcessorEvents.ts";
@@ -21,11 +21,7 @@ export type BillingActivityDependencies = ProcessorEventDependencies & {
   /** When reconciliations read sums; if absent, as fast as they can. */
   readonly pace?: BulkPace;
   /** Called after every attempt to send a meter event. */
-  readonly observeSend: (
-    stream: UsageStream,
-    result: SendResult,
-    meterEventId: bigint | null,
-  ) => void;
+  readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
   /** Called for each subscription that the nightly sweep could not read. */
   readonly observeUnreadSubscription: (accountId: string, error: unknown) => void;
   /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
@@ -38,7 +34,7 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
    * Sends the usage of a stream that is ready. Fails, so that Temporal retries, if the current event has to wait and the
    * stream has a sender of its own. Otherwise the sender of its shard goes on.
    */
-  drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
+  drainUsage: async (stream: Owner): Promise<{ readonly moreIsReady: boolean }> => {
     const result = await withHeartbeat((signal) =>
       drainUsage(deps, stream, {
         signal,

@@ -66,7 +66,7 @@ const fillAccounts = async (
          CROSS JOIN generate_series(1, $2::integer) AS second
          RETURNING account_id, created_at, usage_batch
        )
-       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
        SELECT account_id, 'live', 'bottle', usage_batch, 1, extract(epoch FROM created_at)::bigint
        FROM inserted
        ORDER BY created_at`,

@@ -231,7 +231,7 @@ export const parseExpiry = parserOf<Expiry>(
   "a date in UTC (2027-01-31), a time (2027-01-31T12:00:00Z), or days from now (1d to 3660d)",
 );
 
-/** Selects the current billing cycle of the account and the meter. */
+/** Selects the current billing cycle of the account and the kind. */
 export const CURRENT = "current";
 
 /** Parses a month in UTC. Not null for the current cycle, because commander turns that into an empty string. */

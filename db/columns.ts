@@ -10,5 +10,5 @@ export const modeColumn = z.enum(MODES);
 
 export const kindColumn = z.enum(KINDS);
 
-/** The columns that identify a usage stream. */
-export const streamColumns = { accountId: z.uuid(), mode: modeColumn, meter: kindColumn };
+/** The columns that identify an owner. */
+export const ownerColumns = { accountId: z.uuid(), mode: modeColumn, kind: kindColumn };

@@ -1,8 +1,8 @@
+import type { Owner } from "../domain/accounts/accounts.ts";
 import type { Logger } from "pino";
 import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/isContentError.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../domain/billing/usage.ts";
 import type { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
 import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
 import { createOutageLog } from "./createOutageLog.ts";
@@ -19,7 +19,7 @@ type BillingObservers = Pick<
   | "observeDrift"
 > & {
   /** Called when the usage of a stream could not be processed, which is tried again. */
-  readonly observeFailure: (stream: UsageStream, error: unknown) => void;
+  readonly observeFailure: (stream: Owner, error: unknown) => void;
 };
 
 type DeliveryObservers = Pick<DeliveryDependencies, "observeAttempt" | "observeDisabled"> &

@@ -1,3 +1,4 @@
+import type { Owner } from "../domain/accounts/accounts.ts";
 import type { Duration } from "@temporalio/common";
 import {
   condition,
@@ -8,7 +9,6 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
-import type { UsageStream } from "../domain/billing/usage.ts";
 import { isTimeout } from "./isTimeout.ts";
 
 /** Signals that usage facts are waiting. It has no payload: the sender reads them from the database. */
@@ -23,7 +23,7 @@ const IDLE_TIME = "2 minutes";
  *   run, and Temporal accepts ten thousand signals per run
  */
 export const usageSender = async (
-  stream: UsageStream,
+  stream: Owner,
   maxDrainTime: Duration = "6 hours",
 ): Promise<void> => {
   const { drainUsage } = proxyActivities<BillingActivities>({

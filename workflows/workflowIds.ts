@@ -1,4 +1,4 @@
-import type { UsageStream } from "../domain/billing/usage.ts";
+import type { Owner } from "../domain/accounts/accounts.ts";
 import { refundIdOf } from "../domain/registrations/decideRefund.ts";
 import { inDeployment } from "./inDeployment.ts";
 
@@ -16,11 +16,11 @@ export const refundWorkflowId = (deployment: string, registrationId: string): st
 export const usageSenderPrefix = (deployment: string, accountId: string): string =>
   inDeployment(deployment, `usage-sender/${accountId}/`);
 
-/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and meter. */
+/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and kind. */
 export const usageSenderWorkflowId = (
   deployment: string,
-  { accountId, mode, meter }: UsageStream,
-): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${meter}`;
+  { accountId, mode, kind }: Owner,
+): string => `${usageSenderPrefix(deployment, accountId)}${mode}/${kind}`;
 
 /** Returns the id of a shard's only sender. */
 export const usageShardWorkflowId = (deployment: string, shard: number): string =>

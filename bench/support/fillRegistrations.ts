@@ -30,7 +30,7 @@ export const fillRegistrations = async (
     if (reported) {
       await client.query(
         `INSERT INTO meter_event
-           (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+           (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
          VALUES ($1, 'live', 'tree', 0, 1, $2, $1::uuid::text, 'ledger', 'delivered', now(), now())`,
         [accountId, count],
       );
@@ -57,7 +57,7 @@ export const fillRegistrations = async (
          ) AS time
          RETURNING created_at, usage_batch
        )
-       INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+       INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
        SELECT
          $1::uuid, 'live', 'tree', usage_batch, 1, floor(extract(epoch FROM created_at))::bigint,
          (SELECT id FROM meter_event WHERE account_id = $1::uuid AND second = 0)

@@ -28,7 +28,7 @@ const EVENTS = `
   ),
   sealed AS (
     INSERT INTO meter_event (
-      account_id, mode, meter, second, sequence, quantity, identifier, processor, state, attempts, first_attempt_at,
+      account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, first_attempt_at,
       sealed_at, settled_at
     )
     SELECT
@@ -37,7 +37,7 @@ const EVENTS = `
     FROM event
     RETURNING identifier, second, quantity
   )
-  INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+  INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
   SELECT identifier, $1::uuid, 'live', 'tree', second, quantity, to_timestamp(second + 3)
   FROM sealed`;
 
@@ -63,7 +63,7 @@ const REGISTRATIONS = `
     ) AS time
     RETURNING usage_batch, extract(epoch FROM created_at)::bigint AS second
   )
-  INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+  INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
   SELECT $1::uuid, 'live', 'tree', inserted.usage_batch, 1, inserted.second, meter_event.id
   FROM inserted
   JOIN meter_event ON meter_event.identifier = 'u1:' || $1::uuid || ':live:tree:' || inserted.second || ':1'`;

@@ -23,7 +23,7 @@ WITH inserted AS (
   RETURNING account_id, mode, kind, count, created_at, usage_batch
 ),
 fact AS (
-  INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+  INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
   SELECT account_id, mode, kind, usage_batch, count, floor(extract(epoch FROM created_at))::bigint
   FROM inserted
 )

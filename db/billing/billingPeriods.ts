@@ -8,7 +8,7 @@ import { sql, timestamp } from "../sql.ts";
 export type Subscription = {
   readonly accountId: string;
   readonly subscriptionId: string;
-  readonly meter: Kind;
+  readonly kind: Kind;
 };
 
 /** Longer than it takes to read a subscription and to store the result. */
@@ -29,19 +29,19 @@ const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.dat
 /** Returns the subscription's latest billing period as Stripe last reported it, and when that was. */
 export const findBillingPeriod = (
   db: CommonQueryMethods,
-  { accountId, subscriptionId, meter }: Subscription,
+  { accountId, subscriptionId, kind }: Subscription,
 ): Promise<Readonly<z.output<typeof periodRow>> | null> =>
   db.maybeOne(sql.type(periodRow)`
     SELECT starts_at AS start, ends_at AS "end", read_at AS "readAt"
     FROM billing_period
-    WHERE account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}
+    WHERE account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}
     ORDER BY starts_at DESC
     LIMIT 1
   `);
 
-const accountPeriodRow = z.strictObject({ meter: kindColumn, start: z.date(), end: z.date() });
+const accountPeriodRow = z.strictObject({ kind: kindColumn, start: z.date(), end: z.date() });
 
-/** A billing period of an account's meter. */
+/** A billing period of an account's usage of one kind. */
 export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
 
 /** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
@@ -50,7 +50,7 @@ export const listBillingPeriods = (
   accountId: string,
 ): Promise<readonly AccountPeriod[]> =>
   db.any(sql.prepared("list_billing_periods", accountPeriodRow)`
-    SELECT meter, starts_at AS start, ends_at AS "end"
+    SELECT kind, starts_at AS start, ends_at AS "end"
     FROM billing_period
     WHERE account_id = ${accountId}
     ORDER BY starts_at DESC
@@ -62,12 +62,12 @@ export const listBillingPeriods = (
  */
 export const saveBillingPeriod = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, subscriptionId, meter }: Subscription,
+  { accountId, subscriptionId, kind }: Subscription,
   { start, end }: Period,
   readAt: Date,
 ): Promise<void> => {
   const [startsAt, endsAt] = [timestamp(start), timestamp(end)];
-  const own = sql.fragment`account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}`;
+  const own = sql.fragment`account_id = ${accountId} AND kind = ${kind} AND subscription_id = ${subscriptionId}`;
   const isStale = await transaction.exists(sql.typeAlias("void")`
     SELECT
     FROM billing_period
@@ -86,9 +86,9 @@ export const saveBillingPeriod = async (
     WHERE ${own} AND starts_at < ${startsAt} AND ends_at > ${startsAt}
   `);
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO billing_period (account_id, meter, subscription_id, starts_at, ends_at, read_at)
-    VALUES (${accountId}, ${meter}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${timestamp(readAt)})
-    ON CONFLICT (account_id, meter, subscription_id, starts_at) DO UPDATE
+    INSERT INTO billing_period (account_id, kind, subscription_id, starts_at, ends_at, read_at)
+    VALUES (${accountId}, ${kind}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${timestamp(readAt)})
+    ON CONFLICT (account_id, kind, subscription_id, starts_at) DO UPDATE
     SET ends_at = excluded.ends_at, read_at = excluded.read_at
   `);
 };
@@ -106,7 +106,7 @@ export type PeriodEnds = {
  * subscription takes it.
  */
 const endOfPeriods = (
-  meter: FragmentSqlToken,
+  kind: FragmentSqlToken,
   { now, graceMs }: PeriodEnds,
 ): FragmentSqlToken => sql.fragment`
   (
@@ -117,7 +117,7 @@ const endOfPeriods = (
           SELECT
           FROM billing_period AS previous
           WHERE previous.account_id = billing_period.account_id
-            AND previous.meter = billing_period.meter
+            AND previous.kind = billing_period.kind
             AND previous.subscription_id = billing_period.subscription_id
             AND previous.starts_at < billing_period.starts_at
         ) THEN starts_at
@@ -125,28 +125,28 @@ const endOfPeriods = (
     )
     FROM billing_period
     WHERE billing_period.account_id = account.id
-      AND billing_period.meter = ${meter}
+      AND billing_period.kind = ${kind}
       AND billing_period.subscription_id = account.stripe_subscription_id
   )
 `;
 
 /** Returns the condition that a second is of a billing period that has ended; see `endOfPeriods`. */
 export const isOfEndedPeriod = (
-  meter: FragmentSqlToken,
+  kind: FragmentSqlToken,
   second: FragmentSqlToken,
   ends: PeriodEnds,
-): FragmentSqlToken => sql.fragment`to_timestamp(${second}) < ${endOfPeriods(meter, ends)}`;
+): FragmentSqlToken => sql.fragment`to_timestamp(${second}) < ${endOfPeriods(kind, ends)}`;
 
 const endRow = z.strictObject({ endedBefore: z.date().nullable() });
 
 /** Returns the time before which an account's usage is of billing periods that have ended, or null; see `endOfPeriods`. */
 export const findEndOfPeriods = (
   db: CommonQueryMethods,
-  { accountId, meter }: Pick<Subscription, "accountId" | "meter">,
+  { accountId, kind }: Pick<Subscription, "accountId" | "kind">,
   ends: PeriodEnds,
 ): Promise<Date | null> =>
   db.oneFirst(sql.type(endRow)`
-    SELECT ${endOfPeriods(sql.fragment`${meter}`, ends)} AS "endedBefore"
+    SELECT ${endOfPeriods(sql.fragment`${kind}`, ends)} AS "endedBefore"
     FROM account
     WHERE account.id = ${accountId}
   `);

@@ -1,18 +1,18 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { meterEventColumns, meterEventRow, noteBeforeError, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
 /** Live events of a stream in the built-in ledger, from a unix second on. */
-type LedgerEvents = Pick<UsageStream, "accountId" | "meter"> & { readonly fromSecond: number };
+type LedgerEvents = Pick<Owner, "accountId" | "kind"> & { readonly fromSecond: number };
 
-const isAmong = ({ accountId, meter, fromSecond }: LedgerEvents): FragmentSqlToken => sql.fragment`
+const isAmong = ({ accountId, kind, fromSecond }: LedgerEvents): FragmentSqlToken => sql.fragment`
   account_id = ${accountId}
   AND mode = 'live'
-  AND meter = ${meter}
+  AND kind = ${kind}
   AND second >= ${fromSecond}
   AND processor = 'ledger'
 `;
@@ -96,7 +96,7 @@ const otherFactsOfSeconds = (
       FROM usage_fact
       WHERE account_id = ${events.accountId}
         AND mode = 'live'
-        AND meter = ${events.meter}
+        AND kind = ${events.kind}
         AND meter_event_id IS NULL
         AND second = part.second
       OFFSET 0
@@ -150,8 +150,8 @@ export const revokeLedgerEvents = (
       RETURNING id, identifier, quantity, second
     ),
     revoked AS (
-      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-      SELECT recorded.identifier || ':revoked', account_id, mode, meter, recorded.second, -recorded.quantity, now()
+      INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+      SELECT recorded.identifier || ':revoked', account_id, mode, kind, recorded.second, -recorded.quantity, now()
       FROM superseded
       CROSS JOIN LATERAL (
         SELECT *

@@ -1,12 +1,13 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Span, UsageStream } from "../../domain/billing/usage.ts";
+import type { Span } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const recordedRow = z.strictObject({ identifier: z.string(), quantity: safeInteger });
 
-export type LedgerUsage = UsageStream & {
+export type LedgerUsage = Owner & {
   readonly identifier: string;
   readonly second: number;
   readonly quantity: number;
@@ -21,22 +22,22 @@ export const recordLedgerUsage = async (
   usage: readonly LedgerUsage[],
 ): Promise<ReadonlyMap<string, number>> => {
   const rows = await db.any(sql.type(recordedRow)`
-    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-    SELECT identifier, account_id, mode, meter, second, quantity, now()
+    INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+    SELECT identifier, account_id, mode, kind, second, quantity, now()
     FROM ${sql.unnest(
       // A statement must not insert an identifier twice.
       [...new Map(usage.map((each) => [each.identifier, each])).values()].map(
-        ({ identifier, accountId, mode, meter, second, quantity }) => [
+        ({ identifier, accountId, mode, kind, second, quantity }) => [
           identifier,
           accountId,
           mode,
-          meter,
+          kind,
           second,
           quantity,
         ],
       ),
       ["text", "uuid", "text", "text", "int8", "int8"],
-    )} AS usage (identifier, account_id, mode, meter, second, quantity)
+    )} AS usage (identifier, account_id, mode, kind, second, quantity)
     -- In this order, so that two statements with the same identifiers do not wait for each other.
     ORDER BY identifier
     -- Changes nothing, but returns the existing row.
@@ -46,12 +47,12 @@ export const recordLedgerUsage = async (
   return new Map(rows.map(({ identifier, quantity }) => [identifier, quantity]));
 };
 
-const entriesOf = ({ accountId, mode, meter }: UsageStream, span: Span): FragmentSqlToken =>
+const entriesOf = ({ accountId, mode, kind }: Owner, span: Span): FragmentSqlToken =>
   sql.fragment`
     ledger_usage
     WHERE account_id = ${accountId}
       AND mode = ${mode}
-      AND meter = ${meter}
+      AND kind = ${kind}
       AND second >= ${span.start}
       AND second < ${span.end}
   `;
@@ -63,7 +64,7 @@ const quantityRow = z.strictObject({ quantity: quantityColumn });
 /** Returns the units recorded in a half-open span of unix seconds. */
 export const sumLedgerUsage = (
   db: CommonQueryMethods,
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
 ): Promise<number> =>
   db.oneFirst(sql.type(quantityRow)`
@@ -79,7 +80,7 @@ const firstSumRow = z.strictObject({ quantity: quantityColumn, end: safeInteger 
  */
 export const sumFirstLedgerUsage = (
   db: CommonQueryMethods,
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
   limit: number,
 ): Promise<Readonly<z.output<typeof firstSumRow>>> =>

@@ -1,6 +1,6 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { safeInteger } from "../columns.ts";
@@ -84,13 +84,13 @@ export const listMeterEvents = (
   }
   return db.any(sql.type(listedRow)`
     SELECT ${listedColumns}
-    FROM (VALUES ('live', 'tree'), ('live', 'bottle'), ('test', 'tree'), ('test', 'bottle')) AS stream (mode, meter)
+    FROM (VALUES ('live', 'tree'), ('live', 'bottle'), ('test', 'tree'), ('test', 'bottle')) AS stream (mode, kind)
     CROSS JOIN LATERAL (
       SELECT *
       FROM meter_event
       WHERE meter_event.account_id = ${accountId}
         AND meter_event.mode = stream.mode
-        AND meter_event.meter = stream.meter
+        AND meter_event.kind = stream.kind
         AND ${inState}
       ORDER BY meter_event.second DESC, meter_event.sequence DESC
       LIMIT ${limit}
@@ -104,7 +104,7 @@ export const listMeterEvents = (
 /** Lists every sealing of a stream's second in order, superseded ones included. */
 export const listSealingsOfSecond = (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   second: number,
 ): Promise<readonly ListedMeterEvent[]> =>
   db.any(sql.type(listedRow)`
@@ -113,7 +113,7 @@ export const listSealingsOfSecond = (
     JOIN account ON account.id = meter_event.account_id
     WHERE meter_event.account_id = ${accountId}
       AND meter_event.mode = ${mode}
-      AND meter_event.meter = ${meter}
+      AND meter_event.kind = ${kind}
       AND meter_event.second = ${second}
     ORDER BY meter_event.sequence
   `);
@@ -210,6 +210,6 @@ export const listMeterEventIdsOfEndedPeriods = (
     WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
       AND meter_event.mode = 'live'
       AND meter_event.processor = 'stripe'
-      AND ${isOfEndedPeriod(sql.fragment`meter_event.meter`, sql.fragment`meter_event.second`, ends)}
+      AND ${isOfEndedPeriod(sql.fragment`meter_event.kind`, sql.fragment`meter_event.second`, ends)}
     ORDER BY meter_event.id
   `);

@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "../../domain/billing/usage.ts";
@@ -11,8 +12,8 @@ import {
   FAILED_STATES,
   UNFINISHED_STATES,
 } from "../../domain/billing/meterEvents.ts";
-import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
-import { safeInteger, streamColumns } from "../columns.ts";
+import type { ProcessorName } from "../../domain/billing/usage.ts";
+import { safeInteger, ownerColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql, timestamp } from "../sql.ts";
@@ -20,7 +21,7 @@ import { streamsTable } from "./streams.ts";
 
 export const meterEventRow = z.strictObject({
   id: z.bigint(),
-  ...streamColumns,
+  ...ownerColumns,
   second: safeInteger,
   quantity: safeInteger,
   alreadyReported: safeInteger,
@@ -49,7 +50,7 @@ export const meterEventColumns = sql.fragment`
   meter_event.id,
   meter_event.account_id AS "accountId",
   meter_event.mode,
-  meter_event.meter,
+  meter_event.kind,
   meter_event.second,
   meter_event.quantity,
   meter_event.already_reported AS "alreadyReported",
@@ -92,14 +93,14 @@ export const inDoubt = sql.fragment`(
 
 export const findUnfinishedMeterEvent = (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<StoredMeterEvent | null> =>
   db.maybeOne(sql.prepared("find_unfinished_meter_event", meterEventRow)`
     SELECT ${meterEventColumns}
     FROM meter_event
     WHERE account_id = ${accountId}
       AND mode = ${mode}
-      AND meter = ${meter}
+      AND kind = ${kind}
       AND state IN (${UNFINISHED})
   `);
 
@@ -167,7 +168,7 @@ const unfinishedRow = meterEventRow.extend({ isResumable: z.boolean() });
 /** Returns the unfinished events of the streams that have one, and whether a shard's sender continues with them. */
 export const listUnfinishedMeterEvents = (
   db: CommonQueryMethods,
-  streams: readonly UsageStream[],
+  streams: readonly Owner[],
   lease: Lease,
 ): Promise<readonly Readonly<z.output<typeof unfinishedRow>>[]> =>
   db.any(sql.type(unfinishedRow)`
@@ -178,7 +179,7 @@ export const listUnfinishedMeterEvents = (
       FROM meter_event
       WHERE account_id = stream.account_id
         AND mode = stream.mode
-        AND meter = stream.meter
+        AND kind = stream.kind
         AND state IN (${UNFINISHED})
       -- Keeps the planner from reading all unfinished events for a few streams.
       OFFSET 0
@@ -232,13 +233,13 @@ export const moveSettledEvent = async (
 /** Returns whether an attempt of a stream, or of any stream (null), may be in progress. */
 export const isAttemptInProgress = (
   db: CommonQueryMethods,
-  stream: UsageStream | null,
+  stream: Owner | null,
   lease: Lease,
 ): Promise<boolean> => {
   const isOfStream =
     stream === null
       ? sql.fragment`true`
-      : sql.fragment`account_id = ${stream.accountId} AND mode = ${stream.mode} AND meter = ${stream.meter}`;
+      : sql.fragment`account_id = ${stream.accountId} AND mode = ${stream.mode} AND kind = ${stream.kind}`;
   return db.exists(sql.typeAlias("void")`
     SELECT
     FROM meter_event

@@ -1,6 +1,7 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Span, UsageStream } from "../../domain/billing/usage.ts";
+import type { Span } from "../../domain/billing/usage.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
@@ -12,11 +13,11 @@ const secondRow = z.strictObject({ second: z.bigint() });
  */
 export const listUnsettledSeconds = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   { start, end }: Span,
 ): Promise<ReadonlySet<number>> => {
   const ofSpan = sql.fragment`
-    account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second >= ${start} AND second < ${end}
+    account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND second >= ${start} AND second < ${end}
   `;
   const seconds = await transaction.anyFirst(sql.type(secondRow)`
     SELECT second FROM meter_event WHERE ${ofSpan} AND state IN (${UNFINISHED}, ${FAILED})
@@ -34,11 +35,11 @@ export const listUnsettledSeconds = async (
  */
 export const deleteUsage = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   seconds: readonly number[],
 ): Promise<void> => {
   const ofSeconds = sql.fragment`
-    account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second = ANY(${sql.array(seconds, "int8")})
+    account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND second = ANY(${sql.array(seconds, "int8")})
   `;
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM usage_fact WHERE meter_event_id = ANY(ARRAY(SELECT id FROM meter_event WHERE ${ofSeconds}))

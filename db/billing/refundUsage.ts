@@ -121,10 +121,10 @@ export const sumBilledRefunds = (db: CommonQueryMethods, meterEventId: bigint): 
     SELECT coalesce(sum(least(-own.quantity, greatest(0, usage.billed - usage.quantity - closed.quantity))), 0)::bigint
       AS units
     FROM (
-      SELECT usage_batch, account_id, mode, meter, second, sum(quantity) AS quantity
+      SELECT usage_batch, account_id, mode, kind, second, sum(quantity) AS quantity
       FROM usage_fact
       WHERE meter_event_id = ${meterEventId} AND refund_id IS NOT NULL
-      GROUP BY usage_batch, account_id, mode, meter, second
+      GROUP BY usage_batch, account_id, mode, kind, second
     ) AS own
     -- The offsets make these look-ups, whatever the statistics are.
     CROSS JOIN LATERAL (

@@ -9,7 +9,7 @@ import { foldedOfRegistration } from "./folding/foldedUsage.ts";
 
 /** The condition that two usage facts are of registrations that were recorded together. */
 export const shareRegistrations = (one: string, other: string): FragmentSqlToken => {
-  const columns = ["usage_batch", "account_id", "mode", "meter", "second"].map(
+  const columns = ["usage_batch", "account_id", "mode", "kind", "second"].map(
     (column) => sql.fragment`${sql.identifier([one, column])} = ${sql.identifier([other, column])}`,
   );
   return sql.fragment`(${sql.join(columns, sql.fragment` AND `)})`;
@@ -21,7 +21,7 @@ export const isOfSecond = (table: "usage_fact" | "meter_event"): FragmentSqlToke
   return sql.fragment`
     ${column("account_id")} = registration.account_id
     AND ${column("mode")} = registration.mode
-    AND ${column("meter")} = registration.kind
+    AND ${column("kind")} = registration.kind
     AND ${column("second")} = floor(extract(epoch FROM registration.created_at))::bigint
   `;
 };
@@ -71,7 +71,7 @@ export const countedRegistrations = sql.fragment`
   FROM registration
   WHERE registration.account_id = meter_event.account_id
     AND registration.mode = meter_event.mode
-    AND registration.kind = meter_event.meter
+    AND registration.kind = meter_event.kind
     AND registration.created_at >= to_timestamp(meter_event.second)
     AND registration.created_at < to_timestamp(meter_event.second + 1)
     -- An array, because the planner would search the facts again for each registration.

@@ -1,9 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Owner } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/durations.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan, positionColumn } from "../listPositions.ts";
@@ -31,7 +30,7 @@ const usageDayRow = z.strictObject({
 });
 
 /**
- * The units of a meter by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units are the sum
+ * The units of a kind by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units are the sum
  * of the others. `held` are refunds (0 or below) of usage that the processor does not have. A correction adds to one of the
  * others what it takes from another one.
  */
@@ -39,7 +38,7 @@ export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
 
 /** A query of the usage facts of a stream in a period, with the states of their meter events; null for unsealed facts. */
 const factsWithStates = (
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   { start, end }: Period,
 ): FragmentSqlToken => sql.fragment`
   SELECT
@@ -55,7 +54,7 @@ const factsWithStates = (
   JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
   WHERE meter_event.account_id = ${accountId}
     AND meter_event.mode = ${mode}
-    AND meter_event.meter = ${meter}
+    AND meter_event.kind = ${kind}
     AND meter_event.second >= ${secondOf(start)}
     AND meter_event.second < ${secondOf(end)}
   UNION ALL
@@ -65,7 +64,7 @@ const factsWithStates = (
   FROM usage_fact
   WHERE account_id = ${accountId}
     AND mode = ${mode}
-    AND meter = ${meter}
+    AND kind = ${kind}
     AND second >= ${secondOf(start)}
     AND second < ${secondOf(end)}
     AND meter_event_id IS NULL
@@ -74,7 +73,7 @@ const factsWithStates = (
 /** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
 export const listUsageDays = (
   db: CommonQueryMethods,
-  stream: UsageStream,
+  stream: Owner,
   period: Period,
 ): Promise<readonly UsageDay[]> =>
   db.any(sql.type(usageDayRow)`
@@ -144,7 +143,7 @@ export type PrepaidDay = Readonly<z.output<typeof prepaidDayRow>>;
 
 export const listPrepaidDays = (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   { start, end }: Period,
 ): Promise<readonly PrepaidDay[]> =>
   db.any(sql.type(prepaidDayRow)`
@@ -157,7 +156,7 @@ export const listPrepaidDays = (
     FROM registration
     WHERE account_id = ${accountId}
       AND mode = ${mode}
-      AND kind = ${meter}
+      AND kind = ${kind}
       AND created_at >= ${timestamp(start)}
       AND created_at < ${timestamp(end)}
       AND unit_price_cents IS NOT NULL
@@ -186,7 +185,7 @@ export type StatementDetail = Readonly<z.output<typeof detailRow>>;
 /** Returns a page of the registrations of a stream in a period, oldest first. */
 export const listStatementDetails = (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: AccountMode & Pick<UsageStream, "meter">,
+  { accountId, mode, kind }: AccountMode & Pick<Owner, "kind">,
   { start, end }: Period,
   { after, limit }: { readonly after: ListPosition | null; readonly limit: number },
 ): Promise<readonly StatementDetail[]> =>
@@ -218,7 +217,7 @@ export const listStatementDetails = (
     FROM registration
     WHERE registration.account_id = ${accountId}
       AND registration.mode = ${mode}
-      AND registration.kind = ${meter}
+      AND registration.kind = ${kind}
       AND registration.created_at >= ${timestamp(start)}
       AND registration.created_at < ${timestamp(end)}
       AND ${newerThan("registration", after)}

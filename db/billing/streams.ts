@@ -1,22 +1,22 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";
 
 /** The key of a stream's lock. */
-const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, meter: FragmentSqlToken) =>
-  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${meter}, 0)`;
+const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, kind: FragmentSqlToken) =>
+  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${kind}, 0)`;
 
 /** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
 export const lockStream = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<void> => {
   const key = lockKey(
     sql.fragment`${accountId}::text`,
     sql.fragment`${mode}::text`,
-    sql.fragment`${meter}::text`,
+    sql.fragment`${kind}::text`,
   );
   await transaction.query(sql.prepared("lock_stream", nothing)`
     SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
@@ -26,11 +26,11 @@ export const lockStream = async (
 /** Locks the streams of several accounts. All transactions lock them in the same order, so they cannot wait for each other. */
 export const lockStreams = async (
   transaction: DatabaseTransactionConnection,
-  { mode, meter }: Pick<UsageStream, "mode" | "meter">,
+  { mode, kind }: Pick<Owner, "mode" | "kind">,
   accountIds: Iterable<string>,
 ): Promise<void> => {
   for (const accountId of [...accountIds].toSorted()) {
-    await lockStream(transaction, { accountId, mode, meter });
+    await lockStream(transaction, { accountId, mode, kind });
   }
 };
 
@@ -38,7 +38,7 @@ export const lockStreams = async (
  * Locks minutes of the processor's sums until the transaction ends. A decision about usage that depends on a sum needs the
  * lock: streams are locked by account, but several accounts may have usage of the customer in that minute. Must run after
  * the locks of streams.
- * @param keys name the processor, mode, meter, customer and minute
+ * @param keys name the processor, mode, kind, customer and minute
  */
 export const lockMinutes = async (
   transaction: DatabaseTransactionConnection,
@@ -52,7 +52,7 @@ export const lockMinutes = async (
 };
 
 /** Parameters that have the values of each stream, and its place among them, counted from 1. */
-export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
+export const streamsTable = (streams: readonly Owner[]): FragmentSqlToken => sql.fragment`
   unnest(
     ${sql.array(
       streams.map(({ accountId }) => accountId),
@@ -63,10 +63,10 @@ export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken 
       "text",
     )},
     ${sql.array(
-      streams.map(({ meter }) => meter),
+      streams.map(({ kind }) => kind),
       "text",
     )}
-  ) WITH ORDINALITY AS stream (account_id, mode, meter, place)
+  ) WITH ORDINALITY AS stream (account_id, mode, kind, place)
 `;
 
 const placeRow = z.strictObject({ place: safeInteger });
@@ -76,14 +76,14 @@ const placeRow = z.strictObject({ place: safeInteger });
  * part of a deadlock, and an operator's work on one stream does not delay the others.
  * @returns the streams that were locked
  */
-export const tryLockStreams = async <Stream extends UsageStream>(
+export const tryLockStreams = async <Stream extends Owner>(
   transaction: DatabaseTransactionConnection,
   streams: readonly Stream[],
 ): Promise<ReadonlySet<Stream>> => {
   const key = lockKey(
     sql.fragment`stream.account_id`,
     sql.fragment`stream.mode`,
-    sql.fragment`stream.meter`,
+    sql.fragment`stream.kind`,
   );
   const places = await transaction.anyFirst(sql.type(placeRow)`
     SELECT place

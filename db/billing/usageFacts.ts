@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Span } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
-import { safeInteger, streamColumns } from "../columns.ts";
+import { safeInteger, ownerColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { noteBeforeError, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
@@ -139,7 +139,7 @@ export const redispatchRefunds = async (
 };
 
 const unsealedUsageRow = z.strictObject({
-  ...streamColumns,
+  ...ownerColumns,
   accountName: z.string(),
   facts: safeInteger,
   quantity: safeInteger,
@@ -158,18 +158,18 @@ export const listUnsealedUsage = (
       unsealed.account_id AS "accountId",
       account.name AS "accountName",
       unsealed.mode,
-      unsealed.meter,
+      unsealed.kind,
       unsealed.facts,
       unsealed.quantity,
       unsealed.oldest_second AS "oldestSecond"
     FROM (
       SELECT
-        account_id, mode, meter, count(*) AS facts,
+        account_id, mode, kind, count(*) AS facts,
         sum(quantity - coalesce(already_reported, 0))::bigint AS quantity, min(second) AS oldest_second
       FROM usage_fact
       WHERE meter_event_id IS NULL
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
-      GROUP BY account_id, mode, meter
+      GROUP BY account_id, mode, kind
     ) AS unsealed
     JOIN account ON account.id = unsealed.account_id
     ORDER BY unsealed.oldest_second
@@ -177,7 +177,7 @@ export const listUnsealedUsage = (
   `);
 
 const unsealedQuantityRow = z.strictObject({
-  ...streamColumns,
+  ...ownerColumns,
   quantity: z.bigint().transform(Number),
 });
 
@@ -194,13 +194,13 @@ export const sumUnsealedUsage = (
 ): Promise<readonly UnsealedQuantity[]> =>
   db.any(sql.type(unsealedQuantityRow)`
     SELECT
-      account_id AS "accountId", mode, meter, sum(quantity - coalesce(already_reported, 0))::bigint AS quantity
+      account_id AS "accountId", mode, kind, sum(quantity - coalesce(already_reported, 0))::bigint AS quantity
     FROM usage_fact
     WHERE meter_event_id IS NULL
       AND second >= ${span.start}
       AND second < ${span.end}
       AND ${accountIds === null ? sql.fragment`true` : sql.fragment`account_id = ANY(${sql.array(accountIds, "uuid")})`}
-    GROUP BY account_id, mode, meter
+    GROUP BY account_id, mode, kind
   `);
 
 const factRow = z.strictObject({

@@ -1,6 +1,6 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
@@ -19,9 +19,9 @@ const asSeconds = ({ first, last }: z.output<typeof spanRow>): Seconds | null =>
 /** Returns the seconds between which a stream has usage to report; null if it has none. */
 export const findPendingSeconds = async (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<Seconds | null> => {
-  const stream = sql.fragment`account_id = ${accountId} AND mode = ${mode} AND meter = ${meter}`;
+  const stream = sql.fragment`account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}`;
   return asSeconds(
     await db.one(sql.prepared("find_pending_seconds", spanRow)`
       SELECT min(pending.second) AS first, max(pending.second) AS last
@@ -39,12 +39,12 @@ export const findPendingSeconds = async (
 /** Returns the seconds between which a stream has failed usage; null if it has none. */
 export const findFailedSeconds = async (
   db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<Seconds | null> =>
   asSeconds(
     await db.one(sql.prepared("find_failed_seconds", spanRow)`
       SELECT min(second) AS first, max(second) AS last
       FROM meter_event
-      WHERE account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND state IN (${FAILED})
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} AND state IN (${FAILED})
     `),
   );

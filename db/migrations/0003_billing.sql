@@ -81,13 +81,13 @@ CREATE TABLE call_rate (
 
 INSERT INTO call_rate DEFAULT VALUES;
 
--- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second, minus what the
+-- What is sent to the processor: the sum of usage facts of one account, mode and kind in one second, minus what the
 -- processor already has of them.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   -- Unix seconds.
   second bigint NOT NULL,
   -- Counts the sealings of that second, not the attempts. A correction leaves out numbers that lost sealings may have used.
@@ -130,16 +130,16 @@ CREATE TABLE meter_event (
   settlement_reference text,
   CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
   CONSTRAINT meter_event_blocked CHECK (state <> 'blocked' OR outcome_unknown),
-  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence)
+  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, kind, second, sequence)
 ) WITH (fillfactor = 80);
 
 -- At most one unfinished event per stream: one call in flight, first in, first out.
 CREATE UNIQUE INDEX meter_event_unfinished
-  ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
+  ON meter_event (account_id, mode, kind) WHERE state IN ('sealed', 'sending');
 -- The streams with a sender of their own.
 CREATE INDEX meter_event_own_sender ON meter_event (account_id) WHERE has_own_sender AND state IN ('sealed', 'sending');
 -- For the sums of a processor's customer, which may have belonged to several accounts.
-CREATE INDEX meter_event_customer ON meter_event (customer_id, meter, second) WHERE customer_id IS NOT NULL;
+CREATE INDEX meter_event_customer ON meter_event (customer_id, kind, second) WHERE customer_id IS NOT NULL;
 -- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a
 -- span are few; a B-tree would cost each event another entry.
 CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
@@ -160,7 +160,7 @@ CREATE TABLE usage_correction (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
-  meter text NOT NULL,
+  kind text NOT NULL,
   -- Unix seconds, in the minute whose sum showed the units.
   second bigint NOT NULL,
   -- Negative if refunds were lost.
@@ -185,7 +185,7 @@ CREATE TABLE usage_fact (
   -- No reference, like that of the registration.
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   -- The statement that recorded the registrations which the fact counts, or of which it takes units back. With the stream
   -- and the second it is the key that they share. A trigger prevents the deletion of registrations that have facts.
   usage_batch bigint,
@@ -210,7 +210,7 @@ CREATE TABLE usage_fact (
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05
 );
 
-CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second, id) WHERE meter_event_id IS NULL;
+CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, kind, second, id) WHERE meter_event_id IS NULL;
 -- Apart, because a batch may have thousands of refunds, and each of them looks for the fact of its registration.
 CREATE INDEX usage_fact_batch ON usage_fact (usage_batch) WHERE refund_id IS NULL;
 -- With the first condition only, which every look-up by refund_id implies, the planner reads all of this index for the facts
@@ -233,7 +233,7 @@ BEGIN
         AND usage_fact.refund_id IS NULL
         AND usage_fact.account_id = deleted.account_id
         AND usage_fact.mode = deleted.mode
-        AND usage_fact.meter = deleted.kind
+        AND usage_fact.kind = deleted.kind
         AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
       LIMIT 1
     )
@@ -254,7 +254,7 @@ CREATE TRIGGER registration_without_usage
 CREATE TABLE folded_usage (
   account_id uuid NOT NULL REFERENCES account,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   -- The first unix second of the hour.
   hour bigint NOT NULL CONSTRAINT folded_usage_hour_start CHECK (hour % 3600 = 0),
   processor text COLLATE "C" NOT NULL CONSTRAINT folded_usage_processor CHECK (processor IN ('stripe', 'ledger')),
@@ -276,11 +276,11 @@ CREATE TABLE folded_usage (
       AND cardinality(registered_units) = cardinality(seconds)
       AND cardinality(refunded_units) = cardinality(seconds)
   ),
-  PRIMARY KEY (account_id, mode, meter, hour, processor, customer_id)
+  PRIMARY KEY (account_id, mode, kind, hour, processor, customer_id)
 );
 
 -- For the sums of a processor's customer, which may have belonged to several accounts.
-CREATE INDEX folded_usage_customer ON folded_usage (customer_id, meter, hour) WHERE customer_id <> '';
+CREATE INDEX folded_usage_customer ON folded_usage (customer_id, kind, hour) WHERE customer_id <> '';
 -- For the sums of all accounts in a span.
 CREATE INDEX folded_usage_hour ON folded_usage (hour);
 
@@ -289,24 +289,24 @@ CREATE TABLE ledger_usage (
   identifier text COLLATE "C" PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   quantity bigint NOT NULL,
   recorded_at timestamptz NOT NULL
 );
 
-CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
+CREATE INDEX ledger_usage_time ON ledger_usage (account_id, kind, second);
 
--- The billing periods that Stripe has returned for an account's meter. The latest is the current one.
+-- The billing periods that Stripe has returned for an account's usage of a kind. The latest is the current one.
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   -- The subscription that the period was read from.
   subscription_id text COLLATE "C" NOT NULL,
   starts_at timestamptz NOT NULL,
   ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),
   read_at timestamptz NOT NULL,
-  PRIMARY KEY (account_id, meter, subscription_id, starts_at)
+  PRIMARY KEY (account_id, kind, subscription_id, starts_at)
 );
 
 -- What Stripe last returned of an account's subscription. It counts only while the account has that subscription.
@@ -315,7 +315,7 @@ CREATE TABLE stripe_subscription (
   subscription_id text NOT NULL,
   -- Stripe's own word, or 'missing' if Stripe does not know the subscription.
   status text NOT NULL,
-  -- The meters that it has a price for.
+  -- The kinds that it has a price for.
   metered_kinds text[] NOT NULL,
   -- Null if the prices of donations are not configured.
   has_donation_items boolean,
@@ -393,7 +393,7 @@ CREATE TABLE reconciliation_stream (
   reconciliation_id uuid NOT NULL REFERENCES reconciliation,
   processor text NOT NULL,
   mode text NOT NULL,
-  meter text NOT NULL,
+  kind text NOT NULL,
   customer_id text,
   account_ids uuid[] NOT NULL CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0),
   account_name text NOT NULL,
@@ -425,7 +425,7 @@ CREATE INDEX reconciliation_difference_stream ON reconciliation_difference (reco
 CREATE TABLE acknowledged_drift (
   processor text COLLATE "C" NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   -- The processor's customer; the account's id where the processor has no customer.
   customer text COLLATE "C" NOT NULL,
   minute bigint NOT NULL,
@@ -436,7 +436,7 @@ CREATE TABLE acknowledged_drift (
   reason text NOT NULL,
   acknowledged_by text NOT NULL,
   acknowledged_at timestamptz NOT NULL,
-  PRIMARY KEY (processor, mode, meter, customer, minute)
+  PRIMARY KEY (processor, mode, kind, customer, minute)
 );
 
 

@@ -1,11 +1,11 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Owner } from "../../domain/registrations/registrations.ts";
-import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { ownerColumns, safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { afterLookup, sql, timestamp } from "../sql.ts";
 
-const ownerRow = z.strictObject({ accountId: z.uuid(), mode: modeColumn, kind: kindColumn });
+const ownerRow = z.strictObject(ownerColumns);
 
 /** Lists the accounts that have ever registered something in test mode. */
 export const listTestOwners = (db: CommonQueryMethods): Promise<readonly Owner[]> =>

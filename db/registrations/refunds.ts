@@ -1,7 +1,7 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { secondOf } from "../../domain/durations.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
@@ -65,7 +65,7 @@ export const insertRefunds = (
       ORDER BY id
     ),
     fact AS (
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
       SELECT
         ${accountId}, ${mode}, ${kind}, registration.usage_batch, entry.id,
         -least(entry.count - part * ${maximumQuantity}, ${maximumQuantity}), entry.second

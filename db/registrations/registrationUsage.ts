@@ -1,8 +1,8 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEvents.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
 import { countedRefunds, usageOfManyRefunds } from "../billing/refundUsage.ts";

@@ -1,8 +1,8 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type {
   NewRegistration,
-  Owner,
   Registration,
   Totals,
 } from "../../domain/registrations/registrations.ts";
@@ -159,7 +159,7 @@ export const insertRegistrations = async (
         GROUP BY account_id, mode, kind
       ),
       fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, record_count, second)
+        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, record_count, second)
         SELECT
           account_id, mode, kind, (SELECT number FROM batch),
           least(count - part * ${maximumQuantity}, ${maximumQuantity}), record_count, ${secondOf(createdAt)}::bigint

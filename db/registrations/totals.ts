@@ -1,9 +1,9 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Kind } from "../../domain/accounts/accounts.ts";
+import type { Kind, Owner } from "../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import type { Owner, Totals } from "../../domain/registrations/registrations.ts";
+import type { Totals } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { safeInteger } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";

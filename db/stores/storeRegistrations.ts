@@ -1,8 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { ImpactFilter, ImpactRecord, CustomerDetails } from "../../domain/stores/customers.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { AccountMode, Owner } from "../../domain/accounts/accounts.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import { safeInteger } from "../columns.ts";
 import { olderThan, positionColumn } from "../listPositions.ts";

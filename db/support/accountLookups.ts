@@ -7,7 +7,7 @@ import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { hashKey } from "../stores/idempotentResponses.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
-import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
+import { inAccount, accountColumns, accountFields, values } from "./lookupOptions.ts";
 
 const eventRow = z.strictObject({ id: z.bigint() });
 
@@ -24,7 +24,7 @@ export const findMeterEventId = (
       AND ${inAccount(accountId)}
   `);
 
-const accountRow = z.strictObject({ ...ownerRow, stripeCustomerId: z.string().nullable() });
+const accountRow = z.strictObject({ ...accountFields, stripeCustomerId: z.string().nullable() });
 export type FoundAccount = Readonly<z.output<typeof accountRow>>;
 
 /** Finds an account by its own id or its Stripe customer. */
@@ -34,14 +34,14 @@ export const listAccountsByReference = (
   { text, accountId }: LookupOptions,
 ): Promise<readonly FoundAccount[]> =>
   db.any(sql.type(accountRow)`
-    SELECT ${ownerColumns}, account.stripe_customer_id AS "stripeCustomerId"
+    SELECT ${accountColumns}, account.stripe_customer_id AS "stripeCustomerId"
     FROM account
     WHERE ${by === "id" ? sql.fragment`account.id = ${text}::uuid` : sql.fragment`account.stripe_customer_id = ${text}`}
       AND ${inAccount(accountId)}
   `);
 
 const keyRow = z.strictObject({
-  ...ownerRow,
+  ...accountFields,
   id: z.uuid(),
   mode: modeColumn,
   name: z.string(),
@@ -61,7 +61,7 @@ export const listKeysById = (
 ): Promise<readonly FoundKey[]> =>
   db.any(sql.type(keyRow)`
     SELECT
-      ${ownerColumns},
+      ${accountColumns},
       api_key.id,
       api_key.mode,
       api_key.name,
@@ -77,7 +77,7 @@ export const listKeysById = (
   `);
 
 const storeWriteRow = z.strictObject({
-  ...ownerRow,
+  ...accountFields,
   mode: modeColumn,
   operation: z.enum(STORE_OPERATIONS),
   key: z.string(),
@@ -91,7 +91,7 @@ export const listStoreWritesByKey = (
   { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundStoreWrite[]> =>
   db.any(sql.type(storeWriteRow)`
-    SELECT ${ownerColumns}, stored.mode, stored.operation, ${text} AS key, stored.created_at AS "createdAt"
+    SELECT ${accountColumns}, stored.mode, stored.operation, ${text} AS key, stored.created_at AS "createdAt"
     FROM account
     CROSS JOIN ${values(MODES)} AS mode
     CROSS JOIN ${values(STORE_OPERATIONS)} AS operation

@@ -11,13 +11,13 @@ export type LookupOptions = {
   readonly limit: number;
 };
 
-export const ownerRow = {
+export const accountFields = {
   accountId: z.uuid(),
   accountName: z.string(),
   accountType: accountTypeColumn,
 };
 
-export const ownerColumns = sql.fragment`
+export const accountColumns = sql.fragment`
   account.id AS "accountId",
   account.name AS "accountName",
   account.type AS "accountType"

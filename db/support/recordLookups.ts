@@ -11,7 +11,7 @@ import { sql } from "../sql.ts";
 import { customerColumns, customerRow } from "../stores/customerColumns.ts";
 import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
-import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
+import { inAccount, accountColumns, accountFields, values } from "./lookupOptions.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
@@ -35,7 +35,7 @@ const searchedColumns = (table: RecordTable): FragmentSqlToken => {
 };
 
 const registrationRow = z.strictObject({
-  ...ownerRow,
+  ...accountFields,
   ...searchedRow,
   id: z.uuid(),
   importedId: z.string().nullable(),
@@ -51,7 +51,7 @@ const registrationRow = z.strictObject({
 export type FoundRegistration = Readonly<z.output<typeof registrationRow>>;
 
 const registrationColumns = sql.fragment`
-  ${ownerColumns},
+  ${accountColumns},
   ${searchedColumns("registration")},
   registration.id,
   registration.imported_id AS "importedId",
@@ -66,7 +66,7 @@ const registrationColumns = sql.fragment`
 `;
 
 const donationRow = z.strictObject({
-  ...ownerRow,
+  ...accountFields,
   ...searchedRow,
   id: z.uuid(),
   importedId: z.string().nullable(),
@@ -79,7 +79,7 @@ const donationRow = z.strictObject({
 export type FoundDonation = Readonly<z.output<typeof donationRow>>;
 
 const donationColumns = sql.fragment`
-  ${ownerColumns},
+  ${accountColumns},
   ${searchedColumns("donation")},
   donation.id,
   donation.imported_id AS "importedId",

@@ -19,16 +19,23 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
   mode,
 });
 
-/** The kinds of impact actions, which are also the meters that usage is reported to. */
+/** The kinds of impact actions. Stripe has a meter for each. This is their only list. */
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
+
+/** An account in one mode, for one kind: the owner of registrations and totals, and of one usage stream. */
+export type Owner = AccountMode & { readonly kind: Kind };
+
+/** Returns a text that names the owner, and no other. */
+export const ownerKey = ({ accountId, mode, kind }: Owner): string =>
+  `${accountId}/${mode}/${kind}`;
 
 /** Where charities are looked up; `catalogue` is the built-in one. */
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 
 /**
- * What follows if an organization's subscription is not active, or lost the price of a meter.
+ * What follows if an organization's subscription is not active, or lost the price of a kind's meter.
  * - `alert`: operators are alerted.
  * - `suspend`: in addition, live registrations that Stripe would not invoice are rejected.
  * - `keep`: nothing; the operator knows.
@@ -46,7 +53,7 @@ export const isActiveSubscription = (status: string): boolean =>
 export type SubscriptionStatus = {
   /** The processor's own word, such as `active` or `past_due`. */
   readonly status: string;
-  /** The meters that it has a price for. */
+  /** The kinds that it has a price for. */
   readonly meteredKinds: readonly Kind[];
 };
 

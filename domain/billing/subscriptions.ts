@@ -8,7 +8,7 @@ export type SubscriptionState = {
   readonly status: string;
   /** The kinds whose meter the subscription has a price for. */
   readonly meteredKinds: readonly Kind[];
-  /** The current period of each meter; null without a price for it, or if its prices have different periods. */
+  /** The current period of each kind; null without a price for it, or if its prices have different periods. */
   readonly periods: Readonly<Record<Kind, Period | null>>;
   /** Whether it has the items of donations; null if their prices are not configured. */
   readonly hasDonationItems: boolean | null;
@@ -27,7 +27,7 @@ type SubscriptionProblem = {
 };
 
 /**
- * Returns what is wrong with an organization's subscription. A meter without a price is a problem once the organization
+ * Returns what is wrong with an organization's subscription. A kind without a price is a problem once the organization
  * has used it.
  * @param lostDonationItems whether the organization subscribed to donations and the items are gone
  */

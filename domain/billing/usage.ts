@@ -1,13 +1,6 @@
 import { secondOf } from "../durations.ts";
-import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import type { Owner } from "../accounts/accounts.ts";
 import { DAY_MS } from "../durations.ts";
-
-/** The usage of one account's meter in one mode. A stream has one sender, which reports it first in, first out. */
-export type UsageStream = AccountMode & { readonly meter: Kind };
-
-/** Returns a text that names the stream, and no other. */
-export const streamKey = ({ accountId, mode, meter }: UsageStream): string =>
-  `${accountId}/${mode}/${meter}`;
 
 /**
  * The most units in one usage fact or meter event: Stripe accepts at most 15 digits. The CHECK usage_fact_quantity in
@@ -29,9 +22,9 @@ export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SET
 
 /** Returns the prefix of the identifiers of a second's meter events. The sequence number of the sealing follows it. */
 export const meterEventIdentifierStem = (
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   second: number,
-): string => `u1:${accountId}:${mode}:${meter}:${second}:`;
+): string => `u1:${accountId}:${mode}:${kind}:${second}:`;
 
 export const PROCESSORS = ["stripe", "ledger"] as const;
 export type ProcessorName = (typeof PROCESSORS)[number];

@@ -1,4 +1,4 @@
-import type { AccountMode, Kind } from "../accounts/accounts.ts";
+import type { Owner } from "../accounts/accounts.ts";
 import type { DomainError } from "../errors.ts";
 import type { Metadata } from "../fields.ts";
 
@@ -17,12 +17,6 @@ export type Registration = {
   readonly attribution: string;
   readonly metadata: Metadata;
 };
-
-/** The owner of registrations: an account in one mode, for one kind. */
-export type Owner = AccountMode & { readonly kind: Kind };
-
-export const ownerKey = ({ accountId, mode, kind }: Owner): string =>
-  `${accountId}/${mode}/${kind}`;
 
 /** A registration that a client requests. */
 export type NewRegistration = Owner &

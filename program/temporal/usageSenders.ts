@@ -1,6 +1,6 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 import { usageSenderWorkflowId } from "../../workflows/workflowIds.ts";
@@ -9,9 +9,9 @@ import { usageSenderWorkflowId } from "../../workflows/workflowIds.ts";
 export const wakeSender = async (
   temporal: Client,
   deployment: string,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<void> => {
-  const stream = { accountId, mode, meter };
+  const stream = { accountId, mode, kind };
   await temporal.workflow.signalWithStart(usageSender, {
     workflowId: usageSenderWorkflowId(deployment, stream),
     taskQueue: backgroundQueue(deployment),

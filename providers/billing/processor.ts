@@ -22,7 +22,7 @@ export type Subscriber = {
 export type MeterEvent = {
   readonly identifier: string;
   readonly customer: BillingCustomer;
-  readonly meter: Kind;
+  readonly kind: Kind;
   /** Whole units, never 0, at most 15 digits; negative for a refund. */
   readonly quantity: number;
   /** Unix seconds of the registrations that the event covers. */
@@ -66,18 +66,18 @@ export type BillingProcessor = {
    */
   readonly sumUsage: (
     customer: BillingCustomer,
-    meter: Kind,
+    kind: Kind,
     span: Span,
     signal: AbortSignal,
   ) => Promise<number>;
   /**
-   * Returns the billing period of the account's subscription for this meter, or null if there is none: the subscription
+   * Returns the billing period of the account's subscription for this kind, or null if there is none: the subscription
    * has ended, or the processor has no periods (the built-in ledger). Throws if the period cannot be read, because a refund
    * must not guess it: a ProcessorUnavailableError if the processor does not answer.
    */
   readonly findCurrentPeriod: (
     subscriber: Subscriber,
-    meter: Kind,
+    kind: Kind,
     signal: AbortSignal,
   ) => Promise<Period | null>;
   /**

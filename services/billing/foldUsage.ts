@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
 import { readDeployment } from "../../db/billing/deployment.ts";
@@ -23,7 +24,7 @@ import {
   requireSettledAge,
 } from "../../domain/billing/foldUsage.ts";
 import { secondOf } from "../../domain/durations.ts";
-import type { Span, UsageStream } from "../../domain/billing/usage.ts";
+import type { Span } from "../../domain/billing/usage.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { correctClock } from "./readDatabaseTime.ts";
@@ -39,7 +40,7 @@ export type FoldOptions = {
 };
 
 /** What was folded of a stream, or would be. */
-export type FoldedStream = Pick<StreamWithEvents, "accountId" | "accountName" | "meter"> & {
+export type FoldedStream = Pick<StreamWithEvents, "accountId" | "accountName" | "kind"> & {
   /** Usage of this time and later stays: it is too young for its billing period. */
   readonly until: Date;
   readonly facts: number;
@@ -66,7 +67,7 @@ const requireFoldable = async (db: CommonQueryMethods): Promise<void> =>
 /** Folds a part of a stream in one transaction, under the stream's lock, and compares the sums before it commits. */
 const foldPart = (
   { db, clock, actor }: OperatorDependencies,
-  stream: UsageStream,
+  stream: Owner,
   part: Span,
   { before, accountId, isFirst }: Omit<FoldOptions, "isDryRun"> & { readonly isFirst: boolean },
 ): Promise<FoldedPart> =>
@@ -88,7 +89,7 @@ const foldPart = (
     return folded;
   });
 
-type Step = (stream: UsageStream, part: Span) => Promise<FoldedPart>;
+type Step = (stream: Owner, part: Span) => Promise<FoldedPart>;
 
 const foldStream = async (
   { db, pace }: { readonly db: DatabasePool; readonly pace: BulkPace },
@@ -96,15 +97,15 @@ const foldStream = async (
   until: Date,
   step: Step,
 ): Promise<FoldedStream> => {
-  const stream: UsageStream = { accountId: found.accountId, mode: "live", meter: found.meter };
+  const stream: Owner = { accountId: found.accountId, mode: "live", kind: found.kind };
   const sums = { facts: 0, events: 0, units: 0n, kept: 0 };
   let maximumSeconds = FIRST_SECONDS;
   let rest: Span = { start: firstSecond, end: secondOf(until) };
   for (;;) {
     const part = await findPart(db, stream, rest, maximumSeconds);
     if (!part) {
-      const { accountId, accountName, meter } = found;
-      return { accountId, accountName, meter, until, ...sums };
+      const { accountId, accountName, kind } = found;
+      return { accountId, accountName, kind, until, ...sums };
     }
     const folded = await step(stream, { start: rest.start, end: part.end });
     sums.facts += folded.facts;
@@ -147,7 +148,7 @@ export const foldUsage = async (
   };
   for (const stream of streams) {
     const periods = (await listBillingPeriods(db, stream.accountId)).filter(
-      ({ meter }) => meter === stream.meter,
+      ({ kind }) => kind === stream.kind,
     );
     const until = foldableUntil(before, { billingDay: stream.billingDay, periods }, now);
     done.push(await foldStream({ db, pace }, stream, until, step));

@@ -27,11 +27,11 @@ import { requireNoCall } from "./reconciliation/requireRest.ts";
 
 type Dependencies = OperatorDependencies & { readonly billing: Billing };
 
-/** The usage of one organization and meter that moves from the ledger to Stripe. */
+/** The usage of one organization and kind that moves from the ledger to Stripe. */
 type MovedUsage = {
   readonly accountId: string;
   readonly accountName: string;
-  readonly meter: Kind;
+  readonly kind: Kind;
   /** The start of the ledger's current billing cycle; earlier usage has been invoiced. */
   readonly since: Date;
   readonly events: number;
@@ -84,7 +84,7 @@ const EVENTS_PER_STATEMENT = 10_000;
 /** Moves a stream's usage from a second on, in the order of time. */
 const moveEvents = async (
   transaction: DatabaseTransactionConnection,
-  stream: { readonly accountId: string; readonly meter: Kind },
+  stream: { readonly accountId: string; readonly kind: Kind },
   { since, now, isHeld }: { readonly since: Date; readonly now: Date; readonly isHeld: boolean },
 ): Promise<Pick<MovedUsage, "events" | "quantity">> => {
   let events = 0;
@@ -120,13 +120,13 @@ const moveEvents = async (
 const moveStream = (
   { db, clock, actor }: Dependencies,
   { id: accountId, name: accountName, billingDay }: Account,
-  meter: Kind,
+  kind: Kind,
   { isDryRun, isHeld }: { readonly isDryRun: boolean; readonly isHeld: boolean },
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
     // Before the stream, as in corrections.
     const locked = isHeld && !isDryRun ? await lockDeployment(transaction) : null;
-    const stream = { accountId, meter };
+    const stream = { accountId, kind };
     await lockStream(transaction, { ...stream, mode: "live" });
     const deployment = locked ?? (await readDeployment(transaction));
     if ((findHold(deployment) !== null) !== isHeld) {
@@ -144,7 +144,7 @@ const moveStream = (
       await findEndOfPeriods(transaction, stream, { now, graceMs: 0 }),
     );
     if (isDryRun) {
-      return { accountId, accountName, meter, since, ...found };
+      return { accountId, accountName, kind, since, ...found };
     }
     if (isHeld && found.unfinished > 0) {
       await requireNoCall(transaction, { ...stream, mode: "live" }, clock);
@@ -156,7 +156,7 @@ const moveStream = (
       }
     }
     const moved = {
-      meter,
+      kind,
       since,
       ...found,
       ...(await moveEvents(transaction, stream, { since, now, isHeld })),
@@ -211,9 +211,9 @@ export const moveToStripe = async (
         // Not before Stripe is recorded. What is sent then is compared with the subscription's period.
         await refreshSubscription(deps, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
       }
-      for (const meter of KINDS) {
+      for (const kind of KINDS) {
         usage.push(
-          await moveStream(deps, organization, meter, { isDryRun: options.isDryRun, isHeld }),
+          await moveStream(deps, organization, kind, { isDryRun: options.isDryRun, isHeld }),
         );
       }
     }

@@ -7,11 +7,10 @@ import {
   listUsageDays,
 } from "../../db/billing/statements.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind, Owner } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/durations.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -28,8 +27,8 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
-/** The statement of one meter. A store's usage is prepaid, so it has days of another kind and no comparison. */
-export type MeterStatement = { readonly meter: Kind; readonly period: Period } & (
+/** The statement of one kind. A store's usage is prepaid, so it has days of another kind and no comparison. */
+export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
   | {
       readonly paidFrom: "usage";
       readonly days: readonly UsageDay[];
@@ -40,12 +39,12 @@ export type MeterStatement = { readonly meter: Kind; readonly period: Period } &
 );
 
 /**
- * Returns a meter's period: the given one, or else the account's current billing cycle.
+ * Returns a kind's period: the given one, or else the account's current billing cycle.
  * @throws DomainError request_invalid if there is none
  */
 const periodOf = async (
   deps: Dependencies,
-  stream: UsageStream,
+  stream: Owner,
   period: Period | null,
 ): Promise<Period> => {
   const span = period ?? (await resolveBillingCycle(deps, stream)).cycle;
@@ -65,7 +64,7 @@ const comparedSpan = ({ start, end }: Period, now: Date) => {
 };
 
 /**
- * Reads what an account registered in a period, by day and meter, and how far it was billed. The processor's own sums are
+ * Reads what an account registered in a period, by day and kind, and how far it was billed. The processor's own sums are
  * beside it.
  * @param period null for the current billing cycle
  * @throws DomainError record_not_found if there is no such account
@@ -75,16 +74,16 @@ export const readStatement = async (
   owner: AccountMode,
   period: Period | null,
   signal: AbortSignal,
-): Promise<{ readonly account: Account; readonly meters: readonly MeterStatement[] }> => {
+): Promise<{ readonly account: Account; readonly statements: readonly KindStatement[] }> => {
   const { db, clock } = deps;
   const account = await getOrganizationOrStore(db, owner.accountId);
-  const meters: MeterStatement[] = [];
-  for (const meter of KINDS) {
-    const stream = { ...owner, meter };
+  const statements: KindStatement[] = [];
+  for (const kind of KINDS) {
+    const stream = { ...owner, kind };
     const span = await periodOf(deps, stream, period);
     if (account.type === "store") {
       const days = await listPrepaidDays(db, stream, span);
-      meters.push({ meter, period: span, paidFrom: "balance", days });
+      statements.push({ kind, period: span, paidFrom: "balance", days });
     } else {
       const { streams } = await reconcileUsage(
         deps,
@@ -93,12 +92,12 @@ export const readStatement = async (
       );
       const days = await listUsageDays(db, stream, span);
       const comparisons = streams.filter(
-        (compared) => compared.mode === owner.mode && compared.meter === meter,
+        (compared) => compared.mode === owner.mode && compared.kind === kind,
       );
-      meters.push({ meter, period: span, paidFrom: "usage", days, comparisons });
+      statements.push({ kind, period: span, paidFrom: "usage", days, comparisons });
     }
   }
-  return { account, meters };
+  return { account, statements };
 };
 
 const PAGE_ROWS = 1000;
@@ -111,17 +110,17 @@ export async function* readStatementDetails(
   deps: Dependencies,
   owner: AccountMode,
   period: Period | null,
-): AsyncGenerator<StatementDetail & { readonly meter: Kind }, void, void> {
+): AsyncGenerator<StatementDetail & { readonly kind: Kind }, void, void> {
   await getOrganizationOrStore(deps.db, owner.accountId);
-  for (const meter of KINDS) {
-    const stream = { ...owner, meter };
+  for (const kind of KINDS) {
+    const stream = { ...owner, kind };
     const span = await periodOf(deps, stream, period);
     const pages = readWholeList((part) => listStatementDetails(deps.db, stream, span, part), {
       rows: PAGE_ROWS,
     });
     for await (const page of pages) {
       for (const detail of page) {
-        yield { ...detail, meter };
+        yield { ...detail, kind };
       }
     }
   }

@@ -42,11 +42,7 @@ export const readUsage = async (
   const events =
     facts.length === 0
       ? []
-      : await listSealingsOfSecond(
-          db,
-          { ...registration, meter: registration.kind },
-          secondOf(registration.createdAt),
-        );
+      : await listSealingsOfSecond(db, registration, secondOf(registration.createdAt));
   const eventOf = ({ meterEventId }: UsageFact): ListedMeterEvent | null =>
     events.find(({ id }) => Number(id) === meterEventId) ?? null;
   return {

@@ -8,7 +8,7 @@ import { recordEvent } from "../events/recordEvent.ts";
 /** Records the event that clients receive for a change of a meter event's state, if there is one. */
 export const recordUsageEvent = async (
   transaction: DatabaseTransactionConnection,
-  before: Pick<StoredMeterEvent, "accountId" | "mode" | "meter" | "quantity" | "second" | "state">,
+  before: Pick<StoredMeterEvent, "accountId" | "mode" | "kind" | "quantity" | "second" | "state">,
   after: MeterEventState,
   now: Date,
 ): Promise<void> => {
@@ -17,7 +17,7 @@ export const recordUsageEvent = async (
     await recordEvent(transaction, before, now, {
       type,
       data: {
-        kind: before.meter,
+        kind: before.kind,
         count: before.quantity,
         registered_at: timeOf(before.second).toISOString(),
       },

@@ -1,9 +1,10 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPeriods.ts";
 import type { Subscription } from "../../db/billing/billingPeriods.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
-import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
+import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { HOUR_MS } from "../../domain/durations.ts";
 import { UnavailableError } from "../../domain/errors.ts";
@@ -42,7 +43,7 @@ export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle:
 /** Returns what is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
 const readStored = async (
   { db, clock, billing }: Dependencies,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
 ): Promise<
   | { readonly known: ResolvedCycle }
   | { readonly processor: ProcessorName; readonly subscription: Subscription }
@@ -53,7 +54,7 @@ const readStored = async (
   if (processor === "ledger" || account.stripeSubscriptionId === null) {
     return { known: { processor, cycle: monthlyCycle(account.billingDay, now) } };
   }
-  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
+  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, kind };
   const mirrored = await findBillingPeriod(db, subscription);
   return mirrored &&
     isWithin(mirrored, now) &&
@@ -66,7 +67,7 @@ const readStored = async (
 /** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
 export const findBillingCycle = async (
   deps: Dependencies,
-  stream: UsageStream,
+  stream: Owner,
 ): Promise<ResolvedCycle | null> => {
   const stored = await readStored(deps, stream);
   return "known" in stored ? stored.known : null;
@@ -81,10 +82,10 @@ export const findBillingCycle = async (
  */
 export const resolveBillingCycle = async (
   deps: Dependencies,
-  stream: UsageStream,
+  stream: Owner,
 ): Promise<ResolvedCycle> => {
   const { db, clock, billing } = deps;
-  const { accountId, mode, meter } = stream;
+  const { accountId, mode, kind } = stream;
   const stored = await readStored(deps, stream);
   if ("known" in stored) {
     return stored.known;
@@ -94,7 +95,7 @@ export const resolveBillingCycle = async (
   const period = await readPeriod(() =>
     getProcessor(billing, processor, mode).findCurrentPeriod(
       subscription,
-      meter,
+      kind,
       AbortSignal.timeout(TIMEOUT_MS),
     ),
   );

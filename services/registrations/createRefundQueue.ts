@@ -1,6 +1,6 @@
+import { ownerKey } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
-import { ownerKey } from "../../domain/registrations/registrations.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import { createAccountQueue } from "../batching/createAccountQueue.ts";
 import type { AccountQueue } from "../batching/createAccountQueue.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";

@@ -1,3 +1,5 @@
+import { ownerKey } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import type {
   InsertedRegistrations,
@@ -10,10 +12,8 @@ import { countBack, requireAll } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DomainError } from "../../domain/errors.ts";
-import { ownerKey } from "../../domain/registrations/registrations.ts";
 import type {
   NewRegistration,
-  Owner,
   Registration,
   Totals,
 } from "../../domain/registrations/registrations.ts";

@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { deleteUsage, listUnsettledSeconds } from "../../db/billing/oldTestUsage.ts";
 import { lockStream } from "../../db/billing/streams.ts";
@@ -14,7 +15,6 @@ import {
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { timeOf } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/durations.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import { deleteInBatches } from "../batching/deleteInBatches.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
@@ -50,14 +50,13 @@ const findNextSpan = async (
 /** Deletes the registrations of a span whose usage and refunds are settled, and returns their number. */
 const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number> =>
   db.transaction(async (transaction) => {
-    const stream = { accountId: owner.accountId, mode: owner.mode, meter: owner.kind };
-    await lockStream(transaction, stream);
+    await lockStream(transaction, owner);
     const locked = await lockOldRegistrations(transaction, owner, span);
     if (locked === null || locked.length === 0) {
       return 0;
     }
     const unsettled = new Set(
-      await listUnsettledSeconds(transaction, stream, {
+      await listUnsettledSeconds(transaction, owner, {
         start: secondOf(span.from),
         end: secondOf(span.until),
       }),
@@ -86,7 +85,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
       await deleteCachedResponses(transaction, ids.map(treeKey));
     }
     const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
-    await deleteUsage(transaction, stream, seconds);
+    await deleteUsage(transaction, owner, seconds);
     await deleteRegistrations(transaction, ids);
     await subtractFromTotals(
       transaction,

@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
@@ -11,11 +12,7 @@ import {
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import type {
-  Owner,
-  RegistrationFilter,
-  Totals,
-} from "../../domain/registrations/registrations.ts";
+import type { RegistrationFilter, Totals } from "../../domain/registrations/registrations.ts";
 
 /**
  * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts

@@ -1,8 +1,8 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { ACCEPTED_AGE_MS } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { findBillingCycle, resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import type { ResolvedCycle } from "../billing/resolveBillingCycle.ts";
@@ -25,14 +25,13 @@ const windowOf = ({ cycle, processor }: ResolvedCycle): RefundWindow => ({
 export const readRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
-): Promise<RefundWindow> =>
-  windowOf(await resolveBillingCycle(deps, { accountId, mode, meter: kind }));
+): Promise<RefundWindow> => windowOf(await resolveBillingCycle(deps, { accountId, mode, kind }));
 
 /** Returns the same without calling the processor, or null if only the processor knows it. */
 export const findRefundWindow = async (
   deps: RefundWindowDependencies,
   { accountId, mode, kind }: Owner,
 ): Promise<RefundWindow | null> => {
-  const found = await findBillingCycle(deps, { accountId, mode, meter: kind });
+  const found = await findBillingCycle(deps, { accountId, mode, kind });
   return found && windowOf(found);
 };

@@ -13,7 +13,7 @@ import {
   listRegistrationUsage,
 } from "../../db/registrations/registrationUsage.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
-import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind, Owner } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
@@ -21,7 +21,6 @@ import { billingStatusOf, reportStateOf } from "../../domain/billing/billingStat
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import { timeOf } from "../../domain/billing/usage.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
@@ -66,7 +65,7 @@ const periodOf = (
   if (processor === "ledger" || (account.stripeSubscriptionId === null && periods.length === 0)) {
     return monthlyCycle(account.billingDay, createdAt);
   }
-  const period = periods.find(({ meter, ...span }) => meter === kind && isWithin(span, createdAt));
+  const period = periods.find((span) => span.kind === kind && isWithin(span, createdAt));
   return period ? { start: period.start, end: period.end } : null;
 };
 
@@ -143,7 +142,7 @@ const narrowRange = async (
   if (state !== "pending" && state !== "failed") {
     return range;
   }
-  const stream = { accountId, mode, meter: kind };
+  const stream = { accountId, mode, kind };
   const seconds =
     state === "pending"
       ? await findPendingSeconds(db, stream)

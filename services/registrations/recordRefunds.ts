@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
 import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { insertRefunds } from "../../db/registrations/refunds.ts";
@@ -5,7 +6,7 @@ import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { shownIdOf } from "../../domain/recordIds.ts";
-import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
+import type { Registration, Totals } from "../../domain/registrations/registrations.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvents } from "../events/recordEvent.ts";

@@ -3,13 +3,12 @@ import { listRefundsByKeys, lockRegistrations } from "../../db/registrations/ref
 import { lockNamed } from "../../db/ownedRecords.ts";
 import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Owner } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { countBack, isAccepted, outcomeOf, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";

@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { findRefundByKey } from "../../db/registrations/refunds.ts";
 import { findOwnRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
@@ -8,7 +9,7 @@ import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import type { Tracing } from "../../domain/tracing.ts";
-import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
+import type { Registration, Totals } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { withoutQueue } from "./createRefundQueue.ts";
 import type { RefundQueue } from "./createRefundQueue.ts";

@@ -1,3 +1,4 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listKnownKeys } from "../../db/ownedRecords.ts";
@@ -6,7 +7,7 @@ import type { Outcome } from "../../domain/batches.ts";
 import { isAccepted, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { Owner, RegistrationRequest } from "../../domain/registrations/registrations.ts";
+import type { RegistrationRequest } from "../../domain/registrations/registrations.ts";
 import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
 import type { RetryGuard } from "./createRetryGuard.ts";
 import { findRefusal } from "./registerUnlessRefused.ts";

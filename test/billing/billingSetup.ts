@@ -7,10 +7,9 @@ import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { findMeterEvent } from "../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { Mode, Owner } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AssumedOutcome } from "../../domain/billing/repair/decideRetry.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -37,7 +36,7 @@ export type BillingSetup = {
     readonly actor: Actor;
   };
   readonly double: StripeDouble;
-  readonly stream: UsageStream;
+  readonly stream: Owner;
   readonly customerId: string;
   readonly subscriptionId: string;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
@@ -97,7 +96,7 @@ export const setUpBilling = async (
   });
   const deps = { db, clock, billing, actor: SERVICE };
   const writer = createRegistrationWriter({ db, clock });
-  const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
+  const stream: Owner = { accountId, mode: "live", kind: "tree" };
 
   const drainWith = (processors: Billing): Promise<DrainResult> =>
     drainUsage({ ...deps, billing: processors }, stream, {

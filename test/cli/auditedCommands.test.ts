@@ -269,7 +269,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { namespace, client } = await openNamespace(t);
     const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
     const workflowId = inDeployment(deployment, `audited-${crypto.randomUUID()}`);
-    const stream = { accountId: crypto.randomUUID(), mode: "test", meter: "tree" } as const;
+    const stream = { accountId: crypto.randomUUID(), mode: "test", kind: "tree" } as const;
     await client.workflow.start(usageSender, {
       workflowId,
       taskQueue: "nobody",

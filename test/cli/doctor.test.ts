@@ -125,7 +125,7 @@ test.serial("doctor reports failed usage and a rejected Stripe key", async (t) =
   const { id } = await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+      (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
     VALUES (${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'rejected', now())
   `);
   const double = await startStripeDouble();

@@ -35,7 +35,7 @@ export const startSender = async ({
   deployment,
 }: Scene): Promise<{ accountId: string; workflowId: string }> => {
   const accountId = crypto.randomUUID();
-  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const stream = { accountId, mode: "test", kind: "tree" } as const;
   const workflowId = usageSenderWorkflowId(deployment, stream);
   await client.workflow.start(usageSender, {
     workflowId,

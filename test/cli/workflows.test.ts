@@ -106,7 +106,7 @@ test.serial(
     await scene.client.workflow.start(usageSender, {
       workflowId: `ffffffff/${short}`,
       taskQueue: "without-workers",
-      args: [{ accountId: crypto.randomUUID(), mode: "test", meter: "tree" }],
+      args: [{ accountId: crypto.randomUUID(), mode: "test", kind: "tree" }],
     });
 
     for (const given of [short, workflowId]) {

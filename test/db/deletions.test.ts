@@ -107,7 +107,7 @@ const insertRows = async (filler: DatabasePool): Promise<void> => {
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO reconciliation_stream (
-      reconciliation_id, processor, mode, meter, account_ids, account_name, delivered, pending, failed, acknowledged,
+      reconciliation_id, processor, mode, kind, account_ids, account_name, delivered, pending, failed, acknowledged,
       error_is_temporary
     )
     SELECT reconciliation.id, 'ledger', 'live', 'tree', ARRAY[account.id], account.name, 1, 0, 0, 0, false

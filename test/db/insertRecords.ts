@@ -31,7 +31,7 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
     SELECT
       account_id, mode, kind, extract(epoch FROM created_at)::bigint, 1, 1, id::text, 'ledger', 'delivered', now(), now()
     FROM registration
@@ -39,9 +39,9 @@ export const insertRecords = async (filler: DatabasePool, accountId: string): Pr
   `);
   // Half of them are sealed.
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
     SELECT
-      meter_event.account_id, meter_event.mode, meter, usage_batch, 1, second,
+      meter_event.account_id, meter_event.mode, meter_event.kind, usage_batch, 1, second,
       CASE WHEN second % 2 = 0 THEN meter_event.id END
     FROM meter_event
     JOIN registration ON registration.id = meter_event.identifier::uuid

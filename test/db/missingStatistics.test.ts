@@ -93,7 +93,7 @@ test.serial(
       FROM generate_series(1, ${REFUNDS}::integer)
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint FROM registered
   `);
     await filler.query(sql.typeAlias("void")`VACUUM (ANALYZE)`);
@@ -103,7 +103,7 @@ test.serial(
       SELECT gen_random_uuid(), id, account_id, 1, now() FROM registration WHERE account_id = ${accountId}
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
     SELECT registration.account_id, mode, kind, usage_batch, new_refund.id, -1, extract(epoch FROM registration.created_at)::bigint
     FROM new_refund
     JOIN registration ON registration.id = registration_id

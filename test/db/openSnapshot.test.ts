@@ -41,15 +41,15 @@ test.serial(
     await snapshot.query("SELECT FROM account");
 
     await filler.query(sql.typeAlias("void")`
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, second
       FROM generate_series(1, ${SECONDS}::integer) AS second
       CROSS JOIN account
     `);
     await filler.query(sql.typeAlias("void")`
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-      SELECT account_id, mode, meter, second, 1, quantity, id, 'ledger', 'delivered', now(), now()
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      SELECT account_id, mode, kind, second, 1, quantity, id, 'ledger', 'delivered', now(), now()
       FROM usage_fact
     `);
     await filler.query(sql.typeAlias("void")`
@@ -59,7 +59,7 @@ test.serial(
       WHERE meter_event.identifier = usage_fact.id::text
     `);
     await filler.query(sql.typeAlias("void")`
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
       SELECT id, 'live', 'tree', nextval('usage_batch'), 1, ${SECONDS + 1}::integer
       FROM account
     `);
@@ -68,7 +68,7 @@ test.serial(
     const seal = (firstSecond: number) =>
       count((db) =>
         db.transaction(async (transaction) => {
-          const stream = { accountId, mode: "live", meter: "tree", firstSecond } as const;
+          const stream = { accountId, mode: "live", kind: "tree", firstSecond } as const;
           const [parts] = await listOldestUnsealedFacts(
             transaction,
             [{ ...stream, current: { processor: "ledger", customerId: null } }],

@@ -72,7 +72,7 @@ test("the previous release's programs run on this release's schema, beside its p
   const isBilled = (units: number) =>
     eventually(
       async () =>
-        (await sumLedgerUsage(db, { accountId, mode: "live", meter: "tree" }, EVER)) === units,
+        (await sumLedgerUsage(db, { accountId, mode: "live", kind: "tree" }, EVER)) === units,
     );
   const before = await start(t, previous, settings, key);
   const first = await before.plant(30);

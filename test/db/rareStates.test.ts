@@ -60,15 +60,15 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
   `);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
     SELECT id, 'live', 'tree', second, 1, 1, id || '-' || second, 'ledger', 'delivered', now(), now()
     FROM account
     CROSS JOIN generate_series(1, 5) AS second
   `);
   // The planner expects as many facts of any event as these have.
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-    SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
+    SELECT account_id, mode, kind, nextval('usage_batch'), 1, second, id
     FROM (SELECT * FROM meter_event ORDER BY id LIMIT ${ROWS / 20}::integer) AS busy
     CROSS JOIN generate_series(1, 100)
   `);
@@ -76,8 +76,8 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
     // The refunded registrations are not needed, nor are all refunds.
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
     await transaction.query(sql.typeAlias("void")`
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
-      SELECT account_id, mode, meter, usage_batch, gen_random_uuid(), -1, second, meter_event_id FROM usage_fact
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second, meter_event_id)
+      SELECT account_id, mode, kind, usage_batch, gen_random_uuid(), -1, second, meter_event_id FROM usage_fact
     `);
     // Fewer than their facts, so that reading all of them seems cheap.
     await transaction.query(sql.typeAlias("void")`
@@ -105,7 +105,7 @@ const insertSettledRows = async (filler: DatabasePool): Promise<void> => {
 const insertOpenRows = async (filler: DatabasePool): Promise<void> => {
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, attempts, sealed_at)
+      (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, sealed_at)
     SELECT id, 'live', 'tree', 9, 1, 1, id || '-9', 'ledger', 'sending', 1, now()
     FROM account
   `);
@@ -139,14 +139,14 @@ const failEvent = (filler: DatabasePool): Promise<bigint> =>
         RETURNING *
       ),
       fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
-        SELECT account_id, mode, meter, nextval('usage_batch'), 1, second, id FROM failed
+        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
+        SELECT account_id, mode, kind, nextval('usage_batch'), 1, second, id FROM failed
         RETURNING *
       ),
       held AS (
         INSERT INTO meter_event
-          (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-        SELECT account_id, mode, meter, second, 2, -1, identifier || '-held', processor, 'held', now(), now()
+          (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+        SELECT account_id, mode, kind, second, 2, -1, identifier || '-held', processor, 'held', now(), now()
         FROM failed
         RETURNING id
       ),
@@ -156,8 +156,8 @@ const failEvent = (filler: DatabasePool): Promise<bigint> =>
         RETURNING id
       ),
       refund_fact AS (
-        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
-        SELECT account_id, mode, meter, usage_batch, new_refund.id, -1, second, held.id FROM fact, new_refund, held
+        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second, meter_event_id)
+        SELECT account_id, mode, kind, usage_batch, new_refund.id, -1, second, held.id FROM fact, new_refund, held
       )
       SELECT id FROM failed
     `);

@@ -16,7 +16,7 @@ type NewStream = Parameters<typeof replaceReconciliationStreams>[2][number];
 const streamOf = (index: number): NewStream => ({
   processor: index % 2 === 0 ? "stripe" : "ledger",
   mode: "live",
-  meter: "bottle",
+  kind: "bottle",
   customerId: index % 2 === 0 ? `cus_${index}` : null,
   accountIds: [crypto.randomUUID(), crypto.randomUUID()],
   accountName: `Shop "${index}", ${index}`,

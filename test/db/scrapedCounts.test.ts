@@ -25,7 +25,7 @@ test.serial("late deliveries are counted without the events that were sent again
   const { id: accountId } = await createTestOrganization(t.context.db);
   await filler.query(sql.typeAlias("void")`
     INSERT INTO meter_event (
-      account_id, mode, meter, second, sequence, quantity, identifier, processor, state, attempts, last_error,
+      account_id, mode, kind, second, sequence, quantity, identifier, processor, state, attempts, last_error,
       sealed_at, settled_at
     )
     SELECT

@@ -87,7 +87,7 @@ test("a look-up reads a few pages of an account that the statistics do not know"
 
   const donor = { accountId: unknown.id, mode: "live" } as const;
   const trees = { ...donor, kind: "tree" } as const;
-  const stream = { ...donor, meter: "tree" } as const;
+  const stream = { ...donor, kind: "tree" } as const;
   const [registrationId = ""] = await listRecordIds(db, "registration", "old-10000", unknown.id);
   const [donationId = ""] = await listRecordIds(db, "donation", "old-10000", unknown.id);
   const [importedRegistrationId = ""] = await listRecordIds(

@@ -59,7 +59,7 @@ const insertUsage = async (
     WITH event AS (
       INSERT INTO meter_event
         (
-          account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at
         )
       SELECT
         account_id, mode, kind, extract(epoch FROM created_at), sequence, -1, id || '/' || sequence, 'ledger',
@@ -78,7 +78,7 @@ const insertUsage = async (
       UNION ALL
       SELECT NULL, 1
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second, meter_event_id)
     SELECT
       account_id, mode, kind, usage_batch, given.id, CASE WHEN given.id IS NULL THEN count ELSE -1 END,
       extract(epoch FROM created_at), event.id
@@ -104,7 +104,7 @@ const insertRefundedTogether = async (
     ),
     event AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
       SELECT ${accountId}, 'live', 'tree', ${second}, 1, -1, ${`${accountId}/${second}`}, 'ledger', given.state, now()
       FROM (VALUES (${state}::text)) AS given (state)
       WHERE given.state IS NOT NULL
@@ -117,7 +117,7 @@ const insertRefundedTogether = async (
       RETURNING id, registration_id
     ),
     recorded AS (
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second, meter_event_id)
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second, meter_event_id)
       SELECT account_id, mode, kind, usage_batch, refunded.id, -1, ${second}, event.id
       FROM refunded
       JOIN registered ON registered.id = refunded.registration_id

@@ -28,7 +28,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const drain = async (mode: Mode): Promise<void> => {
     await drainUsage(
       deps,
-      { accountId, mode, meter: "tree" },
+      { accountId, mode, kind: "tree" },
       { signal: NEVER, onResult: () => undefined },
     );
   };

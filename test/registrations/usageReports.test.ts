@@ -204,7 +204,7 @@ test("a list has trees, then bottles, newest first, across pages, and only of th
       CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint
     FROM registration
   `);

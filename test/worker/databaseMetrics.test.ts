@@ -106,7 +106,7 @@ test.serial("waiting usage is counted, however many streams wait", async (t) => 
   await owner.query(sql.typeAlias("void")`DELETE FROM usage_fact`);
   const second = NOW.getTime() / 1000 - 100;
   await owner.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT gen_random_uuid(), 'live', 'tree', 0, 1, ${second} + number % 100
     FROM generate_series(1, ${STREAMS}::integer) AS number
   `);

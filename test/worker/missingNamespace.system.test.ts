@@ -58,7 +58,7 @@ test("a worker waits for its namespace, which it logs once, and works when it ap
     async () =>
       (await sumLedgerUsage(
         db,
-        { accountId: id, mode: "test", meter: "tree" },
+        { accountId: id, mode: "test", kind: "tree" },
         { start: 0, end: 4_000_000_000 },
       )) === 3,
   );

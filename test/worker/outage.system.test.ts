@@ -53,7 +53,7 @@ test("while Stripe fails and then never responds, few streams have a separate se
   await eventually(async () => {
     const billed = await Promise.all(
       inEachShard.map((accountId) =>
-        sumLedgerUsage(db, { accountId, mode: "test", meter: "tree" }, EVER),
+        sumLedgerUsage(db, { accountId, mode: "test", kind: "tree" }, EVER),
       ),
     );
     return billed.every((units) => units === 3);

@@ -51,7 +51,7 @@ test("the programs work behind a pooler that shares few connections", async (t) 
     async () =>
       (await sumLedgerUsage(
         db,
-        { accountId: id, mode: "test", meter: "tree" },
+        { accountId: id, mode: "test", kind: "tree" },
         { start: 0, end: 4_000_000_000 },
       )) === 100,
   );

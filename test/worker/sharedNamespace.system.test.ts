@@ -67,7 +67,7 @@ const deploy = async (t: ExecutionContext, namespace: string, databaseUrl: strin
       t.is(refunded.status, 200);
     },
     countDonations: async () => (await readDonationLedger(db, accountId)).donations,
-    billed: () => sumLedgerUsage(db, { accountId, mode: "live", meter: "tree" }, EVER),
+    billed: () => sumLedgerUsage(db, { accountId, mode: "live", kind: "tree" }, EVER),
     plantedTrees: async (): Promise<number> => {
       const orders = await listPlantingOrders(db, {
         accountId,

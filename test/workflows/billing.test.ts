@@ -88,7 +88,7 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
     });
     await writer.register(registrationOf(accountId, { count: 5 }));
     control.advanceClock({ seconds: 60 });
-    const stream = { accountId, mode: "live", meter: "tree" } as const;
+    const stream = { accountId, mode: "live", kind: "tree" } as const;
     const signal = new AbortController().signal;
     await drainUsage({ db, clock, billing }, stream, { signal, onResult: () => undefined });
     return customerId;

@@ -40,7 +40,7 @@ const FOLDER = new URL("./histories/", import.meta.url);
 const STREAM = {
   accountId: "01920000-0000-7000-8000-000000000000",
   mode: "live",
-  meter: "tree",
+  kind: "tree",
 } as const;
 /** Replaces the host name in the histories. */
 const IDENTITY = "recorder";

@@ -42,7 +42,7 @@ test.serial("the nightly workflow deletes and records whatever is old enough, on
     expiresAt: new Date("2026-02-01T00:00:00.000Z"),
   });
   clock.set("2026-01-10T12:05:00.000Z");
-  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const stream = { accountId, mode: "test", kind: "tree" } as const;
   await drainUsage({ db, clock, billing }, stream, { signal: NEVER, onResult: () => undefined });
   clock.set("2026-06-01T02:00:00.000Z");
 

@@ -1,9 +1,9 @@
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import type { SendResult } from "../../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
 import type { LateRejection } from "../../services/billing/processorEvents/applyRejectionReport.ts";
@@ -14,7 +14,7 @@ export type WorkerMetrics = {
   readonly registry: Registry;
   /** Returns all metrics, with the database's last values if it does not respond. */
   readonly read: () => Promise<string>;
-  readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  readonly observeSend: (stream: Owner, result: SendResult) => void;
   readonly observeRejection: (rejection: LateRejection) => void;
   readonly observeWebhookAttempt: (type: string, result: AttemptResult) => void;
   /** Records whether this process is the dispatcher. */
@@ -89,13 +89,13 @@ export const createWorkerMetrics = ({
       }
       return registry.metrics();
     },
-    observeSend: ({ mode, meter }, result) =>
+    observeSend: ({ mode, kind }, result) =>
       meterEvents.inc({
         mode,
-        meter,
+        meter: kind,
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
-    observeRejection: ({ event: { mode, meter } }) => rejections.inc({ mode, meter }),
+    observeRejection: ({ event: { mode, kind } }) => rejections.inc({ mode, meter: kind }),
     observeWebhookAttempt: (type, result) =>
       webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
     observeLeadership: (isLeader) => leader.set(isLeader ? 1 : 0),

@@ -1,13 +1,12 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import type { Kind } from "../../../domain/accounts/accounts.ts";
+import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import {
   findFractionalCountProblem,
   fractionalCountOf,
 } from "../../../domain/registrations/registrationFields.ts";
 import type {
-  Owner,
   Registration,
   RegistrationRequest,
   Totals,

@@ -1,14 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
-import type { Kind } from "../../../domain/accounts/accounts.ts";
+import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import type {
-  Owner,
-  RegistrationFilter,
-  Totals,
-} from "../../../domain/registrations/registrations.ts";
+import type { RegistrationFilter, Totals } from "../../../domain/registrations/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   listRegistrationRows,

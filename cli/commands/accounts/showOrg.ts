@@ -6,9 +6,10 @@ import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/st
 import type { WatchedSubscription } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import { monthOf } from "../../../domain/registrations/registrations.ts";
-import type { Owner, Totals } from "../../../domain/registrations/registrations.ts";
+import type { Totals } from "../../../domain/registrations/registrations.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import type { Context } from "../../context.ts";

@@ -24,17 +24,17 @@ export const acknowledge = async (
   const outcomes: { readonly exitCode: number }[] = [];
   for (const id of ids) {
     try {
-      const { customer, mode, meter, minute, units, processor } = await acknowledgeDrift(deps, id, {
+      const { customer, mode, kind, minute, units, processor } = await acknowledgeDrift(deps, id, {
         reason,
         operator,
       });
-      rows.push([String(id), customer, mode, meter, timeOf(minute), units]);
+      rows.push([String(id), customer, mode, kind, timeOf(minute), units]);
       acknowledged.push({
         difference_id: Number(id),
         processor,
         customer,
         mode,
-        meter,
+        meter: kind,
         minute: timeOf(minute),
         units,
         reason,

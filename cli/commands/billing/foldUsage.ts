@@ -43,7 +43,7 @@ export const foldUsage = async (
       streams.map((stream) => ({
         account_id: stream.accountId,
         account_name: stream.accountName,
-        meter: stream.meter,
+        meter: stream.kind,
         before: stream.until,
         facts: stream.facts,
         meter_events: stream.events,
@@ -54,7 +54,7 @@ export const foldUsage = async (
   } else if (streams.length > 0) {
     printRows(io, streams, {
       organization: (stream) => stream.accountName,
-      meter: (stream) => stream.meter,
+      meter: (stream) => stream.kind,
       before: (stream) => stream.until,
       facts: (stream) => stream.facts,
       "meter events": (stream) => stream.events,

@@ -41,7 +41,7 @@ export const presentStream = (stream: ComparedStream) => ({
   account_ids: stream.accountIds,
   account_name: stream.accountName,
   mode: stream.mode,
-  meter: stream.meter,
+  meter: stream.kind,
   processor: stream.processor,
   customer_id: stream.customerId,
   delivered: stream.delivered,
@@ -71,7 +71,7 @@ export const presentStream = (stream: ComparedStream) => ({
 const STREAM_COLUMNS: Columns<ComparedStream> = {
   organization: (stream) => stream.accountName,
   mode: (stream) => stream.mode,
-  meter: (stream) => stream.meter,
+  meter: (stream) => stream.kind,
   processor: (stream) => stream.processor,
   customer: (stream) => stream.customerId,
   delivered: (stream) => stream.delivered,
@@ -93,7 +93,7 @@ const printDifferences = (
     difference: ([, { id }]) => formatId(id),
     organization: ([{ accountName }]) => accountName,
     mode: ([{ mode }]) => mode,
-    meter: ([{ meter }]) => meter,
+    meter: ([{ kind }]) => kind,
     minute: ([, { minute }]) => timeOf(minute),
     delivered: ([, { ours }]) => ours,
     "at processor": ([, { processor }]) => processor,
@@ -182,9 +182,9 @@ export const printReconciliation = (io: Io, streams: readonly ComparedStream[]):
     }
     printNextCommands(io, shown);
   }
-  for (const { accountName, mode, meter, error } of streams) {
+  for (const { accountName, mode, kind, error } of streams) {
     if (error !== null) {
-      say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);
+      say(io, `${accountName} (${mode}, ${kind}) could not be compared: ${error}`);
     }
   }
 };

@@ -60,10 +60,10 @@ const withIds = (stream: StreamReport, stored: readonly DriftingStream[]): Compa
   ...stream,
   differences:
     stored.find(
-      ({ processor, mode, meter, customerId, accountIds }) =>
+      ({ processor, mode, kind, customerId, accountIds }) =>
         processor === stream.processor &&
         mode === stream.mode &&
-        meter === stream.meter &&
+        kind === stream.kind &&
         customerId === stream.customerId &&
         accountIds[0] === stream.accountIds[0],
     )?.differences ?? stream.differences.map((difference) => ({ ...difference, id: null })),

@@ -139,8 +139,8 @@ export const showUsage = async (
   if (!registration) {
     throw recordNotFound("registration", given);
   }
-  const { accountId, mode, kind: meter, refundedCount } = registration;
-  const stream = { accountId, mode, meter };
+  const { accountId, mode, kind, refundedCount } = registration;
+  const stream = { accountId, mode, kind };
   const usage = await readUsage(db, registration);
   const { facts, events, folded } = usage;
   const deployment = await connections.deploymentName();
@@ -178,7 +178,7 @@ export const showUsage = async (
     registration: shownIdOf(registration),
     [registration.accountType]: `${registration.accountName} (${accountId})`,
     mode,
-    kind: meter,
+    kind,
     count: registration.count,
     refunded: refundedCount,
     created: registration.createdAt,

@@ -4,7 +4,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
 import { listStreamsNeedingAttention } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { MeterStatement } from "../../../services/billing/readStatement.ts";
+import type { KindStatement } from "../../../services/billing/readStatement.ts";
 import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
 import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
 import { counted } from "../../../domain/counted.ts";
@@ -57,27 +57,27 @@ const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as
 type Day = { readonly day: string; readonly sums: readonly bigint[] };
 
 /** The days of a statement with their sums in the order of its columns. */
-const daysOf = (statement: MeterStatement): readonly Day[] =>
+const daysOf = (statement: KindStatement): readonly Day[] =>
   statement.paidFrom === "usage"
     ? statement.days.map((day) => ({ day: day.day, sums: USAGE_SUMS.map((name) => day[name]) }))
     : statement.days.map((day) => ({ day: day.day, sums: PREPAID_SUMS.map((name) => day[name]) }));
 
-const columnsOf = ({ paidFrom }: MeterStatement): readonly string[] =>
+const columnsOf = ({ paidFrom }: KindStatement): readonly string[] =>
   (paidFrom === "usage" ? USAGE_SUMS : PREPAID_SUMS).map((name) => name.replace("Cents", "_cents"));
 
-const totalsOf = (statement: MeterStatement): readonly bigint[] =>
+const totalsOf = (statement: KindStatement): readonly bigint[] =>
   columnsOf(statement).map((_name, column) =>
     daysOf(statement).reduce((total, { sums }) => total + (sums[column] ?? 0n), 0n),
   );
 
-const named = (statement: MeterStatement, sums: readonly bigint[]) =>
+const named = (statement: KindStatement, sums: readonly bigint[]) =>
   Object.fromEntries(columnsOf(statement).map((name, column) => [name, Number(sums[column])]));
 
 const rowOf = (
-  { meter }: MeterStatement,
+  { kind }: KindStatement,
   day: string,
   sums: readonly bigint[],
-): readonly (string | bigint)[] => [meter, day, ...sums];
+): readonly (string | bigint)[] => [kind, day, ...sums];
 
 /**
  * Returns whether the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer to which
@@ -87,13 +87,13 @@ const disagrees = (compared: StreamReport): boolean =>
   listStreamsNeedingAttention([compared]).length > 0 &&
   (compared.error === null || compared.delivered !== 0);
 
-const disagreementsOf = (meters: readonly MeterStatement[]): readonly StreamReport[] =>
-  meters
+const disagreementsOf = (statements: readonly KindStatement[]): readonly StreamReport[] =>
+  statements
     .flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : []))
     .filter(disagrees);
 
-const presentMeter = (statement: MeterStatement) => ({
-  meter: statement.meter,
+const presentKind = (statement: KindStatement) => ({
+  meter: statement.kind,
   from: statement.period.start,
   to: statement.period.end,
   days: daysOf(statement).map(({ day, sums }) => Object.assign({ day }, named(statement, sums))),
@@ -124,7 +124,7 @@ const verdictOf = (compared: StreamReport): string => {
 };
 
 /** Says for each processor what it has, and whether that agrees. */
-const sayComparisons = (io: Io, statement: MeterStatement): void => {
+const sayComparisons = (io: Io, statement: KindStatement): void => {
   if (statement.paidFrom === "balance") {
     return;
   }
@@ -133,19 +133,19 @@ const sayComparisons = (io: Io, statement: MeterStatement): void => {
     say(
       io,
       error === null
-        ? `${statement.meter}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${verdictOf(compared)}.`
-        : `${statement.meter}: the sum of ${processor} could not be read: ${error}`,
+        ? `${statement.kind}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${verdictOf(compared)}.`
+        : `${statement.kind}: the sum of ${processor} could not be read: ${error}`,
     );
   }
 };
 
-const printStatement = (io: Io, meters: readonly MeterStatement[], isCsv: boolean): void => {
-  const [first] = meters;
+const printStatement = (io: Io, statements: readonly KindStatement[], isCsv: boolean): void => {
+  const [first] = statements;
   if (!first) {
     return;
   }
   const headings = ["meter", "day", ...columnsOf(first)];
-  const rows = meters.flatMap((statement) => [
+  const rows = statements.flatMap((statement) => [
     ...daysOf(statement).map(({ day, sums }) => rowOf(statement, day, sums)),
     rowOf(statement, "total", totalsOf(statement)),
   ]);
@@ -181,7 +181,7 @@ const printDetails = async (
   for await (const detail of details) {
     const values = [
       shownIdOf(detail),
-      detail.meter,
+      detail.kind,
       detail.createdAt,
       detail.count,
       detail.refundedCount,
@@ -209,7 +209,7 @@ const showStatement = async (
     await printDetails(io, readStatementDetails(deps, owner, period), csv === true);
     return;
   }
-  const { account, meters } = await readStatement(
+  const { account, statements } = await readStatement(
     deps,
     owner,
     period,
@@ -221,17 +221,17 @@ const showStatement = async (
       account_name: account.name,
       mode,
       paid_from: account.type === "store" ? "balance" : "usage",
-      meters: meters.map(presentMeter),
+      meters: statements.map(presentKind),
     });
   } else {
-    printStatement(io, meters, csv === true);
-    for (const statement of meters) {
+    printStatement(io, statements, csv === true);
+    for (const statement of statements) {
       const { start, end } = statement.period;
-      say(io, `${statement.meter}: from ${formatTime(start)} to ${formatTime(end)}.`);
+      say(io, `${statement.kind}: from ${formatTime(start)} to ${formatTime(end)}.`);
       sayComparisons(io, statement);
     }
   }
-  const disagreements = disagreementsOf(meters);
+  const disagreements = disagreementsOf(statements);
   if (disagreements.length > 0) {
     const unread = disagreements.filter(({ error: unreadable }) => unreadable !== null).length;
     throw new CommandError(

@@ -41,7 +41,7 @@ export const moveDeploymentToStripe = async (
       usage: usage.map((moved) => ({
         account_id: moved.accountId,
         account_name: moved.accountName,
-        meter: moved.meter,
+        meter: moved.kind,
         since: moved.since,
         events: moved.events,
         quantity: moved.quantity,
@@ -51,18 +51,18 @@ export const moveDeploymentToStripe = async (
   } else if (usage.length > 0) {
     printRows(io, usage, {
       organization: (moved) => moved.accountName,
-      meter: (moved) => moved.meter,
+      meter: (moved) => moved.kind,
       since: (moved) => moved.since,
       events: (moved) => moved.events,
       quantity: (moved) => moved.quantity,
       unfinished: (moved) => moved.unfinished,
     });
   }
-  for (const { accountName, meter, ended } of usage) {
+  for (const { accountName, kind, ended } of usage) {
     if (ended > 0) {
       say(
         io,
-        `The billing period of ${counted(ended, "meter event")} of ${accountName} (${meter}) has ended: their usage may not be on any invoice.`,
+        `The billing period of ${counted(ended, "meter event")} of ${accountName} (${kind}) has ended: their usage may not be on any invoice.`,
       );
     }
   }

@@ -118,7 +118,7 @@ const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Sho
   identifier: record.identifier,
   owner_id: record.accountId,
   mode: record.mode,
-  meter: record.meter,
+  meter: record.kind,
   at: timeOf(record.second),
   quantity: record.quantity,
   state: record.state,

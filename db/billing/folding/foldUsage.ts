@@ -1,7 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
-import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import { kindColumn, safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
@@ -11,7 +12,7 @@ const streamRow = z.strictObject({
   accountId: z.uuid(),
   accountName: z.string(),
   billingDay: z.int(),
-  meter: kindColumn,
+  kind: kindColumn,
   firstSecond: safeInteger,
 });
 
@@ -28,16 +29,16 @@ export const listStreamsWithEvents = (
       account.id AS "accountId",
       account.name AS "accountName",
       account.billing_day AS "billingDay",
-      kind.meter,
+      kind.kind,
       first.second AS "firstSecond"
     FROM account
-    CROSS JOIN (VALUES ('tree', 1), ('bottle', 2)) AS kind (meter, place)
+    CROSS JOIN (VALUES ('tree', 1), ('bottle', 2)) AS kind (kind, place)
     CROSS JOIN LATERAL (
       SELECT second
       FROM meter_event
       WHERE meter_event.account_id = account.id
         AND meter_event.mode = 'live'
-        AND meter_event.meter = kind.meter
+        AND meter_event.kind = kind.kind
         AND second < ${before}
       ORDER BY second
       LIMIT 1
@@ -54,7 +55,7 @@ const partRow = z.strictObject({ end: safeInteger, seconds: safeInteger });
  */
 export const findPart = (
   db: CommonQueryMethods,
-  stream: UsageStream,
+  stream: Owner,
   { start, end }: Span,
   maximumSeconds: number,
 ): Promise<{ readonly end: number; readonly seconds: number } | null> =>
@@ -86,7 +87,7 @@ export type FoldedPart = Readonly<z.output<typeof foldedRow>>;
 /** Returns what `foldSeconds` would fold. */
 export const sumFoldable = (
   db: CommonQueryMethods,
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
   settledBefore: Date,
 ): Promise<FoldedPart> =>
@@ -104,7 +105,7 @@ export const sumFoldable = (
  * Defines the query `summed`: the seconds of the hours in which facts were removed, with the units of these facts and those
  * that were folded before.
  */
-const changedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sql.fragment`
+const changedSeconds = (stream: Owner, span: Span): FragmentSqlToken => sql.fragment`
   added AS (
     SELECT
       second,
@@ -149,7 +150,7 @@ const removedRow = foldedRow.extend({ registered: unit, refunded: unit });
  */
 export const foldSeconds = (
   transaction: DatabaseTransactionConnection,
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
   { settledBefore, now }: { readonly settledBefore: Date; readonly now: Date },
 ): Promise<Readonly<z.output<typeof removedRow>>> =>
@@ -173,11 +174,11 @@ export const foldSeconds = (
     written AS (
       INSERT INTO folded_usage
         (
-          account_id, mode, meter, hour, processor, customer_id, last_sequence, registered, refunded, seconds,
+          account_id, mode, kind, hour, processor, customer_id, last_sequence, registered, refunded, seconds,
           registered_units, refunded_units, folded_at
         )
       SELECT
-        ${stream.accountId}, ${stream.mode}, ${stream.meter}, hour, processor, customer_id,
+        ${stream.accountId}, ${stream.mode}, ${stream.kind}, hour, processor, customer_id,
         max(sequence), sum(registered)::bigint, sum(refunded)::bigint,
         array_agg(place::smallint ORDER BY place),
         array_agg(registered ORDER BY place),
@@ -185,7 +186,7 @@ export const foldSeconds = (
         ${timestamp(now)}
       FROM summed
       GROUP BY hour, processor, customer_id
-      ON CONFLICT (account_id, mode, meter, hour, processor, customer_id) DO UPDATE
+      ON CONFLICT (account_id, mode, kind, hour, processor, customer_id) DO UPDATE
       SET
         last_sequence = excluded.last_sequence,
         registered = excluded.registered,
@@ -224,7 +225,7 @@ const sumsRow = z.strictObject({
 /** Returns the units of the rows of a span's hours: their sums, and those of their seconds. */
 export const sumFoldedHours = (
   transaction: DatabaseTransactionConnection,
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
 ): Promise<FoldedSums> =>
   transaction.one(sql.type(sumsRow)`

@@ -1,11 +1,12 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { FragmentSqlToken } from "slonik";
-import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { MAXIMUM_DIFFERENCES } from "../reconciliation/reconciliations.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 
-export const eventsOf = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken => sql.fragment`
-  meter_event.account_id = ${accountId} AND meter_event.mode = ${mode} AND meter_event.meter = ${meter}
+export const eventsOf = ({ accountId, mode, kind }: Owner): FragmentSqlToken => sql.fragment`
+  meter_event.account_id = ${accountId} AND meter_event.mode = ${mode} AND meter_event.kind = ${kind}
 `;
 
 const inSpan = ({ start, end }: Span): FragmentSqlToken =>
@@ -13,7 +14,7 @@ const inSpan = ({ start, end }: Span): FragmentSqlToken =>
 
 /** Defines the query `plain_second`: the seconds of a span whose meter events may be folded. */
 const plainSeconds = (
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
   settledBefore: Date,
 ): FragmentSqlToken => sql.fragment`
@@ -56,13 +57,13 @@ const plainSeconds = (
 `;
 
 /** Defines the queries of what keeps seconds of a span from being folded, apart from their own meter events and facts. */
-const blockedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sql.fragment`
+const blockedSeconds = (stream: Owner, span: Span): FragmentSqlToken => sql.fragment`
   blocked_second AS MATERIALIZED (
     SELECT second
     FROM usage_fact
     WHERE account_id = ${stream.accountId}
       AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
+      AND kind = ${stream.kind}
       AND meter_event_id IS NULL
       AND ${inSpan(span)}
     UNION
@@ -70,7 +71,7 @@ const blockedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sq
     FROM usage_correction
     WHERE account_id = ${stream.accountId}
       AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
+      AND kind = ${stream.kind}
       AND ${inSpan(span)}
   ),
   blocked_minute AS MATERIALIZED (
@@ -79,7 +80,7 @@ const blockedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sq
     JOIN reconciliation_difference ON reconciliation_stream_id = reconciliation_stream.id
     WHERE ${stream.accountId} = ANY(account_ids)
       AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
+      AND kind = ${stream.kind}
       AND minute > ${span.start}::bigint - 60
       AND minute < ${span.end}
   ),
@@ -90,7 +91,7 @@ const blockedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sq
     JOIN reconciliation_difference ON reconciliation_stream_id = reconciliation_stream.id
     WHERE ${stream.accountId} = ANY(account_ids)
       AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
+      AND kind = ${stream.kind}
       AND end_second > ${span.start}
     GROUP BY reconciliation_stream.id, end_second
     HAVING count(*) >= ${MAXIMUM_DIFFERENCES}
@@ -118,7 +119,7 @@ const blockedSeconds = (stream: UsageStream, span: Span): FragmentSqlToken => sq
  * The offset keeps the planner from reading all facts: it goes through the index, event by event.
  */
 export const foldable = (
-  stream: UsageStream,
+  stream: Owner,
   span: Span,
   settledBefore: Date,
 ): FragmentSqlToken => sql.fragment`
@@ -165,7 +166,7 @@ export const foldable = (
         FROM acknowledged_drift
         WHERE acknowledged_drift.processor = plain_second.processor
           AND acknowledged_drift.mode = ${stream.mode}
-          AND acknowledged_drift.meter = ${stream.meter}
+          AND acknowledged_drift.kind = ${stream.kind}
           AND acknowledged_drift.customer = coalesce(nullif(plain_second.customer_id, ''), ${stream.accountId})
           AND acknowledged_drift.minute = plain_second.second - plain_second.second % 60
       )

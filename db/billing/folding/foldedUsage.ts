@@ -1,7 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "../../../domain/billing/usage.ts";
-import type { Span, UsageStream } from "../../../domain/billing/usage.ts";
+import type { Span } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 
@@ -18,13 +19,13 @@ export const overlaps = ({ start, end }: Span): FragmentSqlToken =>
   sql.fragment`folded_usage.hour > ${start}::bigint - 3600 AND folded_usage.hour < ${end}::bigint`;
 
 /** The condition that a row of `folded_usage` belongs to a stream. */
-export const foldedOfStream = ({ accountId, mode, meter }: UsageStream): FragmentSqlToken =>
+export const foldedOfStream = ({ accountId, mode, kind }: Owner): FragmentSqlToken =>
   sql.fragment`
-    folded_usage.account_id = ${accountId} AND folded_usage.mode = ${mode} AND folded_usage.meter = ${meter}
+    folded_usage.account_id = ${accountId} AND folded_usage.mode = ${mode} AND folded_usage.kind = ${kind}
   `;
 
 /**
- * Selects the units of folded hours, as far as they are in a span: `account_id`, `mode`, `meter`, `processor`,
+ * Selects the units of folded hours, as far as they are in a span: `account_id`, `mode`, `kind`, `processor`,
  * `customer_id` (null without one), `hour`, `registered` and `refunded`. Only the hours at the ends of the span are taken
  * apart.
  * @param condition selects rows of `folded_usage`
@@ -34,7 +35,7 @@ export const foldedHours = (condition: FragmentSqlToken, span: Span): FragmentSq
     SELECT
       folded_usage.account_id,
       folded_usage.mode,
-      folded_usage.meter,
+      folded_usage.kind,
       folded_usage.processor,
       nullif(folded_usage.customer_id, '') AS customer_id,
       folded_usage.hour,
@@ -75,15 +76,15 @@ export const foldedSeconds = (condition: FragmentSqlToken, span: Span): Fragment
 type SecondColumns = {
   readonly accountId: FragmentSqlToken;
   readonly mode: FragmentSqlToken;
-  readonly meter: FragmentSqlToken;
+  readonly kind: FragmentSqlToken;
   readonly second: FragmentSqlToken;
 };
 
-const hourCondition = ({ accountId, mode, meter, second }: SecondColumns): FragmentSqlToken =>
+const hourCondition = ({ accountId, mode, kind, second }: SecondColumns): FragmentSqlToken =>
   sql.fragment`
     folded_usage.account_id = ${accountId}
     AND folded_usage.mode = ${mode}
-    AND folded_usage.meter = ${meter}
+    AND folded_usage.kind = ${kind}
     AND folded_usage.hour = ${hourOf(second)}
   `;
 
@@ -101,7 +102,7 @@ export const lastSequenceOf = (columns: SecondColumns): FragmentSqlToken => sql.
       FROM meter_event
       WHERE meter_event.account_id = ${columns.accountId}
         AND meter_event.mode = ${columns.mode}
-        AND meter_event.meter = ${columns.meter}
+        AND meter_event.kind = ${columns.kind}
         AND meter_event.second = ${columns.second}
     ),
     (SELECT coalesce(max(last_sequence), 0) FROM folded_usage WHERE ${hourCondition(columns)})
@@ -118,7 +119,7 @@ export const foldedOfRegistration = sql.fragment`
     AND ${foldedWithSecond({
       accountId: sql.fragment`registration.account_id`,
       mode: sql.fragment`registration.mode`,
-      meter: sql.fragment`registration.kind`,
+      kind: sql.fragment`registration.kind`,
       second: sql.fragment`floor(extract(epoch FROM registration.created_at))::bigint`,
     })}
 `;

@@ -42,29 +42,29 @@ export const saveSubscriptionState = async (
   `);
 };
 
-/** The meters that meet a condition on `kind`, and for which an account has live usage. */
+/** The kinds that meet a condition on `used.kind`, and for which an account has live usage. */
 const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
-    SELECT coalesce(array_agg(kind ORDER BY kind DESC), '{}')
-    FROM unnest(${sql.array([...KINDS], "text")}) AS kind
+    SELECT coalesce(array_agg(used.kind ORDER BY place), '{}')
+    FROM unnest(${sql.array([...KINDS], "text")}) WITH ORDINALITY AS used (kind, place)
     WHERE ${condition} AND (
       EXISTS (
         SELECT
         FROM meter_event
-        WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.meter = kind
+        WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.kind = used.kind
       )
       OR EXISTS (
         SELECT
         FROM usage_fact
         WHERE usage_fact.account_id = account.id
           AND usage_fact.mode = 'live'
-          AND usage_fact.meter = kind
+          AND usage_fact.kind = used.kind
           AND usage_fact.meter_event_id IS NULL
       )
       OR EXISTS (
         SELECT
         FROM folded_usage
-        WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.meter = kind
+        WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.kind = used.kind
       )
     )
   )
@@ -74,7 +74,7 @@ const usedKinds = usedKindsIf(sql.fragment`true`);
 
 const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
 
-/** Lists the meters for which an account has live usage. */
+/** Lists the kinds for which an account has live usage. */
 export const listUsedKinds = (
   db: CommonQueryMethods,
   accountId: string,
@@ -106,7 +106,7 @@ const watchedRow = z.strictObject({
   meteredKinds: z.array(kindColumn),
   hasDonationItems: z.boolean().nullable(),
   readAt: z.date(),
-  /** The meters for which the organization has live usage. */
+  /** The kinds for which the organization has live usage. */
   usedKinds: z.array(kindColumn),
   /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
   lostDonationItems: z.boolean(),
@@ -159,7 +159,7 @@ export const listWatchedSubscriptions = (
 const countedRow = watchedRow
   .pick({ policy: true, status: true, meteredKinds: true, lostDonationItems: true })
   .extend({
-    /** The meters without a price for which the organizations have live usage. */
+    /** The kinds without a price for which the organizations have live usage. */
     usedKinds: z.array(kindColumn),
     subscriptions: z.int(),
   });
@@ -178,8 +178,8 @@ export const countSubscriptionsByState = (
         account.subscription_policy AS policy,
         stripe_subscription.status,
         stripe_subscription.metered_kinds AS "meteredKinds",
-        -- Most subscriptions have a price for every meter, so that this looks nothing up.
-        ${usedKindsIf(sql.fragment`kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
+        -- Most subscriptions have a price for every kind, so that this looks nothing up.
+        ${usedKindsIf(sql.fragment`used.kind <> ALL(stripe_subscription.metered_kinds)`)} AS "usedKinds",
         ${lostDonationItems} AS "lostDonationItems"
       FROM ${currentSubscriptions}
     ) AS subscription

@@ -10,7 +10,7 @@ import type { Span } from "../../../domain/billing/usage.ts";
 const acknowledgedRow = z.strictObject({
   processor: z.enum(PROCESSORS),
   mode: modeColumn,
-  meter: kindColumn,
+  kind: kindColumn,
   customer: z.string(),
   minute: safeInteger,
   units: safeInteger,
@@ -28,17 +28,17 @@ export const customerOf = ({
 const keyOf = ({
   processor,
   mode,
-  meter,
+  kind,
   customer,
-}: Pick<AcknowledgedDrift, "processor" | "mode" | "meter" | "customer">): string =>
-  `${processor}/${mode}/${meter}/${customer}`;
+}: Pick<AcknowledgedDrift, "processor" | "mode" | "kind" | "customer">): string =>
+  `${processor}/${mode}/${kind}/${customer}`;
 
 const acknowledgedOfStream = (stream: CustomerStream, { start, end }: Span): FragmentSqlToken =>
   sql.fragment`
     FROM acknowledged_drift
     WHERE processor = ${stream.processor}
       AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
+      AND kind = ${stream.kind}
       AND customer = ${customerOf(stream)}
       AND minute >= ${start}
       AND minute < ${end}
@@ -82,7 +82,7 @@ export const readAcknowledgedDrift = async (
   span: Span,
 ): Promise<(stream: ReportedStream) => readonly AcknowledgedDrift[]> => {
   const acknowledged = await db.any(sql.type(acknowledgedRow)`
-    SELECT processor, mode, meter, customer, minute, units
+    SELECT processor, mode, kind, customer, minute, units
     FROM acknowledged_drift
     WHERE minute >= ${span.start} AND minute < ${span.end}
   `);
@@ -98,7 +98,7 @@ export const readAcknowledgedDrift = async (
  */
 export const saveAcknowledgedDrift = async (
   db: CommonQueryMethods,
-  { processor, mode, meter, customer, minute, units }: AcknowledgedDrift,
+  { processor, mode, kind, customer, minute, units }: AcknowledgedDrift,
   note: {
     readonly deliveredEventIds: readonly string[];
     readonly reason: string;
@@ -110,13 +110,13 @@ export const saveAcknowledgedDrift = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO acknowledged_drift
       (
-        processor, mode, meter, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
+        processor, mode, kind, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
       )
     VALUES (
-      ${processor}, ${mode}, ${meter}, ${customer}, ${minute}, ${units},
+      ${processor}, ${mode}, ${kind}, ${customer}, ${minute}, ${units},
       ${sql.array([...note.deliveredEventIds], "int8")}, ${note.reason}, ${note.operator}, ${timestamp(note.now)}
     )
-    ON CONFLICT (processor, mode, meter, customer, minute) DO UPDATE
+    ON CONFLICT (processor, mode, kind, customer, minute) DO UPDATE
     SET
       units = excluded.units,
       meter_event_ids = excluded.meter_event_ids,

@@ -66,7 +66,7 @@ export const listEventsInDoubt = (
       WHERE account.stripe_customer_id = ${stream.customerId}
         AND meter_event.processor = ${stream.processor}
         AND meter_event.mode = ${stream.mode}
-        AND meter_event.meter = ${stream.meter}
+        AND meter_event.kind = ${stream.kind}
         AND meter_event.second >= ${start}
         AND meter_event.second < ${end}
     ) AS found
@@ -88,11 +88,11 @@ export const findLatestCustomer = (
 ): Promise<string | null> =>
   db.maybeOneFirst(sql.type(customerRow)`
     SELECT latest.customer_id AS "customerId"
-    FROM (VALUES ('tree'), ('bottle')) AS stream (meter)
+    FROM (VALUES ('tree'), ('bottle')) AS stream (kind)
     CROSS JOIN LATERAL (
       SELECT customer_id, processor, second
       FROM meter_event
-      WHERE account_id = ${accountId} AND mode = 'live' AND meter = stream.meter
+      WHERE account_id = ${accountId} AND mode = 'live' AND kind = stream.kind
       ORDER BY second DESC, sequence DESC
       LIMIT 1
     ) AS latest

@@ -82,7 +82,7 @@ export const readMinuteUsage = (
         FROM usage_fact
         WHERE account_id = ANY(${sql.array([...stream.accountIds], "uuid")})
           AND mode = ${stream.mode}
-          AND meter = ${stream.meter}
+          AND kind = ${stream.kind}
           AND meter_event_id IS NULL
           AND second >= ${minute.start}
           AND second < ${minute.end}

@@ -156,7 +156,7 @@ export const replaceReconciliationStreams = async (
     const part = streams.slice(start, start + STREAMS_PER_INSERT).map((stream) => ({
       processor: stream.processor,
       mode: stream.mode,
-      meter: stream.meter,
+      kind: stream.kind,
       customer_id: stream.customerId,
       account_ids: stream.accountIds,
       account_name: stream.accountName,
@@ -178,19 +178,19 @@ export const replaceReconciliationStreams = async (
       WITH given AS MATERIALIZED (
         SELECT nextval(pg_get_serial_sequence('reconciliation_stream', 'id')) AS id, stream.*
         FROM json_to_recordset(${JSON.stringify(part)}) AS stream (
-          processor text, mode text, meter text, customer_id text, account_ids uuid[], account_name text,
+          processor text, mode text, kind text, customer_id text, account_ids uuid[], account_name text,
           delivered bigint, pending bigint, failed bigint, processor_quantity bigint, acknowledged bigint,
           error text, error_is_temporary boolean, differences json
         )
       ),
       inserted AS (
         INSERT INTO reconciliation_stream (
-          id, reconciliation_id, processor, mode, meter, customer_id, account_ids, account_name, delivered, pending,
+          id, reconciliation_id, processor, mode, kind, customer_id, account_ids, account_name, delivered, pending,
           failed, processor_quantity, acknowledged, error, error_is_temporary
         )
         OVERRIDING SYSTEM VALUE
         SELECT
-          id, ${reconciliationId}, processor, mode, meter, customer_id, account_ids, account_name, delivered, pending,
+          id, ${reconciliationId}, processor, mode, kind, customer_id, account_ids, account_name, delivered, pending,
           failed, processor_quantity, acknowledged, error, error_is_temporary
         FROM given
       )
@@ -245,7 +245,7 @@ const storedStreamColumns = sql.fragment`
   reconciliation_stream.id,
   processor,
   mode,
-  meter,
+  kind,
   customer_id AS "customerId",
   account_ids AS "accountIds",
   account_name AS "accountName",
@@ -296,12 +296,12 @@ const foundDifferenceRow = storedDifferenceRow.extend({
   accountIds: reportedStreamColumns.accountIds,
   billedBy: reportedStreamColumns.processor,
   mode: reportedStreamColumns.mode,
-  meter: reportedStreamColumns.meter,
+  kind: reportedStreamColumns.kind,
 });
 
 /** A stored difference, its stream and when its reconciliation started. */
 export type FoundDifference = StoredDifference &
-  Pick<ReportedStream, "customerId" | "accountIds" | "mode" | "meter"> & {
+  Pick<ReportedStream, "customerId" | "accountIds" | "mode" | "kind"> & {
     readonly startedAt: Date;
     readonly billedBy: ReportedStream["processor"];
   };
@@ -318,7 +318,7 @@ export const findReconciliationDifference = (
       account_ids AS "accountIds",
       reconciliation_stream.processor AS "billedBy",
       mode,
-      meter
+      kind
     FROM reconciliation_difference
     JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
     JOIN reconciliation ON reconciliation.id = reconciliation_id

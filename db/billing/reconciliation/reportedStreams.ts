@@ -11,7 +11,7 @@ import type { Span } from "../../../domain/billing/usage.ts";
 export const reportedStreamColumns = {
   processor: z.enum(PROCESSORS),
   mode: modeColumn,
-  meter: kindColumn,
+  kind: kindColumn,
   customerId: z.string().nullable(),
   accountIds: z.tuple([z.uuid()], z.uuid()),
   accountName: z.string(),
@@ -20,7 +20,7 @@ export const reportedStreamColumns = {
 const reportedStreamRow = z.strictObject(reportedStreamColumns);
 
 /**
- * A customer's usage of one meter at the processor, which is what the processor can sum. A customer of Stripe may have
+ * A customer's usage of one kind at the processor, which is what the processor can sum. A customer of Stripe may have
  * belonged to several accounts, which are named together. Without a customer, the stream is of one account.
  */
 export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
@@ -32,13 +32,13 @@ export type CustomerStream = Omit<ReportedStream, "accountName">;
 export const streamOfEvent = ({
   processor,
   mode,
-  meter,
+  kind,
   customerId,
   accountId,
 }: StoredMeterEvent): CustomerStream => ({
   processor,
   mode,
-  meter,
+  kind,
   customerId,
   accountIds: [accountId],
 });
@@ -53,7 +53,7 @@ export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 const accountSumsRow = z.strictObject({
   processor: z.enum(PROCESSORS),
   mode: modeColumn,
-  meter: kindColumn,
+  kind: kindColumn,
   customerId: z.string().nullable(),
   accountId: z.uuid(),
   delivered: sum,
@@ -96,7 +96,7 @@ export const sumReportedAccounts = (
       SELECT
         processor,
         mode,
-        meter,
+        kind,
         customer_id,
         account_id,
         coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0) AS delivered,
@@ -108,27 +108,27 @@ export const sumReportedAccounts = (
         AND (processor <> 'stripe' OR second >= ${atStripe.start})
         AND state NOT IN ('void', 'held', 'superseded', 'waived')
         AND ${isSummed(of, "meter_event")}
-      GROUP BY processor, mode, meter, customer_id, account_id
+      GROUP BY processor, mode, kind, customer_id, account_id
       UNION ALL
-      SELECT processor, mode, meter, customer_id, account_id, sum(registered - refunded), 0, 0
+      SELECT processor, mode, kind, customer_id, account_id, sum(registered - refunded), 0, 0
       FROM (
         ${folded(sql.fragment`folded_usage.processor <> 'stripe'`, span)}
         UNION ALL
         ${folded(sql.fragment`folded_usage.processor = 'stripe'`, atStripe)}
       ) AS folded
-      GROUP BY processor, mode, meter, customer_id, account_id
+      GROUP BY processor, mode, kind, customer_id, account_id
     )
     SELECT
       processor,
       mode,
-      meter,
+      kind,
       customer_id AS "customerId",
       account_id AS "accountId",
       sum(delivered)::bigint AS delivered,
       sum(pending)::bigint AS pending,
       sum(failed)::bigint AS failed
     FROM account_stream
-    GROUP BY processor, mode, meter, customer_id, account_id
+    GROUP BY processor, mode, kind, customer_id, account_id
   `);
 };
 
@@ -140,29 +140,27 @@ export const sumReportedStreams = (
   db.any(sql.type(totalsRow)`
     WITH summed AS (
       SELECT
-        processor, mode, meter, customer_id, account_id,
+        processor, mode, kind, customer_id, account_id,
         sum(delivered) AS delivered, sum(pending) AS pending, sum(failed) AS failed
       FROM ${sql.unnest(
-        sums.map(
-          ({ processor, mode, meter, customerId, accountId, delivered, pending, failed }) => [
-            processor,
-            mode,
-            meter,
-            customerId,
-            accountId,
-            delivered,
-            pending,
-            failed,
-          ],
-        ),
+        sums.map(({ processor, mode, kind, customerId, accountId, delivered, pending, failed }) => [
+          processor,
+          mode,
+          kind,
+          customerId,
+          accountId,
+          delivered,
+          pending,
+          failed,
+        ]),
         ["text", "text", "text", "text", "uuid", "int8", "int8", "int8"],
-      )} AS given (processor, mode, meter, customer_id, account_id, delivered, pending, failed)
-      GROUP BY processor, mode, meter, customer_id, account_id
+      )} AS given (processor, mode, kind, customer_id, account_id, delivered, pending, failed)
+      GROUP BY processor, mode, kind, customer_id, account_id
     )
     SELECT
       processor,
       mode,
-      meter,
+      kind,
       customer_id AS "customerId",
       array_agg(account_id ORDER BY account.name, account_id) AS "accountIds",
       string_agg(account.name, ', ' ORDER BY account.name, account_id) AS "accountName",
@@ -171,8 +169,8 @@ export const sumReportedStreams = (
       sum(failed)::bigint AS failed
     FROM summed
     JOIN account ON account.id = summed.account_id
-    GROUP BY processor, mode, meter, customer_id, CASE WHEN customer_id IS NULL THEN account_id END
-    ORDER BY "accountName", "accountIds", mode, meter, processor, customer_id
+    GROUP BY processor, mode, kind, customer_id, CASE WHEN customer_id IS NULL THEN account_id END
+    ORDER BY "accountName", "accountIds", mode, kind, processor, customer_id
   `);
 
 /**
@@ -186,21 +184,21 @@ export const listStripeStreams = (
 ): Promise<readonly ReportedStream[]> =>
   db.any(sql.type(reportedStreamRow)`
     WITH account_stream AS (
-      SELECT id AS account_id, stripe_customer_id AS customer_id, kind.meter, true AS is_current, 0::bigint AS second
+      SELECT id AS account_id, stripe_customer_id AS customer_id, kind.kind, true AS is_current, 0::bigint AS second
       FROM account
-      CROSS JOIN (VALUES ('tree'), ('bottle')) AS kind (meter)
+      CROSS JOIN (VALUES ('tree'), ('bottle')) AS kind (kind)
       WHERE stripe_customer_id IS NOT NULL
       UNION ALL
-      SELECT account_id, customer_id, meter, false, max(second)
+      SELECT account_id, customer_id, kind, false, max(second)
       FROM meter_event
       WHERE second >= ${span.start}
         AND second < ${span.end}
         AND mode = 'live'
         AND processor = 'stripe'
         AND customer_id IS NOT NULL
-      GROUP BY account_id, customer_id, meter
+      GROUP BY account_id, customer_id, kind
       UNION ALL
-      SELECT account_id, customer_id, meter, false, max(hour)
+      SELECT account_id, customer_id, kind, false, max(hour)
       FROM (
         ${foldedHours(
           sql.fragment`
@@ -209,36 +207,36 @@ export const listStripeStreams = (
           span,
         )}
       ) AS folded
-      GROUP BY account_id, customer_id, meter
+      GROUP BY account_id, customer_id, kind
     ),
     ranked AS (
-      SELECT account_id, customer_id, meter, bool_or(is_current) AS is_current, max(second) AS second
+      SELECT account_id, customer_id, kind, bool_or(is_current) AS is_current, max(second) AS second
       FROM account_stream
-      GROUP BY account_id, customer_id, meter
+      GROUP BY account_id, customer_id, kind
     )
     SELECT
       'stripe' AS processor,
       'live' AS mode,
-      meter,
+      kind,
       customer_id AS "customerId",
       array_agg(account_id ORDER BY is_current DESC, second DESC, account_id) AS "accountIds",
       string_agg(account.name, ', ' ORDER BY is_current DESC, second DESC, account_id) AS "accountName"
     FROM ranked
     JOIN account ON account.id = ranked.account_id
-    GROUP BY customer_id, meter
+    GROUP BY customer_id, kind
     HAVING ${accountId === null ? sql.fragment`true` : sql.fragment`bool_or(account_id = ${accountId})`}
-    ORDER BY "accountName", customer_id, meter
+    ORDER BY "accountName", customer_id, kind
   `);
 
 /** Through the customer's index, or else the account's. */
 const rowsOfStream =
   (table: "meter_event" | "folded_usage", noCustomer: FragmentSqlToken) =>
-  ({ processor, mode, meter, customerId, accountIds }: CustomerStream): FragmentSqlToken => {
+  ({ processor, mode, kind, customerId, accountIds }: CustomerStream): FragmentSqlToken => {
     const row = sql.identifier([table]);
     return sql.fragment`
       ${row}.processor = ${processor}
       AND ${row}.mode = ${mode}
-      AND ${row}.meter = ${meter}
+      AND ${row}.kind = ${kind}
       AND ${
         customerId === null
           ? sql.fragment`${row}.account_id = ${accountIds[0]} AND ${row}.customer_id ${noCustomer}`

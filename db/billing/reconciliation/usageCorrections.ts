@@ -60,7 +60,7 @@ const idRow = z.strictObject({ id: safeInteger });
  */
 export const insertUsageCorrection = async (
   transaction: DatabaseTransactionConnection,
-  { processor, mode, meter, customerId, accountIds: [accountId] }: ReportedStream,
+  { processor, mode, kind, customerId, accountIds: [accountId] }: ReportedStream,
   { second, quantity, restoredAt, reason, operator, now, settlement }: NewCorrection,
 ): Promise<number> => {
   const correctedAt = timestamp(now);
@@ -68,26 +68,26 @@ export const insertUsageCorrection = async (
     WITH correction AS (
       INSERT INTO usage_correction
         (
-          account_id, mode, meter, second, quantity, processor, customer_id, restored_at, reason, corrected_by,
+          account_id, mode, kind, second, quantity, processor, customer_id, restored_at, reason, corrected_by,
           corrected_at
         )
       VALUES (
-        ${accountId}, ${mode}, ${meter}, ${second}, ${quantity}, ${processor}, ${customerId},
+        ${accountId}, ${mode}, ${kind}, ${second}, ${quantity}, ${processor}, ${customerId},
         ${timestamp(restoredAt)}, ${reason}, ${operator}, ${correctedAt}
       )
       RETURNING id
     )
     INSERT INTO meter_event
       (
-        account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, last_error,
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state, last_error,
         sealed_at, settled_at
       )
     SELECT
-      ${accountId}, ${mode}, ${meter}, ${second},
+      ${accountId}, ${mode}, ${kind}, ${second},
       ${lastSequenceOf({
         accountId: sql.fragment`${accountId}::uuid`,
         mode: sql.fragment`${mode}`,
-        meter: sql.fragment`${meter}`,
+        kind: sql.fragment`${kind}`,
         second: sql.fragment`${second}::bigint`,
       })} + ${LOST_SEQUENCES},
       ${quantity}, 'lost:' || correction.id, ${processor}, ${customerId}, 'delivered',
@@ -107,21 +107,21 @@ export const insertUsageCorrection = async (
       : await transaction.oneFirst(sql.type(idRow)`
           INSERT INTO meter_event
             (
-              account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+              account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state,
               last_error, sealed_at, settled_at, settlement_kind, settlement_reference
             )
           VALUES (
-            ${accountId}, ${mode}, ${meter}, ${second}, ${sequence + 1}, ${-quantity}, ${`settled:${id}`},
+            ${accountId}, ${mode}, ${kind}, ${second}, ${sequence + 1}, ${-quantity}, ${`settled:${id}`},
             ${processor}, ${customerId}, 'waived', ${`settled by ${operator}: ${reason}`}, ${correctedAt},
             ${correctedAt}, ${settlement.kind}, ${settlement.reference}
           )
           RETURNING id
         `);
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, correction_id, quantity, second, meter_event_id)
+    INSERT INTO usage_fact (account_id, mode, kind, correction_id, quantity, second, meter_event_id)
     VALUES
-      (${accountId}, ${mode}, ${meter}, ${id}, ${quantity}, ${second}, ${deliveredId}),
-      (${accountId}, ${mode}, ${meter}, ${id}, ${-quantity}, ${second}, ${settledId})
+      (${accountId}, ${mode}, ${kind}, ${id}, ${quantity}, ${second}, ${deliveredId}),
+      (${accountId}, ${mode}, ${kind}, ${id}, ${-quantity}, ${second}, ${settledId})
   `);
   return id;
 };

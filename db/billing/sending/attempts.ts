@@ -1,8 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { streamColumns } from "../../columns.ts";
+import { ownerColumns } from "../../columns.ts";
 import { isLeaseFree } from "../../leases.ts";
 import type { Lease } from "../../leases.ts";
 import { afterLookup, sql, timestamp } from "../../sql.ts";
@@ -123,7 +123,7 @@ export const recordDelays = async (
   `);
 };
 
-const streamRow = z.strictObject(streamColumns);
+const streamRow = z.strictObject(ownerColumns);
 
 /**
  * Makes the next attempt of delayed meter events due at a time, for the senders of their shards. Streams that have a sender
@@ -135,7 +135,7 @@ export const endDelays = (
   db: CommonQueryMethods,
   accountId: string | null,
   due: Date,
-): Promise<readonly UsageStream[]> =>
+): Promise<readonly Owner[]> =>
   db.any(sql.type(streamRow)`
     WITH delayed AS (
       SELECT id
@@ -151,7 +151,7 @@ export const endDelays = (
     SET retry_at = ${timestamp(due)}, has_own_sender = false
     FROM delayed
     WHERE meter_event.id = delayed.id
-    RETURNING account_id AS "accountId", mode, meter
+    RETURNING account_id AS "accountId", mode, kind
   `);
 
 /**

@@ -1,6 +1,6 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../../domain/billing/usage.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { lastSequenceOf } from "../folding/foldedUsage.ts";
@@ -9,7 +9,7 @@ import type { StoredMeterEvent } from "../meterEvents.ts";
 
 /** A meter event to insert, with the facts that it sums up. */
 export type SealedEvent = {
-  readonly stream: UsageStream;
+  readonly stream: Owner;
   readonly factIds: readonly string[];
   readonly second: number;
   readonly quantity: bigint;
@@ -35,19 +35,19 @@ export const insertMeterEvents = (
   transaction.any(sql.type(meterEventRow)`
     WITH sealing AS (
       SELECT
-        place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
+        place::integer, account_id, mode, kind, second, quantity, already_reported, stem, processor, customer_id, state,
         ${lastSequenceOf({
           accountId: sql.fragment`event.account_id`,
           mode: sql.fragment`event.mode`,
-          meter: sql.fragment`event.meter`,
+          kind: sql.fragment`event.kind`,
           second: sql.fragment`event.second`,
-        })} + row_number() OVER (PARTITION BY account_id, mode, meter, second ORDER BY place) AS sequence
+        })} + row_number() OVER (PARTITION BY account_id, mode, kind, second ORDER BY place) AS sequence
       FROM ${sql.unnest(
         events.map(({ stream, second, quantity, ...event }, index) => [
           index,
           stream.accountId,
           stream.mode,
-          stream.meter,
+          stream.kind,
           second,
           quantity,
           event.alreadyReported,
@@ -58,17 +58,17 @@ export const insertMeterEvents = (
         ]),
         ["int8", "uuid", "text", "text", "int8", "int8", "int8", "text", "text", "text", "text"],
       )} AS event (
-        place, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state
+        place, account_id, mode, kind, second, quantity, already_reported, stem, processor, customer_id, state
       )
     ),
     inserted AS (
       INSERT INTO meter_event
         (
-          account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, customer_id,
+          account_id, mode, kind, second, sequence, quantity, already_reported, identifier, processor, customer_id,
           state, sealed_at, settled_at, attempts, first_attempt_at, leased_until
         )
       SELECT
-        account_id, mode, meter, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
+        account_id, mode, kind, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
         state, sealed_at,
         CASE WHEN state NOT IN (${UNFINISHED}) THEN sealed_at END,
         CASE WHEN state = 'sending' THEN 1 ELSE 0 END,

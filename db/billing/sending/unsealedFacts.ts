@@ -1,7 +1,7 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { PROCESSORS } from "../../../domain/billing/usage.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { foldedWithSecond } from "../folding/foldedUsage.ts";
@@ -66,7 +66,7 @@ const originalTargets = (mayBeBilled: FragmentSqlToken): FragmentSqlToken => sql
       AND ${foldedWithSecond({
         accountId: sql.fragment`stream.account_id`,
         mode: sql.fragment`stream.mode`,
-        meter: sql.fragment`stream.meter`,
+        kind: sql.fragment`stream.kind`,
         second: sql.fragment`fact.second`,
       })}
     LIMIT 1
@@ -90,18 +90,18 @@ const fittingFacts = sql.fragment`
   )
 `;
 
-type UnsealedStream = UsageStream & {
+type UnsealedStream = Owner & {
   readonly current: BillingTarget;
   readonly firstSecond: number;
 };
 
 const streamTable = (streams: readonly UnsealedStream[]) =>
   sql.unnest(
-    streams.map(({ accountId, mode, meter, current, firstSecond }, place) => [
+    streams.map(({ accountId, mode, kind, current, firstSecond }, place) => [
       place,
       accountId,
       mode,
-      meter,
+      kind,
       firstSecond,
       current.processor,
       current.customerId,
@@ -145,7 +145,7 @@ export const listOldestUnsealedFacts = async (
           WHEN folded.processor IS NOT NULL THEN folded.customer_id
           ELSE stream.customer_id
         END AS customer_id
-      FROM ${streamTable(streams)} AS stream (place, account_id, mode, meter, first_second, processor, customer_id)
+      FROM ${streamTable(streams)} AS stream (place, account_id, mode, kind, first_second, processor, customer_id)
       -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
       CROSS JOIN LATERAL (
         SELECT DISTINCT second
@@ -154,7 +154,7 @@ export const listOldestUnsealedFacts = async (
           FROM usage_fact
           WHERE account_id = stream.account_id
             AND mode = stream.mode
-            AND meter = stream.meter
+            AND kind = stream.kind
             AND meter_event_id IS NULL
             AND second >= stream.first_second
             AND second <= ${lastSecond}
@@ -167,7 +167,7 @@ export const listOldestUnsealedFacts = async (
         FROM usage_fact
         WHERE account_id = stream.account_id
           AND mode = stream.mode
-          AND meter = stream.meter
+          AND kind = stream.kind
           AND meter_event_id IS NULL
           AND second = oldest.second
         OFFSET 0

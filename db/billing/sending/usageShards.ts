@@ -1,19 +1,19 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { safeInteger, streamColumns } from "../../columns.ts";
+import { safeInteger, ownerColumns } from "../../columns.ts";
 import type { Lease } from "../../leases.ts";
 import { sql } from "../../sql.ts";
 import { isResumable, UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
 
 /** The condition of the streams that follow one in the order of their keys; null: of all. */
-const isAfter = (stream: UsageStream | null): FragmentSqlToken =>
+const isAfter = (stream: Owner | null): FragmentSqlToken =>
   stream === null
     ? sql.fragment`true`
-    : sql.fragment`(account_id, mode, meter) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.meter})`;
+    : sql.fragment`(account_id, mode, kind) > (${stream.accountId}::uuid, ${stream.mode}, ${stream.kind})`;
 
-const readyRow = z.strictObject({ ...streamColumns, second: safeInteger });
+const readyRow = z.strictObject({ ...ownerColumns, second: safeInteger });
 
 /** A stream with usage that may be sealed, and the oldest second of it. */
 export type ReadyStream = Readonly<z.output<typeof readyRow>>;
@@ -31,14 +31,14 @@ export const listReadyStreams = (
     lastSecond,
     limit,
   }: {
-    readonly after: UsageStream | null;
+    readonly after: Owner | null;
     readonly lastSecond: number;
     readonly limit: number;
   },
 ): Promise<readonly ReadyStream[]> =>
   db.any(sql.type(readyRow)`
     WITH RECURSIVE ${unsealedStreams(isAfter(after))}
-    SELECT account_id AS "accountId", mode, meter, second
+    SELECT account_id AS "accountId", mode, kind, second
     FROM unsealed
     WHERE second <= ${lastSecond}
       AND NOT EXISTS (
@@ -46,7 +46,7 @@ export const listReadyStreams = (
         FROM meter_event
         WHERE account_id = unsealed.account_id
           AND mode = unsealed.mode
-          AND meter = unsealed.meter
+          AND kind = unsealed.kind
           AND state IN (${UNFINISHED})
         -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
         OFFSET 0
@@ -54,7 +54,7 @@ export const listReadyStreams = (
     LIMIT ${limit}
   `);
 
-const streamRow = z.strictObject(streamColumns);
+const streamRow = z.strictObject(ownerColumns);
 
 /**
  * Lists the streams whose unfinished event a shard's sender continues with, in the order of their keys.
@@ -66,21 +66,21 @@ export const listResumableStreams = (
     after,
     lease,
     limit,
-  }: { readonly after: UsageStream | null; readonly lease: Lease; readonly limit: number },
-): Promise<readonly UsageStream[]> =>
+  }: { readonly after: Owner | null; readonly lease: Lease; readonly limit: number },
+): Promise<readonly Owner[]> =>
   db.any(sql.type(streamRow)`
-    SELECT account_id AS "accountId", mode, meter
+    SELECT account_id AS "accountId", mode, kind
     FROM meter_event
     WHERE state IN (${UNFINISHED})
       AND ${isAfter(after)}
       AND ${isResumable(lease)}
-    ORDER BY account_id, mode, meter
+    ORDER BY account_id, mode, kind
     LIMIT ${limit}
   `);
 
-const accountRow = z.strictObject({ accountId: streamColumns.accountId });
+const accountRow = z.strictObject({ accountId: ownerColumns.accountId });
 
-const troubledRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
+const troubledRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
 /** A stream whose event has failed several times, with a sender of its own. */
 export type TroubledStream = Readonly<z.output<typeof troubledRow>>;
@@ -91,7 +91,7 @@ const hasOwnSender = sql.fragment`state IN (${UNFINISHED}) AND has_own_sender`;
 /** Lists the streams with a sender of their own whose next attempt has not begun, the oldest usage first. */
 export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly TroubledStream[]> =>
   db.any(sql.type(troubledRow)`
-    SELECT account_id AS "accountId", mode, meter, second, attempts
+    SELECT account_id AS "accountId", mode, kind, second, attempts
     FROM meter_event
     WHERE ${hasOwnSender} AND leased_until IS NULL
     ORDER BY second

@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { safeInteger, streamColumns } from "../../columns.ts";
+import { safeInteger, ownerColumns } from "../../columns.ts";
 import { sql } from "../../sql.ts";
 import { UNFINISHED } from "../meterEvents.ts";
 
-const streamRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
+const streamRow = z.strictObject({ ...ownerColumns, second: safeInteger, attempts: z.int() });
 
 /** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
 export type WaitingStream = Readonly<z.output<typeof streamRow>>;
@@ -17,21 +17,21 @@ export type WaitingStream = Readonly<z.output<typeof streamRow>>;
 export const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   unsealed AS (
     (
-      SELECT account_id, mode, meter, second
+      SELECT account_id, mode, kind, second
       FROM usage_fact
       WHERE meter_event_id IS NULL AND ${start}
-      ORDER BY account_id, mode, meter, second
+      ORDER BY account_id, mode, kind, second
       LIMIT 1
     )
     UNION ALL
-    SELECT following.account_id, following.mode, following.meter, following.second
+    SELECT following.account_id, following.mode, following.kind, following.second
     FROM unsealed
     CROSS JOIN LATERAL (
-      SELECT account_id, mode, meter, second
+      SELECT account_id, mode, kind, second
       FROM usage_fact
       WHERE meter_event_id IS NULL
-        AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
-      ORDER BY account_id, mode, meter, second
+        AND (account_id, mode, kind) > (unsealed.account_id, unsealed.mode, unsealed.kind)
+      ORDER BY account_id, mode, kind, second
       LIMIT 1
     ) AS following
   )`;
@@ -40,20 +40,20 @@ export const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sq
 const waitingStreams = sql.fragment`
   ${unsealedStreams(sql.fragment`true`)},
   waiting AS (
-    SELECT account_id, mode, meter, min(second) AS second, max(attempts) AS attempts
+    SELECT account_id, mode, kind, min(second) AS second, max(attempts) AS attempts
     FROM (
-      SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
+      SELECT account_id, mode, kind, second, 0 AS attempts FROM unsealed
       UNION ALL
-      SELECT account_id, mode, meter, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
+      SELECT account_id, mode, kind, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
     ) AS unreported
-    GROUP BY account_id, mode, meter
+    GROUP BY account_id, mode, kind
   )`;
 
 /** Lists every stream with unsealed facts or an unfinished event. */
 export const listWaitingStreams = (db: CommonQueryMethods): Promise<readonly WaitingStream[]> =>
   db.any(sql.type(streamRow)`
     WITH RECURSIVE ${waitingStreams}
-    SELECT account_id AS "accountId", mode, meter, second, attempts
+    SELECT account_id AS "accountId", mode, kind, second, attempts
     FROM waiting
     ORDER BY second
   `);

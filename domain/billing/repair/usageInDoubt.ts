@@ -1,4 +1,5 @@
-import type { ProcessorName, UsageStream } from "../usage.ts";
+import type { Owner } from "../../accounts/accounts.ts";
+import type { ProcessorName } from "../usage.ts";
 import { minuteOf } from "../usage.ts";
 
 /** What the comparison of a live event in doubt depends on. */
@@ -7,19 +8,19 @@ type EventInDoubt = {
   readonly processor: ProcessorName;
   readonly customerId: string | null;
   readonly accountId: string;
-  readonly meter: UsageStream["meter"];
+  readonly kind: Owner["kind"];
   readonly second: number;
   readonly quantity: number;
 };
 
-/** The events in doubt of one customer and meter in one minute, usage before refunds. The processor has one sum of them. */
+/** The events in doubt of one customer and kind in one minute, usage before refunds. The processor has one sum of them. */
 export type MinuteInDoubt<Event> = readonly [Event, ...Event[]];
 
 /** Orders usage before refunds, and the events of a stream in the order of their sealings. */
 const inComparisonOrder = (a: EventInDoubt, b: EventInDoubt): number =>
   Math.sign(b.quantity) - Math.sign(a.quantity) ||
   a.accountId.localeCompare(b.accountId) ||
-  a.meter.localeCompare(b.meter) ||
+  a.kind.localeCompare(b.kind) ||
   a.second - b.second ||
   Number(a.id - b.id);
 
@@ -29,8 +30,8 @@ export const groupByMinute = <Event extends EventInDoubt>(
 ): readonly MinuteInDoubt<Event>[] => {
   const minutes = new Map<string, [Event, ...Event[]]>();
   for (const event of events.toSorted(inComparisonOrder)) {
-    const { processor, customerId, accountId, meter, second } = event;
-    const key = [processor, customerId ?? accountId, meter, minuteOf(second).start].join("/");
+    const { processor, customerId, accountId, kind, second } = event;
+    const key = [processor, customerId ?? accountId, kind, minuteOf(second).start].join("/");
     const minute = minutes.get(key);
     if (minute) {
       minute.push(event);

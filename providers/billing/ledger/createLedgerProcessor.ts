@@ -43,12 +43,12 @@ export const createLedgerProcessor = ({
     name: "ledger",
     prepare: () => Promise.resolve(),
     send: async (
-      { identifier, customer, meter, quantity, second },
+      { identifier, customer, kind, quantity, second },
       _signal,
       mayCall = () => true,
     ) => {
       const { accountId } = customer;
-      const usage = { accountId, mode, meter, identifier, second, quantity };
+      const usage = { accountId, mode, kind, identifier, second, quantity };
       const recorded = await record({ usage, mayCall });
       if (recorded === null) {
         return LEASE_ENDED;
@@ -61,8 +61,8 @@ export const createLedgerProcessor = ({
           };
     },
     usageLagMs: 0,
-    sumUsage: async ({ accountId }, meter, span) => {
-      const stream = { accountId, mode, meter };
+    sumUsage: async ({ accountId }, kind, span) => {
+      const stream = { accountId, mode, kind };
       let total = 0;
       let { start } = span;
       while (start < span.end && pace.isYielding()) {

@@ -120,14 +120,14 @@ const findObstacle = async (
 
 const post = async (
   stripe: Stripe,
-  { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
+  { identifier, kind, quantity, second, keyGeneration }: MeterEvent,
   customerId: string,
 ): Promise<AttemptOutcome> => {
   try {
     const response = await withoutStackTrace(() =>
       stripe.billing.meterEvents.create(
         {
-          event_name: METERS[meter].eventName,
+          event_name: METERS[kind].eventName,
           payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
           identifier,
           timestamp: second,
@@ -175,7 +175,7 @@ export const createStripeProcessor = (
         };
       }
       return boundTo(signal, async () => {
-        const obstacle = await findObstacle(meters, event.meter, signal);
+        const obstacle = await findObstacle(meters, event.kind, signal);
         if (obstacle) {
           return obstacle;
         }
@@ -191,18 +191,18 @@ export const createStripeProcessor = (
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
-    sumUsage: ({ customerId }, meter, span, signal) =>
+    sumUsage: ({ customerId }, kind, span, signal) =>
       read(signal, async () => {
         if (customerId === null) {
           // Nothing was ever sent.
           return 0;
         }
-        return sumUsage({ stripe, meterId: await meters.findId(meter), customerId }, span);
+        return sumUsage({ stripe, meterId: await meters.findId(kind), customerId }, span);
       }),
-    findCurrentPeriod: (subscriber, meter, signal) =>
+    findCurrentPeriod: (subscriber, kind, signal) =>
       read(signal, async () => {
         const subscriptionId = subscriptionOf(subscriber);
-        return readSubscriptionPeriod(stripe, subscriptionId, await meters.findId(meter));
+        return readSubscriptionPeriod(stripe, subscriptionId, await meters.findId(kind));
       }),
     readSubscription: (subscriptionId, signal) =>
       read(signal, async () =>

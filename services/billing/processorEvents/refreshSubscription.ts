@@ -33,10 +33,10 @@ export const refreshSubscription = async (
   const state = await stripe.readSubscription(subscriptionId, signal);
   await db.transaction(async (transaction) => {
     await saveSubscriptionState(transaction, { accountId, subscriptionId }, state, readAt);
-    for (const meter of KINDS) {
-      const period = state.periods[meter];
+    for (const kind of KINDS) {
+      const period = state.periods[kind];
       if (period !== null) {
-        await saveBillingPeriod(transaction, { accountId, subscriptionId, meter }, period, readAt);
+        await saveBillingPeriod(transaction, { accountId, subscriptionId, kind }, period, readAt);
       }
     }
   });

@@ -87,11 +87,11 @@ export const acknowledgeDrift = async (
       `difference ${differenceId} not found; see \`impact usage show-reconciliation\``,
     );
   }
-  const { billedBy, mode, meter, minute, ours, processor } = difference;
+  const { billedBy, mode, kind, minute, ours, processor } = difference;
   const acknowledged: AcknowledgedDrift = {
     processor: billedBy,
     mode,
-    meter,
+    kind,
     customer: customerOf(difference),
     minute,
     units: processor - ours,

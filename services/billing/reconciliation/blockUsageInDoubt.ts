@@ -1,3 +1,4 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import { findUnfinishedMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
@@ -13,7 +14,6 @@ import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.t
 import { lockStream } from "../../../db/billing/streams.ts";
 import { sumFactsBySign } from "../../../db/billing/usageFacts.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -52,7 +52,7 @@ const block = async (
 const targetsOf = async (
   transaction: DatabaseTransactionConnection,
   billing: Billing,
-  { accountId, mode }: UsageStream,
+  { accountId, mode }: Owner,
 ): Promise<{ readonly present: BillingTarget; readonly inDoubt: BillingTarget }> => {
   const account = await findAccount(transaction, accountId);
   const present = currentTarget(billing, account?.stripeCustomerId ?? null, mode);
@@ -76,7 +76,7 @@ const targetsOf = async (
 const blockStream = async (
   { billing, clock }: Dependencies,
   transaction: DatabaseTransactionConnection,
-  stream: UsageStream,
+  stream: Owner,
   { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
 ): Promise<readonly StoredMeterEvent[]> => {
   const blocked: StoredMeterEvent[] = [];

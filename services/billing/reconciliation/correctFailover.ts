@@ -199,7 +199,7 @@ const proposeCorrection = async (
   const [accountId] = stream.accountIds;
   const endedBefore = await findEndOfPeriods(
     db,
-    { accountId, meter: stream.meter },
+    { accountId, kind: stream.kind },
     { now, graceMs: DEFAULT_GRACE_MS },
   );
   const isInvoiced = endedBefore !== null && second * 1000 < endedBefore.getTime();
@@ -231,7 +231,7 @@ const recordCorrection = async (
   const now = await readDatabaseTime(db, clock);
   return db.transaction(async (transaction) => {
     requireFlowing(await lockDeployment(transaction), "nothing more was corrected");
-    await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
+    await lockStream(transaction, { accountId, mode: stream.mode, kind: stream.kind });
     const minute = minuteOf(second);
     // Another account of the customer may have usage of the minute.
     await lockComparedMinutes(transaction, [{ stream, minute }]);
@@ -264,7 +264,7 @@ const recordCorrection = async (
         details: {
           restoredAt: options.restoredAt.toISOString(),
           customerId: stream.customerId,
-          meter: stream.meter,
+          kind: stream.kind,
           second,
           units,
           document: action === "settle" ? options.document : null,

@@ -1,3 +1,4 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { listMinuteEvents } from "../../../db/billing/reconciliation/minuteUsage.ts";
@@ -14,7 +15,7 @@ import type {
   StreamTotals,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { sumMeterEventsByMinute } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { minuteOf, streamKey } from "../../../domain/billing/usage.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
@@ -99,14 +100,14 @@ type Dependencies = {
 const streamOf = ({
   processor,
   mode,
-  meter,
+  kind,
   customerId,
   accountIds,
   accountName,
 }: ReportedStream): ReportedStream => ({
   processor,
   mode,
-  meter,
+  kind,
   customerId,
   accountIds,
   accountName,
@@ -138,7 +139,7 @@ export const createUsageReader = (
     accountId: stream.accountIds[0],
     customerId: stream.customerId,
   };
-  return (part) => processor.sumUsage(customer, stream.meter, part, signal);
+  return (part) => processor.sumUsage(customer, stream.kind, part, signal);
 };
 
 type Comparison = {
@@ -291,7 +292,7 @@ export const reconcileUsage = async (
   const accountIds = [...new Set(selected.flatMap((stream) => stream.accountIds))];
   const unsealed = new Map(
     (unsealedOfAll ?? (await readUnsealed(accountIds))).map((each) => [
-      streamKey(each),
+      ownerKey(each),
       each.quantity,
     ]),
   );
@@ -300,7 +301,7 @@ export const reconcileUsage = async (
     span: ownSpanOf(stream, span, separatedAt),
     totals: totals?.[index] ?? null,
     unsealed: stream.accountIds.reduce(
-      (sum, id) => sum + (unsealed.get(streamKey({ ...stream, accountId: id })) ?? 0),
+      (sum, id) => sum + (unsealed.get(ownerKey({ ...stream, accountId: id })) ?? 0),
       0,
     ),
     acknowledged: acknowledgedOf(stream),

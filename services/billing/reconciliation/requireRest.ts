@@ -1,9 +1,9 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { isAttemptInProgress } from "../../../db/billing/meterEvents.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";
 import { isHoldMissing } from "../../../domain/billing/deployment.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -36,7 +36,7 @@ const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> =>
 /** @throws DomainError request_invalid if an attempt of the stream, or of any stream (null), may be in progress */
 export const requireNoCall = async (
   db: CommonQueryMethods,
-  stream: UsageStream | null,
+  stream: Owner | null,
   clock: Clock,
 ): Promise<void> => {
   const at = await readDatabaseTime(db, clock);

@@ -130,7 +130,7 @@ const compareMinute = async (
   signal: AbortSignal,
 ): Promise<SettledMinute> => {
   const [first] = events;
-  const { accountId, customerId, meter } = first;
+  const { accountId, customerId, kind } = first;
   const processor = getProcessor(billing, first.processor, first.mode);
   const minute = minuteOf(first.second);
   const stream = streamOfEvent(first);
@@ -150,7 +150,7 @@ const compareMinute = async (
   }
   try {
     const customer = { accountId, customerId };
-    const theirs = await processor.sumUsage(customer, meter, minute, signal);
+    const theirs = await processor.sumUsage(customer, kind, minute, signal);
     const quantities = events.map(({ quantity }) => quantity);
     const outcomes = compareEvents(quantities, theirs - explained);
     const doubts = events.map((event, index): SettledDoubt => {

@@ -39,8 +39,8 @@ export const sumUnsealed = async (
   return groups.flat();
 };
 
-const keyOf = ({ processor, mode, meter, customerId }: AccountSums): string =>
-  [processor, mode, meter, customerId].join("/");
+const keyOf = ({ processor, mode, kind, customerId }: AccountSums): string =>
+  [processor, mode, kind, customerId].join("/");
 
 /**
  * Sums the streams in parts of the span, of which each is as of its own time. The sums of streams that differ are read

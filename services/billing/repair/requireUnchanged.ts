@@ -21,7 +21,7 @@ export type ComparedMinute = {
 
 /** Events, and what a decision about them depends on, as they were when it was made. */
 export type Decided = {
-  /** Of one mode and meter. */
+  /** Of one mode and kind. */
   readonly events: readonly StoredMeterEvent[];
   readonly minutes: readonly ComparedMinute[];
   /** The Stripe customers of accounts, if it depends on them: another one may have the usage. */
@@ -36,7 +36,7 @@ export const lockComparedMinutes = (
   lockMinutes(
     transaction,
     minutes.map(({ stream, minute }) =>
-      [stream.processor, stream.mode, stream.meter, customerOf(stream), minute.start].join("/"),
+      [stream.processor, stream.mode, stream.kind, customerOf(stream), minute.start].join("/"),
     ),
   );
 

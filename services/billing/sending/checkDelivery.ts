@@ -57,7 +57,7 @@ export const checkDelivery = async (
   { now, signal }: { readonly now: Date; readonly signal: AbortSignal },
 ): Promise<DeliveryCheck> => {
   const minute = minuteOf(event.second);
-  const { accountId, meter, customerId } = event;
+  const { accountId, kind, customerId } = event;
   const readOthers = () => readMinuteUsage(db, streamOfEvent(event), minute, [event.id]);
   const others = await readOthers();
   const { isAcknowledged, version: othersVersion } = others;
@@ -69,7 +69,7 @@ export const checkDelivery = async (
     return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
   }
   try {
-    const theirs = await processor.sumUsage({ accountId, customerId }, meter, minute, signal);
+    const theirs = await processor.sumUsage({ accountId, customerId }, kind, minute, signal);
     if (event.state === "sending" && wasDisturbed(event, others, await readOthers())) {
       return { outcome: OTHER_EVENT_IN_FLIGHT, othersVersion, isAcknowledged };
     }

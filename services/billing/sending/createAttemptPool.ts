@@ -1,10 +1,9 @@
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
-import { MODES } from "../../../domain/accounts/accounts.ts";
+import { MODES, ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { pause } from "../../pause.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
@@ -97,7 +96,7 @@ export const createAttemptPool = (
         running[mode].delete(made);
         onEnd();
       });
-      running[mode].set(made, streamKey(attempt.event));
+      running[mode].set(made, ownerKey(attempt.event));
     },
     size: (mode) => running[mode].size,
     streamKeys: () => MODES.flatMap(keysIn),

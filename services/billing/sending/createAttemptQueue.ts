@@ -1,5 +1,5 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import type { BegunAttempt } from "./createAttemptPool.ts";
 import { beginSending } from "./sendMeterEvent.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
@@ -59,7 +59,7 @@ export const createAttemptQueue = (
     clear: () => {
       waiting = [];
     },
-    streamKeys: () => waiting.map(streamKey),
+    streamKeys: () => waiting.map(ownerKey),
     isEmpty: () => waiting.length === 0,
   };
 };

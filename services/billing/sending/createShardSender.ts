@@ -1,10 +1,9 @@
 import { isContentError } from "../../../db/isContentError.ts";
-import { MODES } from "../../../domain/accounts/accounts.ts";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { MODES, ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Mode, Owner } from "../../../domain/accounts/accounts.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
+import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { ShardSender } from "../../shards/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../pause.ts";
 import { startLease } from "./attemptLease.ts";
@@ -41,17 +40,17 @@ const GATHER_MS_PER_ATTEMPT = 1;
 const gatherMs = (attempts: number): number =>
   Math.min(MAXIMUM_GATHER_MS, Math.max(MINIMUM_GATHER_MS, attempts * GATHER_MS_PER_ATTEMPT));
 
-const streamOf = ({ accountId, mode, meter }: UsageStream): UsageStream => ({
+const streamOf = ({ accountId, mode, kind }: Owner): Owner => ({
   accountId,
   mode,
-  meter,
+  kind,
 });
 
 export type ShardObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
-  readonly onResult: (stream: UsageStream, result: SendResult, meterEventId: bigint | null) => void;
+  readonly onResult: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
   /** Called when a stream's usage could not be sealed or an outcome could not be recorded, for a reason of its own. */
-  readonly onFailure: (stream: UsageStream, error: unknown) => void;
+  readonly onFailure: (stream: Owner, error: unknown) => void;
 };
 
 /** A step seals and begins to send what is ready. */
@@ -70,7 +69,7 @@ type SealingContext = ShardObservers & {
 /** Continues with what was sealed of a stream: makes its attempt, or leaves the stream alone. */
 const proceed = (
   { streams, attempts, pool, onResult }: SealingContext,
-  stream: UsageStream,
+  stream: Owner,
   sealing: Sealing | undefined,
   started: LeaseStart,
 ): void => {
@@ -189,7 +188,7 @@ export const createShardSender = (
   let sealed: readonly UnsealedStream[] = [];
 
   const listSentKeys = (): readonly string[] => [
-    ...sealed.map(streamKey),
+    ...sealed.map(ownerKey),
     ...pool.streamKeys(),
     ...attempts.streamKeys(),
   ];

@@ -1,7 +1,5 @@
-import { MODES } from "../../../domain/accounts/accounts.ts";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
+import { MODES, ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Mode, Owner } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { StreamScans } from "./createStreamScans.ts";
 import type { UnsealedStream } from "./sealMeterEvents.ts";
@@ -18,9 +16,9 @@ export type StreamQueue = {
    */
   readonly scan: (listSentKeys: () => Iterable<string>) => Promise<boolean>;
   /** Adds a stream that has more to send, once its event of a second is settled. It is searched from that second on if possible. */
-  readonly add: (stream: UsageStream, second: number) => void;
+  readonly add: (stream: Owner, second: number) => void;
   /** Leaves a stream alone for a minute. */
-  readonly pause: (stream: UsageStream) => void;
+  readonly pause: (stream: Owner) => void;
   /** Forgets all streams until the next scan. */
   readonly clear: () => void;
   /** Removes the streams of a mode that were added first. */
@@ -30,12 +28,12 @@ export type StreamQueue = {
   readonly isEmpty: () => boolean;
 };
 
-const omit = <Stream extends UsageStream>(
+const omit = <Stream extends Owner>(
   streams: readonly Stream[],
   keys: Iterable<string>,
 ): readonly Stream[] => {
   const omitted = new Set(keys);
-  return streams.filter((stream) => !omitted.has(streamKey(stream)));
+  return streams.filter((stream) => !omitted.has(ownerKey(stream)));
 };
 
 /** Creates the queue of a shard's streams that have usage to send, in the order in which that was found. */
@@ -60,9 +58,9 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
   };
 
   /** Adds a stream, to be searched from a second on. One that waits already keeps its place. */
-  const put = ({ accountId, mode, meter }: UsageStream, firstSecond: number): void => {
-    const stream = { accountId, mode, meter };
-    waiting[mode].set(streamKey(stream), { ...stream, firstSecond });
+  const put = ({ accountId, mode, kind }: Owner, firstSecond: number): void => {
+    const stream = { accountId, mode, kind };
+    waiting[mode].set(ownerKey(stream), { ...stream, firstSecond });
   };
 
   const scanResumable = async (listSentKeys: () => Iterable<string>): Promise<boolean> => {
@@ -99,9 +97,9 @@ export const createStreamQueue = (clock: Clock, shard: number, scans: StreamScan
       ]);
       return hasResumable || hasReady;
     },
-    add: (stream, second) => put(stream, searched.has(streamKey(stream)) ? second : 0),
+    add: (stream, second) => put(stream, searched.has(ownerKey(stream)) ? second : 0),
     pause: (stream) => {
-      pauses.set(streamKey(stream), clock.now().getTime() + PAUSE_MS);
+      pauses.set(ownerKey(stream), clock.now().getTime() + PAUSE_MS);
     },
     clear: () => {
       for (const mode of MODES) {

@@ -1,8 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
 import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
 import type { ReadyStream } from "../../../db/billing/sending/usageShards.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { createScanPace } from "../../shards/createScanPace.ts";
 import type { ScanPace } from "../../shards/createScanPace.ts";
@@ -14,10 +14,10 @@ export type StreamScans = {
   /** Scans for streams with usage that may be sealed. */
   readonly ready: ScanShard<ReadyStream>;
   /** Scans for streams whose unfinished event a shard's sender continues with. */
-  readonly resumable: ScanShard<UsageStream>;
+  readonly resumable: ScanShard<Owner>;
 };
 
-const idOf = ({ accountId }: UsageStream): string => accountId;
+const idOf = ({ accountId }: Owner): string => accountId;
 
 /** While usage waits to be found, part of Stripe's rate is lost, so this scan may take more of the time than others. */
 const READY_SHARE = 0.25;
@@ -38,7 +38,7 @@ export const createStreamScans = (
         listReadyStreams(db, { after, lastSecond: lastSealableSecond(now), limit }),
       idOf,
     }),
-    resumable: createShardScans<UsageStream>({
+    resumable: createShardScans<Owner>({
       clock,
       pace: createPace(),
       list: ({ after, now, limit }) =>

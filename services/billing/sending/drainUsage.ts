@@ -1,3 +1,4 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
@@ -6,7 +7,6 @@ import {
   wrongProcessor,
 } from "../../../domain/billing/decideNextStep.ts";
 import type { Delay, SendResult } from "../../../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvents.ts";
@@ -85,7 +85,7 @@ const attempt = (
  */
 export const drainUsage = async (
   deps: Dependencies,
-  stream: UsageStream,
+  stream: Owner,
   {
     signal,
     onResult,

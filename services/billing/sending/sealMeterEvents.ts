@@ -1,3 +1,5 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
@@ -12,8 +14,8 @@ import type { UnsealedPart } from "../../../db/billing/sending/unsealedFacts.ts"
 import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { describeHold, findHold, findSealingProblem } from "../../../domain/billing/deployment.ts";
 import { isUnfinished, stateAtSealing } from "../../../domain/billing/meterEvents.ts";
-import type { ProcessorName, UsageStream } from "../../../domain/billing/usage.ts";
-import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
+import type { ProcessorName } from "../../../domain/billing/usage.ts";
+import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { currentTarget } from "../currentTarget.ts";
@@ -58,7 +60,7 @@ const FACTS_GROWTH = 4;
 const ENOUGH_FACTS = 1000;
 
 /** A stream, and the first second that may have usage to seal. Usage of earlier seconds is left for later. */
-export type UnsealedStream = UsageStream & { readonly firstSecond: number };
+export type UnsealedStream = Owner & { readonly firstSecond: number };
 
 /** A stream, and what decides where its usage is billed. */
 type BilledStream = {
@@ -192,7 +194,7 @@ const sealNewEvents = async (
     sealed += events.flatMap(({ factIds }) => factIds).length;
     open = open.flatMap(({ stream, ...billed }, index) => {
       const sealing = decisions[index]?.sealing ?? NONE;
-      results.set(streamKey(stream), sealing);
+      results.set(ownerKey(stream), sealing);
       return sealing.kind === "more"
         ? [{ ...billed, stream: { ...stream, firstSecond: sealing.second } }]
         : [];
@@ -201,7 +203,7 @@ const sealNewEvents = async (
   const starts = await reserveFirstCalls(transaction, sent);
   for (const event of sent) {
     const startsAtMs = starts.get(event.id) ?? null;
-    results.set(streamKey(event), {
+    results.set(ownerKey(event), {
       kind: "event",
       event: startsAtMs === null ? { ...event, state: "sealed" } : event,
       startsAtMs,
@@ -225,7 +227,7 @@ const sealLocked = async (
   const lease = leaseOf(started ?? { at: clock.now() });
   const unfinished = new Map(
     (await listUnfinishedMeterEvents(transaction, streams, lease)).map(
-      ({ isResumable, ...event }) => [streamKey(event), { event, isResumable }],
+      ({ isResumable, ...event }) => [ownerKey(event), { event, isResumable }],
     ),
   );
   const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
@@ -233,7 +235,7 @@ const sealLocked = async (
   const fresh: BilledStream[] = [];
   for (const stream of streams) {
     const billed = { stream, stripeCustomerId: customerIds.get(stream.accountId) ?? null };
-    const key = streamKey(stream);
+    const key = ownerKey(stream);
     const current = unfinished.get(key);
     if (current) {
       const isMissing = lacksProcessor(billing, billed, current.event.processor);
@@ -275,7 +277,7 @@ const seal = (
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
     const results = await sealLocked(deps, transaction, deployment, [...locked], started);
-    return streams.map((stream) => results.get(streamKey(stream)) ?? NONE);
+    return streams.map((stream) => results.get(ownerKey(stream)) ?? NONE);
   });
 
 /**
@@ -290,7 +292,7 @@ export const sealMeterEvents = (
   seal(deps, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
 /** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
-export const sealMeterEvent = async (deps: Dependencies, stream: UsageStream): Promise<Sealing> => {
+export const sealMeterEvent = async (deps: Dependencies, stream: Owner): Promise<Sealing> => {
   const whole = { ...stream, firstSecond: 0 };
   const [sealing = NONE] = await seal(deps, [whole], null, async (transaction) => {
     await lockStream(transaction, whole);

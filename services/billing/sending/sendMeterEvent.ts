@@ -57,7 +57,7 @@ const callProcessor = (
     {
       identifier: event.identifier,
       customer: { accountId: event.accountId, customerId: event.customerId },
-      meter: event.meter,
+      kind: event.kind,
       quantity: event.quantity,
       second: event.second,
       keyGeneration: event.keyGeneration,

@@ -1,7 +1,7 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import { endDelays } from "../../../db/billing/sending/attempts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../accounts/getOrganization.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import type { OperatorDependencies } from "../../accounts/recordAction.ts";
@@ -27,7 +27,7 @@ export const sendUsageNow = (
       await getOrganization(transaction, accountId);
     }
     const now = clock.now();
-    const delayedKeys = new Set((await endDelays(transaction, accountId, now)).map(streamKey));
+    const delayedKeys = new Set((await endDelays(transaction, accountId, now)).map(ownerKey));
     const streams = (await listWaitingStreams(transaction)).filter(
       (stream) => accountId === null || stream.accountId === accountId,
     );

@@ -2,12 +2,11 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { lockAccountLimits, updateCountedUnits } from "../../../db/accounts/accountLimits.ts";
 import type { LockedLimits } from "../../../db/accounts/accountLimits.ts";
 import { listKnownKeys } from "../../../db/ownedRecords.ts";
-import { accountModeKey } from "../../../domain/accounts/accounts.ts";
-import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { accountModeKey, ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { AccountMode, Owner } from "../../../domain/accounts/accounts.ts";
 import { findExcess } from "../../../domain/accounts/limits.ts";
 import type { DomainError } from "../../../domain/errors.ts";
-import { ownerKey } from "../../../domain/registrations/registrations.ts";
-import type { NewRegistration, Owner } from "../../../domain/registrations/registrations.ts";
+import type { NewRegistration } from "../../../domain/registrations/registrations.ts";
 
 const keyOf = (owner: Owner, idempotencyKey: string): string =>
   `${ownerKey(owner)}/${idempotencyKey}`;

@@ -13,12 +13,12 @@ export const createOldUsage = async (db: DatabasePool): Promise<string> => {
     ),
     delivered AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
       VALUES
         (${accountId}, 'live', 'tree', 1700000000, 1, 3, ${accountId}, 'ledger', 'delivered', '2023-11-15', '2023-11-15')
       RETURNING id
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second, meter_event_id)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second, meter_event_id)
     SELECT ${accountId}, 'live', 'tree', registered.usage_batch, 3, 1700000000, delivered.id
     FROM registered CROSS JOIN delivered
   `);

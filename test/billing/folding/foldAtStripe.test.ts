@@ -35,7 +35,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const reported: ReportedStream = {
     processor: "stripe",
     mode: "live",
-    meter: "tree",
+    kind: "tree",
     customerId,
     accountIds: [stream.accountId],
     accountName: "Test Organization",

@@ -51,7 +51,7 @@ test.serial("a minute whose drift was acknowledged stays", async (t) => {
   await scene.db.query(sql.typeAlias("void")`
     INSERT INTO acknowledged_drift
       (
-        processor, mode, meter, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
+        processor, mode, kind, customer, minute, units, meter_event_ids, reason, acknowledged_by, acknowledged_at
       )
     VALUES ('ledger', 'live', 'tree', ${scene.accountId}, ${START - 30}, 1, '{}', 'r', 'o', now())
   `);

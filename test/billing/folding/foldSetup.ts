@@ -47,7 +47,7 @@ export type FoldSetup = {
   ) => Promise<string>;
   readonly refund: (id: string, count?: number) => Promise<void>;
   /** Seals and sends everything. */
-  readonly drain: (given?: { readonly meter?: Kind; readonly mode?: Mode }) => Promise<void>;
+  readonly drain: (given?: { readonly kind?: Kind; readonly mode?: Mode }) => Promise<void>;
   readonly fold: (options?: Partial<FoldOptions>) => Promise<readonly FoldedStream[]>;
   /** Everything that folding must not change. */
   readonly read: () => Promise<unknown>;
@@ -91,9 +91,9 @@ export const setUpFolding = async (t: ExecutionContext<DatabaseContext>): Promis
         UPDATE refund SET dispatched_at = created_at WHERE registration_id = ${id}
       `);
     },
-    drain: async ({ meter = "tree", mode = "live" } = {}) => {
+    drain: async ({ kind = "tree", mode = "live" } = {}) => {
       time.second += 10;
-      const stream = { accountId, mode, meter };
+      const stream = { accountId, mode, kind };
       const drain = () => drainUsage(deps, stream, { signal, onResult: () => undefined });
       let result = await drain();
       // It ends early on a slow machine.

@@ -40,23 +40,23 @@ test.serial(
     await scene.drain();
     await scene.register(100, { kind: "bottle" });
     await scene.register(1_000_000_000_000_001, { kind: "bottle" });
-    await scene.drain({ meter: "bottle" });
+    await scene.drain({ kind: "bottle" });
     const before = await scene.read();
     const planned = await scene.fold({ isDryRun: true });
     t.deepEqual(await scene.counts(), { facts: 37, events: 37 }, "a dry run changes nothing");
     const folded = await scene.fold();
     t.deepEqual(folded, planned);
     t.deepEqual(
-      folded.map(({ meter, facts, events, units, kept }) => ({
-        meter,
+      folded.map(({ kind, facts, events, units, kept }) => ({
+        kind,
         facts,
         events,
         units,
         kept,
       })),
       [
-        { meter: "tree", facts: 34, events: 34, units: 111n, kept: 0 },
-        { meter: "bottle", facts: 3, events: 3, units: 1_000_000_000_000_101n, kept: 0 },
+        { kind: "tree", facts: 34, events: 34, units: 111n, kept: 0 },
+        { kind: "bottle", facts: 3, events: 3, units: 1_000_000_000_000_101n, kept: 0 },
       ],
     );
     t.deepEqual(await scene.counts(), { facts: 0, events: 0 });
@@ -106,7 +106,7 @@ test.serial(
     t.deepEqual(await scene.read(), before);
     await scene.drain();
     await scene.drain();
-    const stream = { accountId: scene.accountId, mode: "live", meter: "tree" } as const;
+    const stream = { accountId: scene.accountId, mode: "live", kind: "tree" } as const;
     const sealings = await listSealingsOfSecond(scene.db, stream, START);
     t.deepEqual(
       sealings.map(({ identifier, quantity, state }) => ({ identifier, quantity, state })),
@@ -183,7 +183,7 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
   `);
   await db.query(sql.typeAlias("void")`
     INSERT INTO usage_correction
-      (account_id, mode, meter, second, quantity, processor, customer_id, restored_at, reason, corrected_by, corrected_at)
+      (account_id, mode, kind, second, quantity, processor, customer_id, restored_at, reason, corrected_by, corrected_at)
     VALUES (${accountId}, 'live', 'tree', ${START + 5}, 1, 'ledger', 'c', now(), 'r', 'o', now())
   `);
   // Its workflow has not been started.
@@ -257,7 +257,7 @@ test.serial(
       message: /--before must be 2026-04-14T00:00:00\.000Z or earlier/u,
     });
     await scene.db.query(sql.typeAlias("void")`
-    INSERT INTO billing_period (account_id, meter, subscription_id, starts_at, ends_at, read_at)
+    INSERT INTO billing_period (account_id, kind, subscription_id, starts_at, ends_at, read_at)
     VALUES (${scene.accountId}, 'tree', 'sub_1', '2026-01-10', '2027-01-10', now())
   `);
     const [kept] = await scene.fold();
@@ -311,7 +311,7 @@ test("while usage is registered, refunded, reported and reconciled, folding it l
   running.on = false;
   await Promise.all([folding, reading]);
   t.deepEqual(errors, []);
-  const stream = { accountId: scene.accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId: scene.accountId, mode: "live", kind: "tree" } as const;
   t.is(await sumLedgerUsage(scene.db, stream, { start: 0, end: START * 2 }), expected.units);
   const before = await scene.read();
   await scene.fold();

@@ -21,7 +21,7 @@ test("a fold that is killed between transactions or inside of one goes on with w
   }
   await scene.register(1000, { kind: "bottle" });
   await scene.drain();
-  await scene.drain({ meter: "bottle" });
+  await scene.drain({ kind: "bottle" });
   const before = await scene.read();
 
   const start = () =>
@@ -53,7 +53,7 @@ test("a fold that is killed between transactions or inside of one goes on with w
 
   // Between the transactions of two streams.
   const second = await db.transaction(async (transaction) => {
-    await lockStream(transaction, { accountId, mode: "live", meter: "bottle" });
+    await lockStream(transaction, { accountId, mode: "live", kind: "bottle" });
     return killWhileWaiting(transaction);
   });
   await awaitGone(db, second);

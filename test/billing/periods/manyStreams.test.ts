@@ -11,7 +11,7 @@ const STREAMS = 130_000;
 test("the waiting usage of all streams is summed together once clients no longer record", async (t) => {
   const { db, owner } = t.context;
   await owner.query(sql.typeAlias("void")`
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT gen_random_uuid(), 'live', 'tree', 0, 2, number
     FROM generate_series(1, ${STREAMS}::integer) AS number
   `);

@@ -79,7 +79,7 @@ test.serial(
     await read();
     const periods = await listBillingPeriods(deps.db, stream.accountId);
     t.deepEqual(
-      periods.filter(({ meter }) => meter === "tree").map(({ start }) => start.getTime() / 1000),
+      periods.filter(({ kind }) => kind === "tree").map(({ start }) => start.getTime() / 1000),
       [TWO_MONTHS_LATER, NOON],
     );
 
@@ -116,7 +116,7 @@ const setUpLedger = async (t: ExecutionContext<DatabaseContext>) => {
     control.advanceClock({ seconds: 5 });
     await drainUsage(
       deps,
-      { accountId: id, mode: "live", meter: "tree" },
+      { accountId: id, mode: "live", kind: "tree" },
       { signal: new AbortController().signal, onResult: () => undefined },
     );
   };

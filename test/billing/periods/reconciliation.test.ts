@@ -202,7 +202,7 @@ test("each poll after the first compares only the streams that drifted in the on
   pass(3600);
   await drainUsage(
     deps,
-    { accountId: other, mode: "test", meter: "bottle" },
+    { accountId: other, mode: "test", kind: "bottle" },
     { signal, onResult: () => undefined },
   );
   pass(3600);
@@ -343,7 +343,7 @@ test("a reconciliation that yields reads sums in parts, and reports the same", a
   await db.query(sql.typeAlias("void")`
     WITH sealed AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
       SELECT
         account_id, 'live', 'tree', least(second, ${span.end - 1}), 1, 3,
         account_id || ':' || second, 'ledger', 'delivered', now(), now()
@@ -351,7 +351,7 @@ test("a reconciliation that yields reads sums in parts, and reports the same", a
       CROSS JOIN generate_series(${span.start}::bigint, ${span.end}::bigint, 900) AS second
       RETURNING identifier, account_id, second, quantity
     )
-    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+    INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
     SELECT identifier, account_id, 'live', 'tree', second, quantity, now()
     FROM sealed
     -- One event of one account is not in the ledger.

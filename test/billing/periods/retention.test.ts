@@ -53,7 +53,7 @@ const storeReconciliation = async (
       Array.from({ length: streams }, (_, number) => ({
         processor: "stripe",
         mode: "live",
-        meter: "tree",
+        kind: "tree",
         customerId: `cus_${number}`,
         accountIds: [accountId],
         accountName: "x",

@@ -115,7 +115,7 @@ test.serial(
     t.like(await refresh(), { status: "active", meteredKinds: ["tree", "bottle"] });
     const periods = await listBillingPeriods(deps.db, stream.accountId);
     t.deepEqual(
-      periods.map(({ meter }) => meter),
+      periods.map(({ kind }) => kind),
       ["bottle"],
     );
 

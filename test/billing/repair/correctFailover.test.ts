@@ -171,7 +171,7 @@ test("an organization that was lost is created again with its customer, and its 
   t.true(summaryOf(corrected).some(([minute, , units]) => minute === 1 && units === -12));
   await drainUsage(
     restored.deps,
-    { accountId, mode: "live", meter: "tree" },
+    { accountId, mode: "live", kind: "tree" },
     { signal: new AbortController().signal, onResult: () => undefined },
   );
   t.is(

@@ -137,7 +137,7 @@ test("usage is open at each customer at which a retry looks for it", async (t) =
     const id = await db.oneFirst(sql.type(z.object({ id: z.bigint() }))`
       INSERT INTO meter_event
         (
-          account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state,
           outcome_unknown, sealed_at
         )
       VALUES
@@ -167,7 +167,7 @@ test("usage is open at each customer at which a retry looks for it", async (t) =
       {
         processor: "stripe",
         mode: "live",
-        meter: "tree",
+        kind: "tree",
         customerId: of,
         accountIds: [stream.accountId],
       },

@@ -72,7 +72,7 @@ const register = async (t: T, accountId: string, count: number): Promise<void> =
 const drain = (t: T, billing: Billing, accountId: string): Promise<DrainResult> =>
   drainUsage(
     { db: t.context.db, clock: systemClock, billing },
-    { accountId, mode: "live", meter: "tree" },
+    { accountId, mode: "live", kind: "tree" },
     { signal: new AbortController().signal, onResult: () => undefined },
   );
 

@@ -11,7 +11,7 @@ test("the latest customer of an account whose usage the ledger has is looked up 
   await stopAutovacuum(filler, ["meter_event"]);
   const { id: accountId } = await createTestOrganization(filler);
   await filler.query(sql.typeAlias("void")`
-    INSERT INTO meter_event (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+    INSERT INTO meter_event (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
     SELECT ${accountId}, 'live', 'tree', second, 1, 1, 'event-' || second, 'ledger', 'delivered', now()
     FROM generate_series(1, 10000) AS second
   `);

@@ -34,19 +34,19 @@ const setUpMoved = async (
   const { control, original, impact, pass } = scene;
   const { customerId } = control.addCustomer({});
   const { id: accountId } = await createTestOrganization(original.db, original.deps);
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   const writer = createRegistrationWriter(original.deps);
   const { registration } = await writer.register(registrationOf(accountId, { count: 10 }));
   await original.db.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
       VALUES (${accountId}, 'live', 'tree', ${NOON}, 1, 10, 'event-1', 'ledger', ${state}, now())
       RETURNING *
     ),
     entry AS (
-      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-      SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+      INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+      SELECT identifier, account_id, mode, kind, second, quantity, now() FROM event WHERE state = 'delivered'
     )
     UPDATE usage_fact SET meter_event_id = event.id FROM event WHERE usage_fact.account_id = event.account_id
   `);
@@ -253,7 +253,7 @@ for (const [rest, state, refunded] of [
         WITH event AS (
           INSERT INTO meter_event
             (
-              account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, state,
+              account_id, mode, kind, second, sequence, quantity, already_reported, identifier, processor, state,
               sealed_at
             )
           VALUES

@@ -51,7 +51,7 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
   await owner.query(sql.typeAlias("void")`
     WITH event AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, last_error, sealed_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, last_error, sealed_at)
       SELECT
         ${accountId}, 'live', 'tree', extract(epoch FROM now())::bigint + number / 2, number % 2, 2, 'event-' || number,
         'ledger', CASE number WHEN 1 THEN 'sending' ELSE 'delivered' END, CASE number WHEN 2 THEN 'busy' END, now()
@@ -59,11 +59,11 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
       RETURNING *
     ),
     entry AS (
-      INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-      SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+      INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+      SELECT identifier, account_id, mode, kind, second, quantity, now() FROM event WHERE state = 'delivered'
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, already_reported, second, meter_event_id)
-    SELECT account_id, mode, meter, 0, 3, 1, second, id FROM event
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, already_reported, second, meter_event_id)
+    SELECT account_id, mode, kind, 0, 3, 1, second, id FROM event
   `);
   const move = (isDryRun: boolean) =>
     moveToStripe(
@@ -71,7 +71,7 @@ test("a few statements move the usage of a stream to Stripe", async (t) => {
       { isDryRun, operator: "maria" },
     );
   const moved = [
-    { events: EVENTS - 1, quantity: 2 * (EVENTS - 1), unfinished: 1, meter: "tree", accountId },
+    { events: EVENTS - 1, quantity: 2 * (EVENTS - 1), unfinished: 1, kind: "tree", accountId },
   ];
 
   t.like((await move(true)).usage, moved);
@@ -114,7 +114,7 @@ test("usage that was offset against a refund of usage in the ledger is refunded 
   const past = new Date(Date.now() - 10_000);
   const second = Math.floor(past.getTime() / 1000);
   const deps = { db, billing, clock: systemClock, actor: SERVICE };
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   const writer = createRegistrationWriter({ db, clock: { now: () => past } });
   const register = async (): Promise<string> => {
     const { registration } = await writer.register(registrationOf(accountId, { count: 5 }));
@@ -130,7 +130,7 @@ test("usage that was offset against a refund of usage in the ledger is refunded 
     db.query(sql.typeAlias("void")`
       WITH event AS (
         INSERT INTO meter_event
-          (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+          (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
         VALUES
           (
             ${accountId}, 'live', 'tree', ${second}, ${sequence}, ${quantity}, ${`${accountId}:${sequence}`}, 'ledger',
@@ -139,8 +139,8 @@ test("usage that was offset against a refund of usage in the ledger is refunded 
         RETURNING *
       ),
       entry AS (
-        INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-        SELECT identifier, account_id, mode, meter, second, quantity, now() FROM event WHERE state = 'delivered'
+        INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
+        SELECT identifier, account_id, mode, kind, second, quantity, now() FROM event WHERE state = 'delivered'
       )
       UPDATE usage_fact
       SET meter_event_id = event.id

@@ -381,7 +381,7 @@ test("after a restore of a deployment that the built-in ledger bills, usage is s
   const run = await runImpact(COMPARE_AND_RELEASE, { env: { DATABASE_URL: restoredUrl }, clock });
 
   t.is(run.exitCode, 0, run.stderr);
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   const drained = await drainUsage(restored, stream, {
     signal: new AbortController().signal,
     onResult: () => undefined,

@@ -172,7 +172,7 @@ const setUpLedger = async (t: ExecutionContext) => {
   const db = await openTestPool(t, url);
   const deps = { db, clock, billing: createBilling({ db, stripe: null }), actor: SERVICE };
   const { id: accountId } = await createTestOrganization(db, { clock });
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   await guardUsage(deps);
   await deps.billing.prepare();
   await createRegistrationWriter(deps).register(registrationOf(accountId, { count: 3 }));

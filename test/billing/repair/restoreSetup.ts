@@ -73,7 +73,7 @@ export const setUpRestore = async (
     stripeSubscriptionId: subscriptionId,
   });
   await guardUsage(original.deps);
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   return {
     double,
     control,

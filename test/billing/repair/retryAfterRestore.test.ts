@@ -106,7 +106,7 @@ for (const [title, state, change] of [
     const [first = 0n, second = 0n] = await db.anyFirst(sql.type(idRow)`
     INSERT INTO meter_event
       (
-        account_id, mode, meter, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at,
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, state, outcome_unknown, sealed_at,
         settled_at
       )
     SELECT

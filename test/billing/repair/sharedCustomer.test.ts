@@ -21,7 +21,7 @@ test("units of a customer that two accounts have had explain the usage of one of
   const ids = await db.anyFirst(sql.type(z.object({ id: z.bigint() }))`
     INSERT INTO meter_event
       (
-        account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+        account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state,
         outcome_unknown, sealed_at, settled_at
       )
     SELECT
@@ -91,7 +91,7 @@ const setUpInDoubt = async (
     WITH event AS (
       INSERT INTO meter_event
         (
-          account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+          account_id, mode, kind, second, sequence, quantity, identifier, processor, customer_id, state,
           attempts, first_attempt_at, outcome_unknown, in_doubt_since, sealed_at
         )
       SELECT

@@ -81,7 +81,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
     drain: async (mode = "live") => {
       await drainUsage(
         { db, clock: systemClock, billing },
-        { accountId: id, mode, meter: "tree" },
+        { accountId: id, mode, kind: "tree" },
         { signal: new AbortController().signal, onResult: () => undefined },
       );
     },

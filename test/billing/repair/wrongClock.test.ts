@@ -213,7 +213,7 @@ test.serial(
     const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
     await db.query(sql.typeAlias("void")`
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at)
       VALUES (${id}, 'live', 'tree', extract(epoch FROM now())::bigint, 1, 3, ${id}, 'ledger', 'delivered', now())
     `);
 

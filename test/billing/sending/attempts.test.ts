@@ -75,7 +75,7 @@ test("usage is billed once if the worker is killed after sending and before reco
     {
       identifier: event?.identifier ?? "",
       customer: { accountId: stream.accountId, customerId },
-      meter: "tree",
+      kind: "tree",
       quantity: 4,
       second: event?.second ?? 0,
       keyGeneration: 0,

@@ -1,10 +1,10 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import { sql } from "../../../db/sql.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { reopenUsage } from "../../../services/billing/repair/reopenUsage.ts";
 import { retryUsage } from "../../../services/billing/repair/retryUsage.ts";
@@ -38,7 +38,7 @@ const sendBeforeLoss = async (
     {
       identifier: `u1:${accountId}:live:tree:${second}:${sequence}`,
       customer: { accountId, customerId },
-      meter: "tree",
+      kind: "tree",
       quantity,
       second,
       keyGeneration,
@@ -224,7 +224,7 @@ test("the ledger reports an identifier that it has with another quantity as a co
       {
         identifier: `u1:${stream.accountId}:live:tree:100:1`,
         customer: { accountId: stream.accountId, customerId: null },
-        meter: "tree",
+        kind: "tree",
         quantity,
         second: 100,
         keyGeneration: 0,
@@ -238,7 +238,7 @@ test("the ledger reports an identifier that it has with another quantity as a co
 });
 
 /** Gives the customer of the set-up's account to another account, and returns that account's stream. */
-const moveCustomer = async ({ deps, stream, customerId }: BillingSetup): Promise<UsageStream> => {
+const moveCustomer = async ({ deps, stream, customerId }: BillingSetup): Promise<Owner> => {
   await deps.db.query(sql.typeAlias("void")`
     UPDATE account SET stripe_customer_id = NULL, stripe_subscription_id = NULL WHERE id = ${stream.accountId}
   `);

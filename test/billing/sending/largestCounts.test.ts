@@ -44,8 +44,8 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
     pending: 0,
     failed: 0,
   });
-  const { meters } = await readStatement(deps, stream, null, never);
-  const [trees] = meters;
+  const { statements } = await readStatement(deps, stream, null, never);
+  const [trees] = statements;
   t.like(trees?.days[0], {
     registered: BigInt(MOST),
     refunded: BigInt(REFUNDED),
@@ -63,7 +63,7 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
     refunded: BigInt(MOST),
     reported: BigInt(MOST),
   };
-  t.like((await readStatement(deps, stream, null, never)).meters[0]?.days[0], all);
+  t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
 
   const [folded] = await foldUsage(
     { ...deps, clock: { now: () => new Date((second + 100 * DAY) * 1000) } },
@@ -71,7 +71,7 @@ test("the largest count is billed and refunded exactly, in events of at most 15 
     () => undefined,
   );
   t.is(folded?.units, BigInt(MOST));
-  t.like((await readStatement(deps, stream, null, never)).meters[0]?.days[0], all);
+  t.like((await readStatement(deps, stream, null, never)).statements[0]?.days[0], all);
   t.like(
     (
       await reconcileUsage(
@@ -115,7 +115,7 @@ test("large counts of two organizations are registered, listed, refunded in part
     pass(5);
     const { kind } = await drainUsage(
       deps,
-      { accountId, mode: "live", meter: "tree" },
+      { accountId, mode: "live", kind: "tree" },
       { signal: never, onResult: () => undefined },
     );
 

@@ -14,14 +14,14 @@ const test = testWithDatabase();
 test("a sum of the first entries has whole seconds, and the next one continues after it", async (t) => {
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
-  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  const stream = { accountId, mode: "live", kind: "tree" } as const;
   const seconds = [100, 205, 205, 205, 206, 300];
   await recordLedgerUsage(
     db,
     seconds.map((second, index) => ({
       accountId,
       mode: "live",
-      meter: "tree",
+      kind: "tree",
       identifier: `${accountId} ${index}`,
       second,
       quantity: 10 ** index,
@@ -43,7 +43,7 @@ test("while clients record, the ledger adds many entries up in several steps", a
   const { db } = t.context;
   const { id: accountId } = await createTestOrganization(db);
   await db.query(sql.typeAlias("void")`
-    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+    INSERT INTO ledger_usage (identifier, account_id, mode, kind, second, quantity, recorded_at)
     SELECT ${accountId} || number, ${accountId}::uuid, 'live', 'tree', number, 3, now()
     FROM generate_series(1, 20000) AS number
   `);

@@ -1,10 +1,10 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { readCallRate } from "../../../db/billing/sending/callRate.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { sql } from "../../../db/sql.ts";
 import { OWN_SENDERS_PER_SHARD } from "../../../domain/billing/decideNextStep.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { reserveStripeCalls } from "../../../services/billing/sending/shareCallRate.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -30,7 +30,7 @@ const setCallRate = (db: DatabasePool, callsPerSecond: number) =>
 const delayOf = (setup: ShardSetup, index: number): number | null => {
   const { results, organizations } = setup;
   const stream = organizations[index]?.stream;
-  const last = results.findLast(({ key }) => stream && key === streamKey(stream))?.result;
+  const last = results.findLast(({ key }) => stream && key === ownerKey(stream))?.result;
   return last?.kind === "delayed" ? last.afterMs : null;
 };
 
@@ -68,8 +68,8 @@ test.serial(
     }
 
     t.deepEqual(
-      (await listTroubledStreams(deps.db)).map(streamKey).toSorted(),
-      troubled.map(streamKey).toSorted(),
+      (await listTroubledStreams(deps.db)).map(ownerKey).toSorted(),
+      troubled.map(ownerKey).toSorted(),
     );
     double.control.clearFaults();
     await reportAll();
@@ -86,7 +86,7 @@ const registerForLedger = async ({ deps, organizations }: ShardSetup) => {
   const accountId = organizations[0]?.stream.accountId ?? "";
   const writer = createRegistrationWriter(deps);
   await writer.register(registrationOf(accountId, { mode: "test", count: 3 }));
-  return () => sumLedgerUsage(deps.db, { accountId, mode: "test", meter: "tree" }, EVER);
+  return () => sumLedgerUsage(deps.db, { accountId, mode: "test", kind: "tree" }, EVER);
 };
 
 test.serial("calls to Stripe that take long do not delay the usage of the ledger", async (t) => {

@@ -197,12 +197,12 @@ test("a second may be sealed two seconds after its end, not a millisecond earlie
 });
 
 test("sealings of different seconds and streams never have the same identifier", (t) => {
-  const stream = { accountId: "a", mode: "live", meter: "tree" } as const;
+  const stream = { accountId: "a", mode: "live", kind: "tree" } as const;
   const stems = [
     meterEventIdentifierStem(stream, 1),
     meterEventIdentifierStem({ ...stream, accountId: "b" }, 1),
     meterEventIdentifierStem({ ...stream, mode: "test" }, 1),
-    meterEventIdentifierStem({ ...stream, meter: "bottle" }, 1),
+    meterEventIdentifierStem({ ...stream, kind: "bottle" }, 1),
     meterEventIdentifierStem(stream, 2),
     meterEventIdentifierStem(stream, 11),
   ];

@@ -1,3 +1,5 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { ExecutionContext } from "ava";
 import {
   listResumableStreams,
@@ -5,8 +7,6 @@ import {
 } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
 import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
@@ -24,7 +24,7 @@ import type { BillingSetup } from "../billingSetup.ts";
 
 /** An organization with a customer of its own at Stripe. */
 export type BilledOrganization = {
-  readonly stream: UsageStream;
+  readonly stream: Owner;
   readonly customerId: string;
   readonly subscriptionId: string;
   readonly register: (count: number) => Promise<string>;
@@ -84,7 +84,7 @@ export const setUpShards = async (
     });
     if (shardOf(accountId) === shardOf(organizations[0]?.stream.accountId ?? accountId)) {
       organizations.push({
-        stream: { accountId, mode: "live", meter: "tree" },
+        stream: { accountId, mode: "live", kind: "tree" },
         customerId,
         subscriptionId,
         register: async (units) =>
@@ -109,8 +109,8 @@ export const setUpShards = async (
       maximumRunning,
       scans,
       signal: new AbortController().signal,
-      onResult: (stream, result) => results.push({ key: streamKey(stream), result }),
-      onFailure: (stream, error) => failures.push({ key: streamKey(stream), error }),
+      onResult: (stream, result) => results.push({ key: ownerKey(stream), result }),
+      onFailure: (stream, error) => failures.push({ key: ownerKey(stream), error }),
     });
 
   const reportOnce = async (): Promise<void> => {
@@ -147,7 +147,7 @@ export const setUpShards = async (
 /** Returns whether the event of a stream waits for the sender of its shard. */
 export const isResumable = async (
   { deps: { db, clock } }: ShardSetup,
-  { accountId }: UsageStream,
+  { accountId }: Owner,
 ): Promise<boolean> => {
   const now = clock.now();
   const lease = { now, until: new Date(now.getTime() + 15_000) };

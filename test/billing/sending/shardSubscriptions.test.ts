@@ -2,8 +2,7 @@ import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
-import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
+import { ownerKey, SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { setUpShards } from "./shardSetup.ts";
@@ -122,7 +121,7 @@ test.serial(
       organizations.map(({ billed }) => billed()),
       [0, 2, 2, 2],
     );
-    t.is(results.filter(({ key }) => others.some((o) => streamKey(o.stream) === key)).length, 3);
+    t.is(results.filter(({ key }) => others.some((o) => ownerKey(o.stream) === key)).length, 3);
 
     await reportOnce();
 

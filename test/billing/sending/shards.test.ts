@@ -1,9 +1,9 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import { readCallRate, recordMaximumCallRate } from "../../../db/billing/sending/callRate.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import {
@@ -171,7 +171,7 @@ test.serial(
     );
     t.deepEqual(
       failures.map(({ key }) => key),
-      [streamKey(poisoned.stream)],
+      [ownerKey(poisoned.stream)],
     );
     await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
     await reportAll();
@@ -288,7 +288,7 @@ test.serial(
     await organizations[1]?.register(5);
     pass(5);
     await reportOnce();
-    t.is(results.filter(({ key }) => key === streamKey(failing.stream)).length, 3);
+    t.is(results.filter(({ key }) => key === ownerKey(failing.stream)).length, 3);
     t.is(organizations[1]?.billed(), 7);
 
     double.control.clearFaults();
@@ -346,7 +346,7 @@ test.serial(
       [2, 2],
     );
     t.like(
-      results.find(({ key }) => key === streamKey(gone.stream)),
+      results.find(({ key }) => key === ownerKey(gone.stream)),
       { result: { kind: "settled", state: "rejected" } },
     );
     t.deepEqual(await listWaitingStreams(deps.db), []);

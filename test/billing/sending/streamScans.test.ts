@@ -1,8 +1,9 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
-import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
+import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import { SHARD_NUMBERS, shardOf } from "../../../domain/shards.ts";
 import { createStreamQueue } from "../../../services/billing/sending/createStreamQueue.ts";
@@ -36,15 +37,15 @@ const countQueries = (
 
 const newClock = () => createMovableClock("2026-03-10T12:00:00.000Z");
 
-const newStream = (): UsageStream => ({
+const newStream = (): Owner => ({
   accountId: crypto.randomUUID(),
   mode: "live",
-  meter: "tree",
+  kind: "tree",
 });
 
-const from = ({ accountId }: UsageStream, firstSecond: number) => ({ accountId, firstSecond });
+const from = ({ accountId }: Owner, firstSecond: number) => ({ accountId, firstSecond });
 
-const readyAt = (stream: UsageStream, second: number) => ({ ...stream, second });
+const readyAt = (stream: Owner, second: number) => ({ ...stream, second });
 
 /** Records a unit of each of new accounts in a second, and returns the accounts. */
 const recordUsage = (db: DatabasePool, count: number, second: number): Promise<readonly string[]> =>
@@ -55,7 +56,7 @@ const recordUsage = (db: DatabasePool, count: number, second: number): Promise<r
       FROM generate_series(1, ${count}::integer) AS number
       RETURNING id
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT id, 'live', 'tree', nextval('usage_batch'), 1, ${second}
     FROM created
     RETURNING account_id AS id
@@ -158,11 +159,11 @@ test("streams are taken in the order in which they were added, whether a scan ha
   });
   queue.add(behind, 4);
   // The scan may have begun before the event of a stream was sealed.
-  await queue.scan(() => [streamKey(sent)]);
+  await queue.scan(() => [ownerKey(sent)]);
   queue.add(scanned, 6);
   const taken = [...queue.take("live", 2), ...queue.take("live", 2)];
-  t.deepEqual(taken.map(streamKey).toSorted(), [scanned, behind, last].map(streamKey).toSorted());
-  t.is(taken.map(streamKey)[0], streamKey(behind));
+  t.deepEqual(taken.map(ownerKey).toSorted(), [scanned, behind, last].map(ownerKey).toSorted());
+  t.is(taken.map(ownerKey)[0], ownerKey(behind));
   t.true(queue.isEmpty());
 });
 
@@ -206,10 +207,10 @@ test("a stream is not paused for longer because the clock was set back", (t) => 
   });
   const take = () => {
     queue.add(stream, secondOf(clock.now()));
-    return queue.take("live", 10).map(streamKey);
+    return queue.take("live", 10).map(ownerKey);
   };
   queue.pause(stream);
   t.deepEqual(take(), []);
   clock.set("2026-03-10T11:00:00.000Z");
-  t.deepEqual(take(), [streamKey(stream)]);
+  t.deepEqual(take(), [ownerKey(stream)]);
 });

@@ -1,8 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
-import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { shardOf } from "../../../domain/shards.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
@@ -19,7 +19,7 @@ type Seconds = { readonly from: number; readonly count: number };
 /** Records a unit in each second, and the refund of it. */
 const recordRefunded = (
   owner: DatabasePool,
-  { accountId, mode, meter }: UsageStream,
+  { accountId, mode, kind }: Owner,
   { from, count }: Seconds,
 ): Promise<unknown> =>
   owner.transaction(async (transaction) => {
@@ -27,23 +27,23 @@ const recordRefunded = (
     await transaction.query(sql.typeAlias("void")`SET LOCAL session_replication_role = replica`);
     await transaction.query(sql.typeAlias("void")`
       WITH usage AS (
-        INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
-        SELECT ${accountId}, ${mode}, ${meter}, nextval('usage_batch'), 1, ${from}::bigint + number
+        INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
+        SELECT ${accountId}, ${mode}, ${kind}, nextval('usage_batch'), 1, ${from}::bigint + number
         FROM generate_series(0, ${count - 1}::integer) AS number
         RETURNING *
       )
-      INSERT INTO usage_fact (account_id, mode, meter, usage_batch, refund_id, quantity, second)
-      SELECT account_id, mode, meter, usage_batch, gen_random_uuid(), -1, second FROM usage
+      INSERT INTO usage_fact (account_id, mode, kind, usage_batch, refund_id, quantity, second)
+      SELECT account_id, mode, kind, usage_batch, gen_random_uuid(), -1, second FROM usage
     `);
   });
 
 /** Makes the units of the seconds usage that was rejected, so that their refunds are held. */
-const rejectUnits = (owner: DatabasePool, { accountId }: UsageStream): Promise<unknown> =>
+const rejectUnits = (owner: DatabasePool, { accountId }: Owner): Promise<unknown> =>
   owner.query(sql.typeAlias("void")`
     WITH rejected AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
-      SELECT account_id, mode, meter, second, 1, quantity, id, 'stripe', 'rejected', now(), now()
+        (account_id, mode, kind, second, sequence, quantity, identifier, processor, state, sealed_at, settled_at)
+      SELECT account_id, mode, kind, second, 1, quantity, id, 'stripe', 'rejected', now(), now()
       FROM usage_fact
       WHERE account_id = ${accountId} AND refund_id IS NULL
       RETURNING id, identifier
@@ -81,9 +81,9 @@ test.serial(
   async (t) => {
     const { filler, db: single } = await openSinglePools(t);
     await stopAutovacuum(filler, ["usage_fact", "meter_event"]);
-    const createStream = async (count: number): Promise<UsageStream> => {
+    const createStream = async (count: number): Promise<Owner> => {
       const { id: accountId } = await createTestOrganization(filler);
-      const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
+      const stream: Owner = { accountId, mode: "live", kind: "tree" };
       await recordRefunded(filler, stream, { from: 1, count });
       return stream;
     };
@@ -100,7 +100,7 @@ test.serial(
     const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
     let calls = 0;
     let mostStatements = 0;
-    const sealAll = async (stream: UsageStream): Promise<void> => {
+    const sealAll = async (stream: Owner): Promise<void> => {
       for (let firstSecond = 0; ;) {
         const before = count();
         const [sealing] = await sealMeterEvents(deps, [{ ...stream, firstSecond }], null);

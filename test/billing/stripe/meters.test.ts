@@ -222,7 +222,7 @@ test("a deactivated meter does not delay the usage of the other meter", async (t
 
   t.is((await processor.send(event(), never)).kind, "misconfigured");
   t.is((await processor.send(event(), never)).kind, "misconfigured");
-  t.is((await processor.send(event({ meter: "bottle" }), never)).kind, "delivered");
+  t.is((await processor.send(event({ kind: "bottle" }), never)).kind, "delivered");
 });
 
 const CHECK = { method: "GET", path: "/v1/billing/meters" } as const;
@@ -276,7 +276,7 @@ test("nothing is sent to a meter that keeps only the last value", async (t) => {
     {
       identifier: "u1:account:tree:1",
       customer: { accountId: "account", customerId },
-      meter: "tree",
+      kind: "tree",
       quantity: 3,
       second: double.control.now(),
       keyGeneration: 0,
@@ -297,7 +297,7 @@ test("concurrent events share one check of the meters, which later events use to
 
   await Promise.all([
     processor.send(event(), never),
-    processor.send(event({ meter: "bottle" }), never),
+    processor.send(event({ kind: "bottle" }), never),
   ]);
   await processor.send(event(), never);
 

@@ -8,7 +8,7 @@ const saved = { ...unknown, newKey: true } as const;
 
 test("an event is sent with its customer, value, identifier and second", async (t) => {
   const { double, processor, event, customer } = await setUpStripe(t);
-  const negative = event({ meter: "bottle", quantity: -12 });
+  const negative = event({ kind: "bottle", quantity: -12 });
 
   t.deepEqual(await processor.send(negative, never), { kind: "delivered" });
 
@@ -152,7 +152,7 @@ test("a call that is aborted before it starts is not made", async (t) => {
 
 test("of two concurrent calls for one customer and meter, the second is retried", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
-  const [first, second, other] = [event(), event(), event({ meter: "bottle" })];
+  const [first, second, other] = [event(), event(), event({ kind: "bottle" })];
   double.control.addFault({ kind: "hold" });
   const held = processor.send(first, never);
   await until(() => double.control.held() > 0);

@@ -56,7 +56,7 @@ export const setUpStripe = async (
       return {
         identifier: `u1:account:tree:${sent}`,
         customer,
-        meter: "tree",
+        kind: "tree",
         quantity: 3,
         second: control.now() - 100,
         keyGeneration: 0,

@@ -1,7 +1,8 @@
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { findListPosition, readPage } from "../../../db/registrations/registrationPages.ts";
 import { hasShortPages, readShortPage } from "../../../db/registrations/shortPages.ts";
 import { sql } from "../../../db/sql.ts";
-import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
+import type { RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import { registrationsIn } from "../../api/contract.ts";
 import { startApiOf } from "../../api/startStandaloneApi.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";

@@ -28,7 +28,7 @@ test("a page of usage in a state reads few registrations if many are in it, and 
       FROM generate_series(1, ${PENDING + NOT_BILLED}::integer) AS number
       RETURNING *
     )
-    INSERT INTO usage_fact (account_id, mode, meter, usage_batch, quantity, second)
+    INSERT INTO usage_fact (account_id, mode, kind, usage_batch, quantity, second)
     SELECT account_id, mode, kind, usage_batch, 1, extract(epoch FROM created_at)::bigint
     FROM registration
     WHERE usage_batch IS NOT NULL

@@ -156,7 +156,7 @@ test.serial(
 /** Registers a tree whose event has failed so often that it needs a sender of its own. Returns that sender's id. */
 const registerTroubledTree = async (db: DatabasePool, billing: Billing) => {
   const { id: accountId } = await createTestOrganization(db);
-  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const stream = { accountId, mode: "test", kind: "tree" } as const;
   const past: Clock = { now: () => new Date(systemClock.now().getTime() - 60_000) };
   await createRegistrationWriter({ db, clock: past }).register(
     registrationOf(accountId, { mode: "test", count: 1 }),

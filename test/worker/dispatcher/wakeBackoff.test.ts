@@ -1,12 +1,12 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import test from "ava";
 import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { createWakeBackoff } from "../../../worker/dispatcher/wakeBackoff.ts";
 
 const streamOf = (accountId: string, second = 100): WaitingStream => ({
   accountId,
   mode: "live",
-  meter: "tree",
+  kind: "tree",
   second,
   attempts: 0,
 });
@@ -16,7 +16,7 @@ const after = (seconds: number): Date => new Date(START_MS + seconds * 1000);
 
 /** Simulates a pass of the dispatcher each second. Returns the seconds at which the stream was woken. */
 const wakesOf = (secondAt: (pass: number) => number, passes: number): readonly number[] => {
-  const backoff = createWakeBackoff<WaitingStream>(streamKey);
+  const backoff = createWakeBackoff<WaitingStream>(ownerKey);
   const wakes: number[] = [];
   for (let pass = 0; pass < passes; pass += 1) {
     for (const stream of backoff.due([streamOf("one", secondAt(pass))], after(pass))) {
@@ -49,7 +49,7 @@ test("a stream without progress is woken at least every minute, so a terminated 
 });
 
 test("a stream that waits again after a pause is woken immediately", (t) => {
-  const backoff = createWakeBackoff<WaitingStream>(streamKey);
+  const backoff = createWakeBackoff<WaitingStream>(ownerKey);
   const stream = streamOf("one");
   backoff.recordWake(stream, after(0));
   t.deepEqual(backoff.due([], after(1)), []);
@@ -57,7 +57,7 @@ test("a stream that waits again after a pause is woken immediately", (t) => {
 });
 
 test("a stream is woken immediately after the clock was set back, so a terminated sender is soon replaced", (t) => {
-  const backoff = createWakeBackoff<WaitingStream>(streamKey);
+  const backoff = createWakeBackoff<WaitingStream>(ownerKey);
   const stream = streamOf("one");
   backoff.recordWake(stream, after(3600));
   t.deepEqual(backoff.due([stream], after(0)), [stream]);
@@ -67,7 +67,7 @@ test("a stream is woken immediately after the clock was set back, so a terminate
 });
 
 test("if there are more streams than one pass may wake, the following passes wake the others", (t) => {
-  const backoff = createWakeBackoff<WaitingStream>(streamKey);
+  const backoff = createWakeBackoff<WaitingStream>(ownerKey);
   const streams = Array.from({ length: 100 }, (_, index) => streamOf(`account-${index}`));
   const woken = new Set<string>();
   for (let pass = 0; pass < 3; pass += 1) {
@@ -81,7 +81,7 @@ test("if there are more streams than one pass may wake, the following passes wak
 });
 
 test("a stream is stuck after seven wakes without an attempt or a settled event", (t) => {
-  const backoff = createWakeBackoff<WaitingStream>(streamKey);
+  const backoff = createWakeBackoff<WaitingStream>(ownerKey);
   const stream = streamOf("one");
   const wake = (times: number, woken = stream): void => {
     for (let count = 0; count < times; count += 1) {

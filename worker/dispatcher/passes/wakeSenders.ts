@@ -1,6 +1,6 @@
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { TroubledStream } from "../../../db/billing/sending/usageShards.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
-import { streamKey } from "../../../domain/billing/usage.ts";
 import { wakeSender } from "../../../program/temporal/usageSenders.ts";
 import { createScanPace } from "../../../services/shards/createScanPace.ts";
 import { usageSenderWorkflowId } from "../../../workflows/workflowIds.ts";
@@ -13,7 +13,7 @@ export const createWakeSenders = (deps: PassDependencies): Pass => {
   const pace = createScanPace();
   let troubled: readonly TroubledStream[] = [];
   const wakeAll = createWaker<TroubledStream>(deps, {
-    keyOf: streamKey,
+    keyOf: ownerKey,
     workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
     wake: (stream) => wakeSender(temporal, deployment, stream),
   });

@@ -20,7 +20,7 @@ export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
   readonly json?: true;
 };
 
-/** One call to the processor for each customer, meter and minute in doubt. */
+/** One call to the processor for each customer, kind and minute in doubt. */
 const TIMEOUT_MS = HOUR_MS;
 
 export const compareAndRelease = async (
@@ -40,7 +40,7 @@ export const compareAndRelease = async (
         // The events of a dry run do not stay.
         meter_event_id: dryRun ? null : Number(event.id),
         account_id: event.accountId,
-        meter: event.meter,
+        meter: event.kind,
         at: timeOf(event.second),
         quantity: event.quantity,
         processor_quantity: processorQuantityOf({ event, outcome }),
@@ -52,7 +52,7 @@ export const compareAndRelease = async (
     printRows(io, settled, {
       event: ({ event }) => (dryRun ? null : String(event.id)),
       account: ({ event }) => event.accountId,
-      meter: ({ event }) => event.meter,
+      meter: ({ event }) => event.kind,
       at: ({ event }) => timeOf(event.second),
       quantity: ({ event }) => event.quantity,
       "at processor": processorQuantityOf,

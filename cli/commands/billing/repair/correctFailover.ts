@@ -29,19 +29,19 @@ export type CorrectOptions = DocumentOptions &
     readonly dryRun?: true;
   };
 
-/** At least one call to the processor for each customer and meter. */
+/** At least one call to the processor for each customer and kind. */
 const TIMEOUT_MS = HOUR_MS;
 
 /** Returns what is sent to the processor, or is settled by hand. */
 const correctionOf = (correction: ProposedCorrection): number | null =>
   correction.action === "wait" || correction.action === "skip" ? null : unitsOf(correction);
 
-/** Says which documents the operator has to issue. Each is of one customer, and each meter has its price. */
+/** Says which documents the operator has to issue. Each is of one customer, and each kind has its price. */
 const sayNeeded = ({ io }: Context, corrections: readonly ProposedCorrection[]): void => {
   const needed = Map.groupBy(
     corrections.filter(({ action }) => action === "document_needed"),
     ({ stream, ...correction }) =>
-      `${stream.accountName} (${stream.customerId}), ${stream.meter}: ${unitsOf(correction) > 0 ? "an invoice item" : "a credit note"}`,
+      `${stream.accountName} (${stream.customerId}), ${stream.kind}: ${unitsOf(correction) > 0 ? "an invoice item" : "a credit note"}`,
   );
   for (const [document, group] of needed) {
     const units = group.reduce((sum, correction) => sum + unitsOf(correction), 0);
@@ -63,7 +63,7 @@ const print = (
         account_id: correction.stream.accountIds[0],
         account_name: correction.stream.accountName,
         customer_id: correction.stream.customerId,
-        meter: correction.stream.meter,
+        meter: correction.stream.kind,
         at: timeOf(correction.second),
         ours: correction.ours,
         processor: correction.processorQuantity,
@@ -74,7 +74,7 @@ const print = (
       unreadable: unreadable.map(({ stream, error }) => ({
         account_id: stream.accountIds[0],
         customer_id: stream.customerId,
-        meter: stream.meter,
+        meter: stream.kind,
         error,
       })),
     });
@@ -85,7 +85,7 @@ const print = (
       correction: ({ correctionId }) => (correctionId === null ? null : String(correctionId)),
       organization: ({ stream }) => stream.accountName,
       customer: ({ stream }) => stream.customerId,
-      meter: ({ stream }) => stream.meter,
+      meter: ({ stream }) => stream.kind,
       at: ({ second }) => timeOf(second),
       ours: ({ ours }) => ours,
       processor: ({ processorQuantity }) => processorQuantity,
@@ -95,10 +95,7 @@ const print = (
     });
   }
   for (const { stream, error } of unreadable) {
-    say(
-      io,
-      `${stream.accountName} (${stream.customerId}), ${stream.meter}: not compared: ${error}`,
-    );
+    say(io, `${stream.accountName} (${stream.customerId}), ${stream.kind}: not compared: ${error}`);
   }
 };
 

@@ -1,4 +1,5 @@
-import { streamKey, timeOf } from "../../../../domain/billing/usage.ts";
+import { ownerKey } from "../../../../domain/accounts/accounts.ts";
+import { timeOf } from "../../../../domain/billing/usage.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { sendUsageNow as send } from "../../../../services/billing/sending/sendUsageNow.ts";
 import type { Context } from "../../../context.ts";
@@ -28,10 +29,10 @@ export const sendUsageNow = async (
       streams.map((stream) => ({
         account_id: stream.accountId,
         mode: stream.mode,
-        meter: stream.meter,
+        meter: stream.kind,
         oldest: timeOf(stream.second),
         attempts: stream.attempts,
-        was_delayed: delayedKeys.has(streamKey(stream)),
+        was_delayed: delayedKeys.has(ownerKey(stream)),
       })),
     );
     return;
@@ -43,10 +44,10 @@ export const sendUsageNow = async (
   printRows(io, streams.slice(0, LISTED_STREAMS), {
     account: (stream) => stream.accountId,
     mode: (stream) => stream.mode,
-    meter: (stream) => stream.meter,
+    meter: (stream) => stream.kind,
     oldest: (stream) => timeOf(stream.second),
     attempts: (stream) => String(stream.attempts),
-    "was delayed": (stream) => delayedKeys.has(streamKey(stream)),
+    "was delayed": (stream) => delayedKeys.has(ownerKey(stream)),
   });
   if (streams.length > LISTED_STREAMS) {
     say(io, `Only the oldest ${LISTED_STREAMS} streams are listed. See all with --json.`);
