@@ -1,5 +1,5 @@
-import type { Owner } from "../domain/accounts/accounts.ts";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
+import type { Owner } from "../domain/accounts/accounts.ts";
 import { drainUsage } from "../services/billing/sending/drainUsage.ts";
 import { processProcessorEvents } from "../services/billing/processorEvents/processProcessorEvents.ts";
 import type { ProcessorEventDependencies } from "../services/billing/processorEvents/processProcessorEvents.ts";

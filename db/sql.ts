@@ -33,6 +33,17 @@ export const inRange = (
   ...(until ? [sql.fragment`${time} < ${timestamp(until)}`] : []),
 ];
 
+/** Rows of names, to search for each of them. */
+export const values = (names: readonly string[]): FragmentSqlToken =>
+  sql.fragment`unnest(${sql.array([...names], "text")})`;
+
+/** Names for `IN`. They are literals, because the planner compares them with the conditions of indexes. */
+export const literals = (names: readonly string[]): ListSqlToken =>
+  sql.join(
+    names.map((name) => sql.literalValue(name)),
+    sql.fragment`, `,
+  );
+
 /** Returns the assignments of the columns that are given, or null if none is. Null is a value, and sets a column to NULL. */
 export const assignmentsOf = (
   columns: Readonly<Record<string, ValueExpression | undefined>>,

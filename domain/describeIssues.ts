@@ -12,7 +12,7 @@ const listed = (values: readonly string[]): string => `one of ${values.join(", "
 export const mustBeOneOf = (values: readonly string[]): string => `must be ${listed(values)}`;
 
 /** One of the accepted values. */
-export const oneOf = <const Values extends readonly [string, ...string[]]>(values: Values) =>
+export const oneOf = <const Values extends readonly string[]>(values: Values) =>
   z.enum(values, { error: mustBe(listed(values)) });
 
 const ISSUES_SHOWN = 20;

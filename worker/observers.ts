@@ -1,5 +1,5 @@
-import type { Owner } from "../domain/accounts/accounts.ts";
 import type { Logger } from "pino";
+import type { Owner } from "../domain/accounts/accounts.ts";
 import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/isContentError.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";

@@ -1,4 +1,3 @@
-import type { Owner } from "../domain/accounts/accounts.ts";
 import type { Duration } from "@temporalio/common";
 import {
   condition,
@@ -8,6 +7,7 @@ import {
   setHandler,
   workflowInfo,
 } from "@temporalio/workflow";
+import type { Owner } from "../domain/accounts/accounts.ts";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import { isTimeout } from "./isTimeout.ts";
 

@@ -12,7 +12,7 @@ import { LIMITS } from "../../domain/accounts/limits.ts";
 import { DAY_MS } from "../../domain/durations.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
 import { isImported } from "../ownedRecords.ts";
-import { assignmentsOf, sql, timestamp } from "../sql.ts";
+import { assignmentsOf, sql, timestamp, literals } from "../sql.ts";
 
 const COLUMNS = {
   countPerRequest: "count_per_request",
@@ -90,10 +90,7 @@ const countUnitsOfDay = (
     FROM registration
     WHERE account_id = ${accountId}
       AND mode = ${mode}
-      AND kind IN (${sql.join(
-        KINDS.map((kind) => sql.fragment`${kind}`),
-        sql.fragment`, `,
-      )})
+      AND kind IN (${literals(KINDS)})
       AND created_at >= ${timestamp(from)}
       AND created_at < ${timestamp(new Date(from.getTime() + DAY_MS))}
       AND NOT ${isImported(sql.fragment`id`)}

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Span } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";

@@ -1,10 +1,11 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, values } from "../sql.ts";
 import { isOfEndedPeriod } from "./billingPeriods.ts";
 import type { PeriodEnds } from "./billingPeriods.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
@@ -84,13 +85,14 @@ export const listMeterEvents = (
   }
   return db.any(sql.type(listedRow)`
     SELECT ${listedColumns}
-    FROM (VALUES ('live', 'tree'), ('live', 'bottle'), ('test', 'tree'), ('test', 'bottle')) AS stream (mode, kind)
+    FROM ${values(MODES)} AS mode
+    CROSS JOIN ${values(KINDS)} AS kind
     CROSS JOIN LATERAL (
       SELECT *
       FROM meter_event
       WHERE meter_event.account_id = ${accountId}
-        AND meter_event.mode = stream.mode
-        AND meter_event.kind = stream.kind
+        AND meter_event.mode = mode.mode
+        AND meter_event.kind = kind.kind
         AND ${inState}
       ORDER BY meter_event.second DESC, meter_event.sequence DESC
       LIMIT ${limit}

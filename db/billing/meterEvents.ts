@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { PROCESSORS } from "../../domain/billing/usage.ts";
 import type { HandSettlement } from "../../domain/billing/repair/decideHandSettlement.ts";
 import { SETTLEMENT_KINDS } from "../../domain/billing/repair/decideHandSettlement.ts";

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Span } from "../../domain/billing/usage.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";

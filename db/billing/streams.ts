@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";
 

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";

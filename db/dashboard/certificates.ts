@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "../../domain/planting/order.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
@@ -110,9 +111,10 @@ export const listOrderRecords = (
 ): Promise<readonly CertifiedRecord[]> =>
   db.any(sql.prepared("list_order_records", orderRecordRow)`
     WITH found AS (
-      (${firstOfKind("tree", owner, orderId)})
-      UNION ALL
-      (${firstOfKind("bottle", owner, orderId)})
+      ${sql.join(
+        KINDS.map((kind) => sql.fragment`(${firstOfKind(kind, owner, orderId)})`),
+        sql.fragment` UNION ALL `,
+      )}
       UNION ALL
       (
         SELECT id, 'donation', created_at

@@ -1,11 +1,12 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { isImported, isOfMode, rowWithId, rowWithKey } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
 import { PERSONAL_COLUMNS, namesCustomer } from "../stores/personalData.ts";
-import { inMicroseconds, sql } from "../sql.ts";
+import { inMicroseconds, sql, literals } from "../sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
 export type ImportedEntry<Imported> = { readonly id: string; readonly record: Imported };
@@ -44,7 +45,7 @@ export const listTakenTimes = (
   return db.anyFirst(sql.type(timeRow)`
     SELECT ${inMicroseconds(sql.fragment`created_at`)} AS "createdAt"
     FROM (
-      SELECT created_at FROM registration WHERE ${isTaken} AND kind IN ('tree', 'bottle')
+      SELECT created_at FROM registration WHERE ${isTaken} AND kind IN (${literals(KINDS)})
       UNION ALL
       SELECT created_at FROM donation WHERE ${isTaken}
     ) AS taken

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/importedEvidence.ts";
 import { IMPORTED_PARTNER } from "../../domain/planting/importedReference.ts";
@@ -35,7 +36,7 @@ export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
 const isImportedTree = (owner: AccountMode, treeIds: readonly string[]): FragmentSqlToken =>
   sql.fragment`registration.id = ANY(ARRAY(
     SELECT registration.id
-    FROM ${ownedWithKeys("registration", { ...owner, kind: "tree" }, "imported_id", treeIds)}
+    FROM ${ownedWithKeys("registration", { ...owner, kind: PLANTED_KIND }, "imported_id", treeIds)}
   ))`;
 
 /** Lists the imported tree registrations that have the given imported ids. */

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "../../domain/planting/order.ts";
 import { TIMELINE_SHAPES } from "../../domain/plantingChoices.ts";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
@@ -71,7 +72,7 @@ const columns = sql.fragment`
 
 /** The condition of the index registration_unordered. */
 const isUnordered = sql.fragment`
-  kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
+  kind = ${sql.literalValue(PLANTED_KIND)} AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
 `;
 
 const waitingAccountRow = z.strictObject({

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import type { SummarizedTrees } from "./cachedResponses.ts";
@@ -81,7 +82,7 @@ export const readSummary = (
       (
         SELECT least(coalesce(sum(total), 0), ${Number.MAX_SAFE_INTEGER})::bigint
         FROM impact_total
-        WHERE mode = ${mode} AND kind = 'tree' AND period = 'all'
+        WHERE mode = ${mode} AND kind = ${sql.literalValue(PLANTED_KIND)} AND period = 'all'
       ) AS "registeredTrees",
       (SELECT coalesce(jsonb_agg(planted_part ORDER BY "factorId"), '[]') FROM planted_part) AS planted,
       (SELECT coalesce(jsonb_agg(planted_region ORDER BY country, region), '[]') FROM planted_region) AS regions

@@ -2,6 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { ORDER_STAGES } from "../../domain/planting/order.ts";
 import { TIMELINE_SHAPES } from "../../domain/plantingChoices.ts";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type {
   AllocatedEvidence,
@@ -104,7 +105,7 @@ export const findEvidenceTree = (
       AND cached_response.revision = ${revision}
       AND cached_response.base_url = ${baseUrl}
       AND cached_response.expires_at > ${timestamp(now)}
-    WHERE ${ownedWithId("registration", { ...owner, kind: "tree" }, id)}
+    WHERE ${ownedWithId("registration", { ...owner, kind: PLANTED_KIND }, id)}
   `);
 
 const cachedTreeRow = z.strictObject({
@@ -179,7 +180,7 @@ export const listCachedTrees = (
     ) AS cached_response
     WHERE registration.account_id = given.account_id
       AND registration.mode = given.mode
-      AND registration.kind = 'tree'
+      AND registration.kind = ${PLANTED_KIND}
   `);
 
 const allocated = z.strictObject({

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { ownerColumns, safeInteger } from "../columns.ts";
 import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { afterLookup, sql, timestamp } from "../sql.ts";

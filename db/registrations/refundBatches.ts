@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { secondOf } from "../../domain/durations.ts";
 import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";

@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../pools/copyPool.ts";
 import { COLUMN_END } from "../pools/copyPool.ts";

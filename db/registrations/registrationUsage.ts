@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { PROCESSORS } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEvents.ts";
 import { ownedBy, ownedWithId } from "../ownedRecords.ts";

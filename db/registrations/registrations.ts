@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type {
   NewRegistration,
   Registration,

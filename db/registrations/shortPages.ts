@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { RegistrationFilter, Totals } from "../../domain/registrations/registrations.ts";
 import { FIRST_ID } from "../../domain/recordIds.ts";
 import type { ListPosition } from "../listPositions.ts";

@@ -1,6 +1,7 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind, Owner } from "../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Totals } from "../../domain/registrations/registrations.ts";
@@ -137,9 +138,11 @@ export const addToTotals = async (
   }
 };
 
-const periodRow = z.strictObject({ period: z.string(), tree: safeInteger, bottle: safeInteger });
+const kindTotals = { tree: safeInteger, bottle: safeInteger } satisfies Record<Kind, z.ZodType>;
 
-/** Trees and bottles of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
+const periodRow = z.strictObject({ period: z.string(), ...kindTotals });
+
+/** The units of each kind of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
 export type PeriodTotals = Readonly<z.output<typeof periodRow>>;
 
 /** Lists the all-time totals and those of the latest months that have any, newest first. */
@@ -151,8 +154,14 @@ export const listPeriodTotals = (
   db.any(sql.prepared("list_period_totals", periodRow)`
     SELECT
       period,
-      coalesce(sum(total) FILTER (WHERE kind = 'tree'), 0)::bigint AS tree,
-      coalesce(sum(total) FILTER (WHERE kind = 'bottle'), 0)::bigint AS bottle
+      ${sql.join(
+        KINDS.map(
+          (kind) => sql.fragment`
+            coalesce(sum(total) FILTER (WHERE kind = ${kind}), 0)::bigint AS ${sql.identifier([kind])}
+          `,
+        ),
+        sql.fragment`, `,
+      )}
     FROM impact_total
     WHERE account_id = ${accountId} AND mode = 'live'
     GROUP BY period

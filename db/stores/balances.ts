@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Kind } from "../../domain/accounts/accounts.ts";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
-import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
+import type { BalanceEntryKind, Prices } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount, newestOf } from "../ownedRecords.ts";
 import { inMicroseconds, nothing, sql, timestamp } from "../sql.ts";
@@ -17,8 +18,14 @@ const lockedRow = z
   })
   .transform(({ treePriceCents, bottlePriceCents, ...balance }) => ({
     ...balance,
-    prices: { tree: treePriceCents, bottle: bottlePriceCents },
+    prices: { tree: treePriceCents, bottle: bottlePriceCents } satisfies Prices,
   }));
+
+/** The column of `store` that has the price of a kind. */
+export const PRICE_COLUMNS = {
+  tree: "tree_price_cents",
+  bottle: "bottle_price_cents",
+} as const satisfies Record<Kind, string>;
 
 /** A store's balance and prices while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;

@@ -1,9 +1,10 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreRegistrationWrite } from "../../domain/stores/storeWrites.ts";
 import { sql } from "../sql.ts";
-import { nextRecordTime } from "./balances.ts";
+import { nextRecordTime, PRICE_COLUMNS } from "./balances.ts";
 import { hashKey } from "./idempotentResponses.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
@@ -154,7 +155,11 @@ export const recordCoveredWrites = (
     free AS MATERIALIZED (
       SELECT
         store_balance.account_id, store_balance.balance_cents, store_balance.low_balance_cents,
-        ${nextRecordTime(now)} AS next_record_at, store.tree_price_cents, store.bottle_price_cents
+        ${nextRecordTime(now)} AS next_record_at,
+        ${sql.join(
+          KINDS.map((kind) => sql.identifier(["store", PRICE_COLUMNS[kind]])),
+          sql.fragment`, `,
+        )}
       FROM store_balance
       JOIN store ON store.account_id = store_balance.account_id
       WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
@@ -170,8 +175,13 @@ export const recordCoveredWrites = (
         free.next_record_at,
         CASE
           WHEN entry.mode = 'test' THEN 0
-          WHEN entry.kind = 'tree' THEN free.tree_price_cents
-          ELSE free.bottle_price_cents
+          ${sql.join(
+            KINDS.map(
+              (kind) =>
+                sql.fragment`WHEN entry.kind = ${kind} THEN ${sql.identifier(["free", PRICE_COLUMNS[kind]])}`,
+            ),
+            sql.fragment` `,
+          )}
         END AS unit_price_cents,
         -- A scalar subquery is searched by the index for each key, whatever the table's statistics are.
         (

@@ -1,8 +1,9 @@
 import type { FragmentSqlToken } from "slonik";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { CustomerIdentity, KnownCustomer } from "../../domain/stores/customerIdentity.ts";
 import { anyAccount } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
-import { sql } from "../sql.ts";
+import { sql, literals } from "../sql.ts";
 
 /* Which registrations and donations of a store belong to a customer. */
 
@@ -47,7 +48,7 @@ export type RecordSelection = CustomerIdentity | KnownCustomer;
 export const ofStore = (table: RecordTable, account: FragmentSqlToken): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   const kinds =
-    table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
+    table === "registration" ? sql.fragment`AND kind IN (${literals(KINDS)})` : sql.fragment``;
   return sql.fragment`${column("account_id")} = ${account} AND mode IN ('live', 'test') ${kinds}`;
 };
 

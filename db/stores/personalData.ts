@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { REGISTER_OPERATIONS } from "../../domain/stores/stores.ts";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
 import { safeInteger } from "../columns.ts";
 import { newerThan } from "../listPositions.ts";
@@ -8,7 +9,7 @@ import { isSelected, ofStore } from "./customerRecords.ts";
 import { anyAccount, ownedBy } from "../ownedRecords.ts";
 import type { RecordOwners, RecordTable } from "../ownedRecords.ts";
 import type { RecordSelection } from "./customerRecords.ts";
-import { afterLookup, sql } from "../sql.ts";
+import { afterLookup, sql, literals } from "../sql.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
@@ -170,7 +171,7 @@ const ofWrites = (table: RecordTable, accountId: string): FragmentSqlToken => sq
     UPDATE idempotent_response
     SET
       request_hash = NULL,
-      response_body = CASE WHEN operation IN ('plant', 'plastic') THEN NULL ELSE response_body END
+      response_body = CASE WHEN operation IN (${literals(Object.values(REGISTER_OPERATIONS))}) THEN NULL ELSE response_body END
     WHERE created_at = ANY(ARRAY(
         SELECT created_at FROM chosen
         UNION ALL

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { ImpactFilter, ImpactRecord, CustomerDetails } from "../../domain/stores/customers.ts";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, Owner } from "../../domain/accounts/accounts.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import { safeInteger } from "../columns.ts";
@@ -223,7 +224,7 @@ export const findMatchingTreeId = async (
   owner: AccountMode,
   { id, until, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
-  const trees: Owner = { ...owner, kind: "tree" };
+  const trees: Owner = { ...owner, kind: PLANTED_KIND };
   const isInTime =
     until === null
       ? sql.fragment`TRUE`

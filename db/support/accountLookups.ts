@@ -4,10 +4,10 @@ import { MODES } from "../../domain/accounts/accounts.ts";
 import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { sql, values } from "../sql.ts";
 import { hashKey } from "../stores/idempotentResponses.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
-import { inAccount, accountColumns, accountFields, values } from "./lookupOptions.ts";
+import { inAccount, accountColumns, accountFields } from "./lookupOptions.ts";
 
 const eventRow = z.strictObject({ id: z.bigint() });
 

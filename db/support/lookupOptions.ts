@@ -25,7 +25,3 @@ export const accountColumns = sql.fragment`
 
 export const inAccount = (accountId: string | null): FragmentSqlToken =>
   accountId === null ? sql.fragment`true` : sql.fragment`account.id = ${accountId}`;
-
-/** Rows of names, to search for each of them. */
-export const values = (names: readonly string[]): FragmentSqlToken =>
-  sql.fragment`unnest(${sql.array([...names], "text")})`;

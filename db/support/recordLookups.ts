@@ -7,11 +7,11 @@ import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { registrationsOfEvent } from "../billing/registrationFacts.ts";
 import { hasAttribution, rowWithId } from "../ownedRecords.ts";
 import type { RecordTable } from "../ownedRecords.ts";
-import { sql } from "../sql.ts";
+import { sql, values } from "../sql.ts";
 import { customerColumns, customerRow } from "../stores/customerColumns.ts";
 import { hasCustomerId, hasEmail, hasNameWith, hasOrder } from "../stores/customerConditions.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
-import { inAccount, accountColumns, accountFields, values } from "./lookupOptions.ts";
+import { inAccount, accountColumns, accountFields } from "./lookupOptions.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each

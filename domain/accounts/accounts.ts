@@ -23,6 +23,9 @@ export const accountModeOf = ({ accountId, mode }: AccountMode): AccountMode => 
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
+/** The kind that a partner plants, and that has evidence. */
+export const PLANTED_KIND = "tree" satisfies Kind;
+
 /** An account in one mode, for one kind: the owner of registrations and totals, and of one usage stream. */
 export type Owner = AccountMode & { readonly kind: Kind };
 

@@ -1,5 +1,5 @@
 import type { Mode } from "../accounts/accounts.ts";
-import { KINDS } from "../accounts/accounts.ts";
+import { KINDS, PLANTED_KIND } from "../accounts/accounts.ts";
 import type { OrderStage } from "../planting/order.ts";
 import { isSimulated } from "../planting/order.ts";
 
@@ -81,7 +81,7 @@ export const stateOfOrder = (
   if (remaining.length === 0) {
     return "refunded";
   }
-  const trees = remaining.filter(({ kind }) => kind === "tree").map(({ state }) => state);
+  const trees = remaining.filter(({ kind }) => kind === PLANTED_KIND).map(({ state }) => state);
   return trees.length === 0
     ? "registered"
     : (CERTIFICATE_STATES.find((state) => trees.includes(state)) ?? "registered");

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { Kind } from "../accounts/accounts.ts";
 import { text } from "../fields.ts";
 import { parseColor } from "./brandColor.ts";
 
@@ -16,6 +17,13 @@ export const HIDEABLE_SECTIONS = [
   "photos",
 ] as const;
 export type HideableSection = (typeof HIDEABLE_SECTIONS)[number];
+
+/** The names of the kinds in what is public. */
+export const UNIT_FIELDS = { tree: "trees", bottle: "bottles" } as const satisfies Record<
+  Kind,
+  "trees" | HideableSection
+>;
+export type UnitField = (typeof UNIT_FIELDS)[Kind];
 
 /** A picture that we have drawn from the organization's logo. Its hash is in its URL. */
 export type Logo = { readonly hash: string; readonly width: number; readonly height: number };

@@ -1,3 +1,4 @@
+import { KINDS } from "../accounts/accounts.ts";
 import { isPossibleBalance } from "../stores/changedBalance.ts";
 import type { BalanceEntryKind } from "../stores/stores.ts";
 
@@ -18,7 +19,7 @@ export type ImportedBalanceEntry = {
 };
 
 const ALWAYS_POSITIVE: ReadonlySet<BalanceEntryKind> = new Set(["topup", "refund"]);
-const ALWAYS_NEGATIVE: ReadonlySet<BalanceEntryKind> = new Set(["tree", "bottle", "donation"]);
+const ALWAYS_NEGATIVE: ReadonlySet<BalanceEntryKind> = new Set([...KINDS, "donation"]);
 
 /** Returns why an entry of this kind cannot have this amount, or null. */
 export const findAmountProblem = (kind: BalanceEntryKind, amountCents: number): string | null => {

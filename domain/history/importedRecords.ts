@@ -1,10 +1,11 @@
+import { KINDS, PLANTED_KIND } from "../accounts/accounts.ts";
 import type { Kind } from "../accounts/accounts.ts";
 import type { Donation } from "../charities/donations.ts";
 import type { Registration } from "../registrations/registrations.ts";
 import type { CustomerDetails } from "../stores/customers.ts";
 
 /** The kinds of records in an import. */
-export const IMPORT_KINDS = ["tree", "bottle", "donation"] as const;
+export const IMPORT_KINDS = [...KINDS, "donation"] as const;
 export type ImportKind = (typeof IMPORT_KINDS)[number];
 
 /** What a line of an import can be: a record, the evidence of trees, or an entry of a store's ledger. */
@@ -59,7 +60,7 @@ const sortNames = (_name: string, value: unknown): unknown =>
 const idIdentity = (kind: ImportKind, id: string): string => JSON.stringify([kind, "id", id]);
 
 /** Returns the scoped id of a tree registration. */
-export const treeIdentity = (id: string): string => idIdentity("tree", id);
+export const treeIdentity = (id: string): string => idIdentity(PLANTED_KIND, id);
 
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */
 export const identitiesOf = ({

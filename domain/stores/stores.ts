@@ -1,3 +1,4 @@
+import { KINDS } from "../accounts/accounts.ts";
 import type { Kind } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
 import { longText } from "../fields.ts";
@@ -20,15 +21,14 @@ export const STORE_OPERATIONS = [
 ] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
+/** The operation that registers units of a kind. */
+export const REGISTER_OPERATIONS = {
+  tree: "plant",
+  bottle: "plastic",
+} as const satisfies Record<Kind, StoreOperation>;
+
 /** What a balance entry records. */
-export const BALANCE_ENTRY_KINDS = [
-  "topup",
-  "adjustment",
-  "tree",
-  "bottle",
-  "donation",
-  "refund",
-] as const;
+export const BALANCE_ENTRY_KINDS = ["topup", "adjustment", ...KINDS, "donation", "refund"] as const;
 export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
 
 /** The note of a balance entry. That of a refund is the refund's reason. */

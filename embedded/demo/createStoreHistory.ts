@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
+import { REGISTER_OPERATIONS } from "../../domain/stores/stores.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
@@ -51,7 +52,7 @@ export const createStoreHistory = (
     switch (step.kind) {
       case "register":
         await writer.register({
-          ...writeOf(step.unit === "tree" ? "plant" : "plastic"),
+          ...writeOf(REGISTER_OPERATIONS[step.unit]),
           ...customerOf(step),
           kind: step.unit,
           count: step.count,

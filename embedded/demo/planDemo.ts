@@ -1,3 +1,5 @@
+import type { Prices } from "../../domain/stores/stores.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Ein } from "../../domain/charities/charities.ts";
 import { DAY_MS } from "../../domain/durations.ts";
@@ -184,7 +186,7 @@ const planOrganization = (
     }
   }
   if (day >= DAYS - TEST_DAYS && chance(choice, 60)) {
-    register(choice.pick(["tree", "bottle"]), choice.between(1, 10), "test");
+    register(choice.pick(KINDS), choice.between(1, 10), "test");
   }
   return steps;
 };
@@ -230,7 +232,8 @@ const planStore = (
 const costOf = (step: StoreStep): number => {
   if (step.kind === "register") {
     const { treePriceCents, bottlePriceCents } = DEMO_STORE;
-    return step.count * (step.unit === "tree" ? treePriceCents : bottlePriceCents);
+    const prices: Prices = { tree: treePriceCents, bottle: bottlePriceCents };
+    return step.count * prices[step.unit];
   }
   return step.kind === "donate" ? step.amountCents : 0;
 };

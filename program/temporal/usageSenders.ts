@@ -1,6 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 import { usageSenderWorkflowId } from "../../workflows/workflowIds.ts";

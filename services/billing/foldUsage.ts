@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
 import { readDeployment } from "../../db/billing/deployment.ts";
 import {

@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPeriods.ts";
 import type { Subscription } from "../../db/billing/billingPeriods.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";

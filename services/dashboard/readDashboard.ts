@@ -1,4 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
+import type { Kind } from "../../domain/accounts/accounts.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { findDashboardAccount } from "../../db/dashboard/dashboards.ts";
 import { findProfile } from "../../db/dashboard/profiles.ts";
@@ -8,8 +9,8 @@ import type { PlantedSite } from "../../db/planting/tallies.ts";
 import { listPlantedSites } from "../../db/planting/tallies.ts";
 import { listPeriodTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
-import { HIDEABLE_SECTIONS } from "../../domain/dashboard/profile.ts";
-import type { HideableSection, Profile } from "../../domain/dashboard/profile.ts";
+import { HIDEABLE_SECTIONS, UNIT_FIELDS } from "../../domain/dashboard/profile.ts";
+import type { HideableSection, Profile, UnitField } from "../../domain/dashboard/profile.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -18,26 +19,18 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 const MONTHS_SHOWN = 12;
 const MEDIA_SHOWN = 6;
 
-/** Trees and bottles of one month, `YYYY-MM` in UTC. */
-export type MonthTotals = {
-  readonly month: string;
-  readonly trees: number;
-  readonly bottles: number;
-};
+/** The units of each kind that were registered in one month, `YYYY-MM` in UTC. */
+export type MonthTotals = { readonly month: string } & Readonly<Record<UnitField, number>>;
 
 /** An account's public data, from production keys only. */
-export type Dashboard = {
+export type Dashboard = Readonly<
+  Record<UnitField, { readonly total: number; readonly month: number }>
+> & {
   readonly slug: string;
   /** The account's name, or the one that its profile shows instead. */
   readonly name: string;
   readonly profile: Profile;
-  readonly trees: {
-    readonly total: number;
-    readonly month: number;
-    readonly planted: number;
-    readonly plantedAndVerified: number;
-  };
-  readonly bottles: { readonly total: number; readonly month: number };
+  readonly trees: { readonly planted: number; readonly plantedAndVerified: number };
   readonly donations: { readonly count: number; readonly amountCents: number };
   /** The last twelve months, oldest first, the current one included. */
   readonly months: readonly MonthTotals[];
@@ -66,9 +59,10 @@ const sectionsOf = ({
     bottles: bottles.total > 0,
     donations: donations.count > 0,
     carbon: trees.planted > 0,
-    months: months.some(
-      (month) =>
-        month.trees > 0 || (month.bottles > 0 && !profile.hiddenSections.includes("bottles")),
+    months: months.some((month) =>
+      Object.values(UNIT_FIELDS).some(
+        (field) => month[field] > 0 && !profile.hiddenSections.some((hidden) => hidden === field),
+      ),
     ),
     sites: sites.length > 0,
     photos: media.length > 0,
@@ -118,7 +112,8 @@ export const readDashboard = async (
     readDonationTotals(db, { accountId, mode: "live" }, now),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
-  const of = (period: string) => totals.get(period) ?? { tree: 0, bottle: 0 };
+  const of = (period: string): Readonly<Record<Kind, number>> =>
+    totals.get(period) ?? { tree: 0, bottle: 0 };
   const current = of(monthOf(now));
   const dashboard = {
     slug,

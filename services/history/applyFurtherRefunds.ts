@@ -6,7 +6,7 @@ import {
 } from "../../db/history/furtherRefunds.ts";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -19,7 +19,7 @@ const REFUNDS_PER_TRANSACTION = 100;
 
 /** What an audit entry says about one record. */
 type AppliedRefund = { readonly id: string } & (
-  | { readonly kind: "tree" | "bottle"; readonly count: number }
+  | { readonly kind: Kind; readonly count: number }
   | { readonly kind: "donation"; readonly amountCents: number }
 );
 

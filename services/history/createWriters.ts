@@ -9,8 +9,10 @@ import {
 import { insertImportedStoreKeys } from "../../db/history/importedStoreKeys.ts";
 import { lockBalances, raiseLastRecordTime } from "../../db/stores/balances.ts";
 import { listIdempotentResponses } from "../../db/stores/idempotentResponses.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, CharityProviderName } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { REGISTER_OPERATIONS } from "../../domain/stores/stores.ts";
 import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { responseKey } from "../../domain/stores/storeWrites.ts";
 import { fromMicroseconds, spreadTimes, toMicroseconds } from "../../domain/timestamps.ts";
@@ -58,7 +60,7 @@ const createRecordWriters = (
   { ordersPlanting, charityProvider }: WriterOptions,
 ): readonly Writer[] => [
   {
-    kinds: ["tree", "bottle"],
+    kinds: KINDS,
     isOrdered: false,
     insert: (connection, batch) =>
       insertImportedRegistrations(connection, owner, batch.filter(isRegistration), !ordersPlanting),
@@ -76,8 +78,7 @@ const createRecordWriters = (
 ];
 
 const OPERATIONS: Readonly<Record<ImportKind, StoreOperation>> = {
-  tree: "plant",
-  bottle: "plastic",
+  ...REGISTER_OPERATIONS,
   donation: "donate",
 };
 

@@ -1,6 +1,6 @@
+import type { DatabasePool } from "slonik";
 import { ownerKey } from "../../domain/accounts/accounts.ts";
 import type { Owner } from "../../domain/accounts/accounts.ts";
-import type { DatabasePool } from "slonik";
 import type {
   InsertedRegistrations,
   RegistrationEntry,

@@ -1,5 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { deleteUsage, listUnsettledSeconds } from "../../db/billing/oldTestUsage.ts";
 import { lockStream } from "../../db/billing/streams.ts";
 import { deleteCachedResponses, treeKey } from "../../db/planting/cachedResponses.ts";
@@ -76,7 +77,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     const ids = deleted.map(({ id }) => id);
     const remaining = deleted.reduce((sum, each) => sum + each.remaining, 0);
     // The locks are requested in the order of a refund.
-    if (owner.kind === "tree") {
+    if (owner.kind === PLANTED_KIND) {
       await releaseRefundedTrees(
         transaction,
         owner,
@@ -134,7 +135,7 @@ export const deleteOldTestRegistrations = async (
   let plantingOrders = 0;
   for (const owner of await listTestOwners(db)) {
     registrations += await deleteOwnersRegistrations(db, owner, until, { batchSize, signal });
-    if (owner.kind === "tree") {
+    if (owner.kind === PLANTED_KIND) {
       plantingOrders += await deleteInBatches(
         (limit) =>
           db.transaction((transaction) =>

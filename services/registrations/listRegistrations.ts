@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
 import type { ListPage, RowSeparator } from "../../db/registrations/registrationPages.ts";

@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { ACCEPTED_AGE_MS } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";

@@ -1,5 +1,6 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { insertRefunds } from "../../db/registrations/refunds.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
@@ -75,7 +76,7 @@ export const recordRefunds = async (
     reason: request.reason,
     idempotencyKey: request.idempotencyKey,
   }));
-  if (owner.kind === "tree") {
+  if (owner.kind === PLANTED_KIND) {
     await releaseRefundedTrees(transaction, owner, refunds);
   }
   const keys = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;

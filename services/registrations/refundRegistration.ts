@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import { findRefundByKey } from "../../db/registrations/refunds.ts";
 import { findOwnRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";

@@ -1,5 +1,5 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listKnownKeys } from "../../db/ownedRecords.ts";
 import { readTotals } from "../../db/registrations/totals.ts";

@@ -3,37 +3,42 @@ import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { sumStoreDonations } from "../../db/stores/storeDonations.ts";
 import { sumStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { CustomerFilter } from "../../domain/stores/customers.ts";
 import { projectGenericCo2Kg } from "../../domain/planting/impactFactors.ts";
 
 /** Reversed units and refunded donations are not counted. */
 export type StoreImpactTotals = {
-  readonly trees: number;
-  readonly bottles: number;
+  readonly units: Readonly<Record<Kind, number>>;
   readonly donationCents: number;
   /** Projected over the trees' lifetime, in kilograms; bottles do not count. */
   readonly co2Kg: number;
   readonly customerScoped: boolean;
 };
 
+const readUnits = async (
+  read: (kind: Kind) => Promise<number>,
+): Promise<StoreImpactTotals["units"]> => {
+  const [tree, bottle] = await Promise.all([read("tree"), read("bottle")]);
+  return { tree, bottle };
+};
+
 const readCounters = async (db: DatabasePool, owner: AccountMode, now: Date) => {
-  const [trees, bottles, donations] = await Promise.all([
-    readTotals(db, { ...owner, kind: "tree" }, now),
-    readTotals(db, { ...owner, kind: "bottle" }, now),
+  const [units, donations] = await Promise.all([
+    readUnits(async (kind) => (await readTotals(db, { ...owner, kind }, now)).all),
     readDonationTotals(db, owner, now),
   ]);
-  return { trees: trees.all, bottles: bottles.all, donationCents: donations.all.amountCents };
+  return { units, donationCents: donations.all.amountCents };
 };
 
 const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: CustomerFilter) => {
-  const [trees, bottles, donationCents] = await Promise.all([
-    sumStoreRegistrations(db, { ...owner, kind: "tree" }, filter),
-    sumStoreRegistrations(db, { ...owner, kind: "bottle" }, filter),
+  const [units, donationCents] = await Promise.all([
+    readUnits((kind) => sumStoreRegistrations(db, { ...owner, kind }, filter)),
     sumStoreDonations(db, owner, filter),
   ]);
-  return { trees, bottles, donationCents };
+  return { units, donationCents };
 };
 
 /** Returns a store's lifetime totals from its counters, or a customer's from the customer's records. */
@@ -47,5 +52,5 @@ export const readStoreImpact = async (
   const sums = customerScoped
     ? await sumRecords(db, owner, filter)
     : await readCounters(db, owner, now);
-  return { ...sums, co2Kg: projectGenericCo2Kg(sums.trees, now), customerScoped };
+  return { ...sums, co2Kg: projectGenericCo2Kg(sums.units[PLANTED_KIND], now), customerScoped };
 };

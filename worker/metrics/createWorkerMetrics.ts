@@ -1,8 +1,8 @@
-import type { Owner } from "../../domain/accounts/accounts.ts";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
+import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { SendResult } from "../../domain/billing/decideNextStep.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
+import { PLANTED_KIND } from "../../../domain/accounts/accounts.ts";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
 import type { Certified } from "../../../db/dashboard/certificates.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
@@ -33,7 +34,7 @@ const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
 const withExpectedPartners = (certified: Certified, planting: Planting): Certified => ({
   ...certified,
   items: certified.items.map((item) =>
-    item.kind === "tree"
+    item.kind === PLANTED_KIND
       ? { ...item, partner: expectedPartner(item, planting.partnerFor(item.mode).kind) }
       : item,
   ),

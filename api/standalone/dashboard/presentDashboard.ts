@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { HideableSection } from "../../../domain/dashboard/profile.ts";
+import type { HideableSection, UnitField } from "../../../domain/dashboard/profile.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { countSimulated } from "./simulation.ts";
 import type { PageLinks } from "./views/pageLinks.ts";
@@ -7,6 +7,21 @@ import { logoUrl } from "./views/renderBrand.ts";
 import { colorsOf } from "./views/styles.ts";
 
 const wholeNumber = z.int().min(0);
+
+const unitFields = {
+  trees: z.strictObject({
+    total: wholeNumber,
+    month: wholeNumber,
+    /** Also the verified ones. */
+    planted: wholeNumber,
+    planted_simulated: wholeNumber,
+    planted_and_verified: wholeNumber,
+    /** How many of those are simulated. */
+    planted_and_verified_simulated: wholeNumber,
+  }),
+  /** Null if the organization hides them; the same for donations. */
+  bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
+} satisfies Record<UnitField, z.ZodType>;
 
 /** Public: needs no key. */
 export const dashboardResponse = z
@@ -16,18 +31,7 @@ export const dashboardResponse = z
     logo_url: z.url().nullable(),
     /** The organization's color, legible in each mode. */
     colors: z.strictObject({ light: z.string(), dark: z.string() }),
-    trees: z.strictObject({
-      total: wholeNumber,
-      month: wholeNumber,
-      /** Also the verified ones. */
-      planted: wholeNumber,
-      planted_simulated: wholeNumber,
-      planted_and_verified: wholeNumber,
-      /** How many of those are simulated. */
-      planted_and_verified_simulated: wholeNumber,
-    }),
-    /** Null if the organization hides them; the same for donations. */
-    bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
+    ...unitFields,
     donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }).nullable(),
     updated_at: z.iso.datetime(),
   })

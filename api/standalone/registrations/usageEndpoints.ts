@@ -165,8 +165,9 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
       exported: { name: "usage", columns: USAGE_COLUMNS },
       idField: "registration_id",
       startParameter: "starting_after",
-      // After a bottle come only bottles. A tree that was imported with the same id would be found first.
-      linkParameters: ({ kind }) => (kind === "bottle" ? { kind } : {}),
+      // After the last kind comes no other. A tree that was imported with the same id would be found first.
+      linkParameters: ({ kind }) =>
+        typeof kind === "string" && kind === KINDS.at(-1) ? { kind } : {},
       handle: ({ caller: { accountId, mode }, query }) => {
         const { from = null, until = null } = rangeOfDays(query.created_at, query.end_at);
         const { limit = null } = query;

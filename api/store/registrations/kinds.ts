@@ -1,4 +1,5 @@
 import type { Kind } from "../../../domain/accounts/accounts.ts";
+import { REGISTER_OPERATIONS } from "../../../domain/stores/stores.ts";
 import type { Feature, StoreOperation } from "../../../domain/stores/stores.ts";
 
 /** How the interface names trees and bottles. */
@@ -7,21 +8,25 @@ export const KIND_NAMES = {
     title: "Tree",
     plural: "trees",
     verb: "Plant",
-    operation: "plant",
+    operation: REGISTER_OPERATIONS.tree,
+    refundType: "tree",
     feature: "treePlanting",
     path: "/app/api/plant",
     countField: "trees_planted",
     listField: "trees",
+    statsField: "trees",
   },
   bottle: {
     title: "Plastic",
     plural: "bottles",
     verb: "Rescue",
-    operation: "plastic",
+    operation: REGISTER_OPERATIONS.bottle,
+    refundType: "plastic",
     feature: "plasticRemoval",
     path: "/app/api/plastic",
     countField: "bottles_rescued",
     listField: "plastics",
+    statsField: "plastic_bottles",
   },
 } as const satisfies Record<
   Kind,

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { KIND_NAMES } from "./kinds.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count } from "../../../domain/fields.ts";
 import { oneOf } from "../../../domain/describeIssues.ts";
@@ -32,7 +34,7 @@ const selector = <Field extends z.ZodType<string | undefined>>(field: Field): Fi
     .refine((given) => given?.trim() !== "", "must not be empty; omit it to select the whole store")
     .meta({ pattern: String.raw`^[^\u0000]*[^\s\u0000][^\u0000]*$` });
 
-const TYPES = ["tree", "plastic", "donation"] as const;
+const TYPES = [...KINDS.map((kind) => KIND_NAMES[kind].refundType), "donation"] as const;
 
 const body = bodyObject({
   type: oneOf(TYPES),
@@ -111,11 +113,9 @@ export const refundEndpoint = (
     write: (write, fields) => {
       const { type, quantity } = fields;
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
-      return type === "donation"
+      const kind = KINDS.find((each) => KIND_NAMES[each].refundType === type);
+      return kind === undefined
         ? reverseStoreDonations(deps, write, reversal)
-        : reverseStoreRegistrations(deps, write, {
-            ...reversal,
-            kind: type === "tree" ? "tree" : "bottle",
-          });
+        : reverseStoreRegistrations(deps, write, { ...reversal, kind });
     },
   });

@@ -1,6 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { KIND_NAMES } from "./kinds.ts";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
@@ -12,10 +14,14 @@ import { queryError } from "../../http/queryError.ts";
 import { KEY_ERROR } from "../errors.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 
+const unitFields = {
+  trees: z.int().min(0),
+  plastic_bottles: z.int().min(0),
+} satisfies Record<(typeof KIND_NAMES)[Kind]["statsField"], z.ZodType>;
+
 const response = z
   .strictObject({
-    trees: z.int().min(0),
-    plastic_bottles: z.int().min(0),
+    ...unitFields,
     donations: z.number().min(0).meta({ description: "US dollars." }),
     co2_kg: z.number().min(0).meta({
       description:
@@ -52,8 +58,8 @@ export const statsEndpoint = (deps: {
     handle: async ({ caller, query }) => {
       const totals = await readStoreImpact(deps, accountModeOf(caller), customerFilterOf(query));
       return {
-        trees: totals.trees,
-        plastic_bottles: totals.bottles,
+        trees: totals.units.tree,
+        plastic_bottles: totals.units.bottle,
         donations: centsToDollars(totals.donationCents),
         co2_kg: totals.co2Kg,
         customer_scoped: totals.customerScoped,

@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { ein } from "../../../domain/charities/charities.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues, messageOfIssue, mustBeOneOf } from "../../../domain/describeIssues.ts";
 import { blankAsNull, count, metadata, shortText, text } from "../../../domain/fields.ts";
-import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
+import { LINE_KINDS, IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,
   ImportedRecord,
@@ -58,7 +59,7 @@ const common = {
 
 const registrationLine = z.strictObject({
   ...common,
-  kind: z.enum(["tree", "bottle"]),
+  kind: z.enum(KINDS),
   count: count(),
   fractional_count: fractionalCount().optional(),
   refunded_count: amount(Number.MAX_SAFE_INTEGER).optional(),
@@ -232,13 +233,13 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   if (fields["kind"] === "balance_entry") {
     return parseBalanceEntry(fields, options);
   }
-  const isDonation = fields["kind"] === "donation";
-  if (!isDonation && fields["kind"] !== "tree" && fields["kind"] !== "bottle") {
+  if (!IMPORT_KINDS.some((kind) => kind === fields["kind"])) {
     return { problem: KIND_MUST_BE };
   }
-  const parsed = isDonation
-    ? donationLine.safeParse(fields, { error: messageOfIssue })
-    : registrationLine.safeParse(fields, { error: messageOfIssue });
+  const parsed =
+    fields["kind"] === "donation"
+      ? donationLine.safeParse(fields, { error: messageOfIssue })
+      : registrationLine.safeParse(fields, { error: messageOfIssue });
   if (!parsed.success) {
     return { problem: describeIssues(parsed.error.issues, "field") };
   }

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { PLANTED_KIND } from "../../../domain/accounts/accounts.ts";
 import { timeOf } from "../../../domain/billing/usage.ts";
 import { isFailed } from "../../../domain/billing/meterEvents.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
@@ -67,12 +68,8 @@ const idsOf = (record: { readonly id: string; readonly importedId: string | null
   internal_id: record.importedId === null ? null : record.id,
 });
 
-const evidenceOf = ({ record }: FoundRecords["registrations"][number]): string | null => {
-  if (record.kind === "bottle") {
-    return null;
-  }
-  return record.orderStage ?? "registered";
-};
+const evidenceOf = ({ record }: FoundRecords["registrations"][number]): string | null =>
+  record.kind === PLANTED_KIND ? (record.orderStage ?? "registered") : null;
 
 const presentRegistration = (found: FoundRecords["registrations"][number]): Shown => {
   const { record, foundBy, usage } = found;

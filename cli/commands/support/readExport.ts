@@ -28,7 +28,12 @@ import { readWholeList } from "../../../services/readWholeList.ts";
 import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 
-export const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
+export const LISTS = [
+  ...KINDS.map((kind) => `${kind}s` as const),
+  "donations",
+  "usage",
+  "balance",
+] as const;
 export type List = (typeof LISTS)[number];
 
 export type Rows = {
@@ -38,7 +43,7 @@ export type Rows = {
 
 type Range = { readonly from?: Date; readonly until?: Date };
 
-const kindOf = (list: "trees" | "bottles"): Kind => (list === "trees" ? "tree" : "bottle");
+const KIND_OF_LIST: Readonly<Record<`${Kind}s`, Kind>> = { trees: "tree", bottles: "bottle" };
 
 const notListed = (list: List, owner: string): CommandError =>
   new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
@@ -61,7 +66,7 @@ export const readOfOrganization = (
       return {
         columns: REGISTRATION_COLUMNS,
         pages: rowsOf(
-          listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
+          listRegistrationRows(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
             startingAfter: null,
             limit: null,
           }).pages,
@@ -107,7 +112,7 @@ export const readOfStore = (
         columns: STORE_RECORD_COLUMNS,
         pages: presentPages(
           readWholeList((part) =>
-            listStoreRegistrations(db, { ...owner, kind: kindOf(list) }, range, part),
+            listStoreRegistrations(db, { ...owner, kind: KIND_OF_LIST[list] }, range, part),
           ),
           presentStoreRecord,
         ),

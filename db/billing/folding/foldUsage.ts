@@ -1,10 +1,11 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { FoldedSums } from "../../../domain/billing/foldUsage.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { kindColumn, safeInteger } from "../../columns.ts";
-import { sql, timestamp } from "../../sql.ts";
+import { sql, timestamp, values } from "../../sql.ts";
 import { foldedOfStream, overlaps } from "./foldedUsage.ts";
 import { eventsOf, foldable } from "./foldableSeconds.ts";
 
@@ -29,22 +30,22 @@ export const listStreamsWithEvents = (
       account.id AS "accountId",
       account.name AS "accountName",
       account.billing_day AS "billingDay",
-      kind.kind,
+      stream.kind,
       first.second AS "firstSecond"
     FROM account
-    CROSS JOIN (VALUES ('tree', 1), ('bottle', 2)) AS kind (kind, place)
+    CROSS JOIN ${values(KINDS)} WITH ORDINALITY AS stream (kind, place)
     CROSS JOIN LATERAL (
       SELECT second
       FROM meter_event
       WHERE meter_event.account_id = account.id
         AND meter_event.mode = 'live'
-        AND meter_event.kind = kind.kind
+        AND meter_event.kind = stream.kind
         AND second < ${before}
       ORDER BY second
       LIMIT 1
     ) AS first
     WHERE ${accountId === null ? sql.fragment`true` : sql.fragment`account.id = ${accountId}`}
-    ORDER BY account.created_at, account.id, kind.place
+    ORDER BY account.created_at, account.id, stream.place
   `);
 
 const partRow = z.strictObject({ end: safeInteger, seconds: safeInteger });

@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { FragmentSqlToken } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { sql, timestamp } from "../../sql.ts";
 import { MAXIMUM_DIFFERENCES } from "../reconciliation/reconciliations.ts";

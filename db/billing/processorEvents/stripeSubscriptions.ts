@@ -5,7 +5,7 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
 import { kindColumn } from "../../columns.ts";
 import { wasReadLater } from "../billingPeriods.ts";
-import { sql, timestamp } from "../../sql.ts";
+import { sql, timestamp, values } from "../../sql.ts";
 
 /**
  * Stores what Stripe returned of an account's subscription. It replaces what was read earlier, and is dropped if the account
@@ -46,7 +46,7 @@ export const saveSubscriptionState = async (
 const usedKindsIf = (condition: FragmentSqlToken): FragmentSqlToken => sql.fragment`
   (
     SELECT coalesce(array_agg(used.kind ORDER BY place), '{}')
-    FROM unnest(${sql.array([...KINDS], "text")}) WITH ORDINALITY AS used (kind, place)
+    FROM ${values(KINDS)} WITH ORDINALITY AS used (kind, place)
     WHERE ${condition} AND (
       EXISTS (
         SELECT

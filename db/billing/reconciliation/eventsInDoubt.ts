@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { sql, timestamp } from "../../sql.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import { sql, timestamp, values } from "../../sql.ts";
 import { FAILED, inDoubt, meterEventColumns, meterEventRow } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
 import { isOfStream } from "./reportedStreams.ts";
@@ -88,7 +89,7 @@ export const findLatestCustomer = (
 ): Promise<string | null> =>
   db.maybeOneFirst(sql.type(customerRow)`
     SELECT latest.customer_id AS "customerId"
-    FROM (VALUES ('tree'), ('bottle')) AS stream (kind)
+    FROM ${values(KINDS)} AS stream (kind)
     CROSS JOIN LATERAL (
       SELECT customer_id, processor, second
       FROM meter_event

@@ -1,8 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { PROCESSORS } from "../../../domain/billing/usage.ts";
 import { kindColumn, modeColumn } from "../../columns.ts";
-import { sql, timestamp } from "../../sql.ts";
+import { sql, timestamp, values } from "../../sql.ts";
 import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { StoredMeterEvent } from "../meterEvents.ts";
@@ -186,7 +187,7 @@ export const listStripeStreams = (
     WITH account_stream AS (
       SELECT id AS account_id, stripe_customer_id AS customer_id, kind.kind, true AS is_current, 0::bigint AS second
       FROM account
-      CROSS JOIN (VALUES ('tree'), ('bottle')) AS kind (kind)
+      CROSS JOIN ${values(KINDS)} AS kind
       WHERE stripe_customer_id IS NOT NULL
       UNION ALL
       SELECT account_id, customer_id, kind, false, max(second)

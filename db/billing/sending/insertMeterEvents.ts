@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabaseTransactionConnection } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
 import { meterEventIdentifierStem } from "../../../domain/billing/usage.ts";
 import { sql, timestamp } from "../../sql.ts";

@@ -1,6 +1,6 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { safeInteger, ownerColumns } from "../../columns.ts";
 import type { Lease } from "../../leases.ts";
 import { sql } from "../../sql.ts";

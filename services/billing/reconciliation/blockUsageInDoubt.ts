@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import { findUnfinishedMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import {

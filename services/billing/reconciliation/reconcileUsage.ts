@@ -1,5 +1,5 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { MinuteEvent } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { listMinuteEvents } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";

@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { isAttemptInProgress } from "../../../db/billing/meterEvents.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";

@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
 import type { ReadyStream } from "../../../db/billing/sending/usageShards.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";

@@ -1,5 +1,5 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   STRIPE_MISSING,

@@ -1,6 +1,6 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import type { SealedEvent } from "../../../db/billing/sending/insertMeterEvents.ts";

@@ -1,6 +1,6 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";

@@ -1,5 +1,5 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import { readCallRate } from "../../../db/billing/sending/callRate.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";

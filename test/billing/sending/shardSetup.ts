@@ -1,6 +1,6 @@
+import type { ExecutionContext } from "ava";
 import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
-import type { ExecutionContext } from "ava";
 import {
   listResumableStreams,
   listTroubledStreams,

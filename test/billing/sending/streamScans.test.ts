@@ -1,7 +1,7 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { sql } from "../../../db/sql.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";

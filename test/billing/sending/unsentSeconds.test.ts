@@ -1,6 +1,6 @@
-import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { shardOf } from "../../../domain/shards.ts";

@@ -1,5 +1,5 @@
-import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import test from "ava";
+import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
 import { createWakeBackoff } from "../../../worker/dispatcher/wakeBackoff.ts";
 

@@ -1,3 +1,7 @@
+import { UNIT_FIELDS } from "../../../../domain/dashboard/profile.ts";
+import type { UnitField } from "../../../../domain/dashboard/profile.ts";
+import { KINDS } from "../../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../../domain/accounts/accounts.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { formatCents } from "../../../../domain/money.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
@@ -5,7 +9,7 @@ import { formatNumber, nameUnits } from "./format.ts";
 
 /** One number that a page is about. */
 export type Figure = {
-  readonly kind: "trees" | "bottles" | "donations";
+  readonly kind: UnitField | "donations";
   readonly number: string;
   readonly label: string;
   readonly detail: string;
@@ -14,40 +18,41 @@ export type Figure = {
 const ofMonth = (count: number): string =>
   count === 0 ? "None yet this month" : `${formatNumber(count)} this month`;
 
+/** Returns whether a page may show units. Those of trees cannot be hidden. */
+export const showsUnits = ({ sections }: Dashboard, field: UnitField): boolean =>
+  field === "trees" || sections.has(field);
+
+/** What was done with units. */
+const VERBS = { tree: "registered", bottle: "rescued" } as const satisfies Record<Kind, string>;
+
+/** Lists the kinds that a page has units of. */
+export const listShownKinds = (dashboard: Dashboard): readonly Kind[] =>
+  KINDS.filter((kind) => {
+    const field = UNIT_FIELDS[kind];
+    return dashboard[field].total > 0 && showsUnits(dashboard, field);
+  });
+
+const figureOf = (dashboard: Dashboard, kind: Kind): Figure => {
+  const field = UNIT_FIELDS[kind];
+  const { total, month } = dashboard[field];
+  return {
+    kind: field,
+    number: formatNumber(total),
+    label: `${nameUnits(kind, total)} ${VERBS[kind]}`,
+    detail: ofMonth(month),
+  };
+};
+
 /** Lists what there is to show, the most important first. */
-export const listFigures = ({
-  trees,
-  bottles,
-  donations,
-  sections,
-}: Dashboard): readonly Figure[] => [
-  ...(trees.total > 0
-    ? [
-        {
-          kind: "trees",
-          number: formatNumber(trees.total),
-          label: `${nameUnits("tree", trees.total)} registered`,
-          detail: ofMonth(trees.month),
-        } as const,
-      ]
-    : []),
-  ...(sections.has("bottles")
-    ? [
-        {
-          kind: "bottles",
-          number: formatNumber(bottles.total),
-          label: `${nameUnits("bottle", bottles.total)} rescued`,
-          detail: ofMonth(bottles.month),
-        } as const,
-      ]
-    : []),
-  ...(sections.has("donations")
+export const listFigures = (dashboard: Dashboard): readonly Figure[] => [
+  ...listShownKinds(dashboard).map((kind) => figureOf(dashboard, kind)),
+  ...(dashboard.sections.has("donations")
     ? [
         {
           kind: "donations",
-          number: formatCents(donations.amountCents),
+          number: formatCents(dashboard.donations.amountCents),
           label: "donated to charities",
-          detail: `in ${counted(donations.count, "donation")}`,
+          detail: `in ${counted(dashboard.donations.count, "donation")}`,
         } as const,
       ]
     : []),

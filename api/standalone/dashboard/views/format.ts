@@ -1,4 +1,5 @@
 import { domainToUnicode } from "node:url";
+import type { Kind } from "../../../../domain/accounts/accounts.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
@@ -33,9 +34,9 @@ export const formatShort = (value: number): string =>
 const UNITS = {
   tree: { one: "tree", many: "trees" },
   bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
-} as const;
+} as const satisfies Record<Kind, { one: string; many: string }>;
 
-export const nameUnits = (kind: keyof typeof UNITS, count: number): string =>
+export const nameUnits = (kind: Kind, count: number): string =>
   count === 1 ? UNITS[kind].one : UNITS[kind].many;
 
 export const formatMeasure = (value: number): string => measures.format(value);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { KINDS } from "../../../../domain/accounts/accounts.ts";
 import type {
   Certified,
   CertifiedDonation,
@@ -15,6 +16,7 @@ import {
   certify,
   stateOfOrder,
 } from "../../../../domain/dashboard/certificate.ts";
+import { UNIT_FIELDS } from "../../../../domain/dashboard/profile.ts";
 import type { Profile } from "../../../../domain/dashboard/profile.ts";
 
 /** What a certificate certifies, and how the page of its owner looks. */
@@ -23,7 +25,7 @@ export type Certificate = { readonly certified: Certified; readonly profile: Pro
 const wholeNumber = z.int().min(0);
 
 const registrationFields = {
-  type: z.enum(["trees", "bottles"]),
+  type: z.enum(KINDS.map((kind) => UNIT_FIELDS[kind])),
   state: z.enum(CERTIFICATE_STATES),
   simulated: z.boolean(),
   registered: wholeNumber,
@@ -114,7 +116,7 @@ const presentItem = (item: CertifiedItem): z.output<typeof itemResponse> => {
   }
   const counts = certify(item);
   return {
-    type: item.kind === "tree" ? "trees" : "bottles",
+    type: UNIT_FIELDS[item.kind],
     state: counts.state,
     simulated: counts.isSimulated,
     registered: counts.registered,

@@ -1,3 +1,5 @@
+import { KINDS, PLANTED_KIND } from "../../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../../domain/accounts/accounts.ts";
 import type {
   Certified,
   CertifiedDonation,
@@ -55,10 +57,15 @@ const onDay = (time: Date | null): string => (time === null ? "" : ` on ${format
 const allPlanted = (count: number): string =>
   count === 1 ? "Planted" : `All ${formatNumber(count)} planted`;
 
-/** Says what is proven. Bottles have no evidence of their own. */
+/** What is said of kinds without evidence. */
+const UNPROVEN = {
+  bottle: "Bottles have no evidence for single registrations.",
+} satisfies Record<Exclude<Kind, typeof PLANTED_KIND>, string>;
+
+/** Says what is proven. */
 const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts): string => {
-  if (certified.kind === "bottle") {
-    return "Bottles have no evidence for single registrations.";
+  if (certified.kind !== PLANTED_KIND) {
+    return UNPROVEN[certified.kind];
   }
   switch (counts.state) {
     case "refunded":
@@ -112,7 +119,7 @@ const renderRegistration = (item: CertifiedRegistration): Markup => {
             <dd><bdi>${project.name}</bdi>, ${project.country}</dd>`
     }
     ${
-      item.partnerName === null || item.kind === "bottle"
+      item.partnerName === null || item.kind !== PLANTED_KIND
         ? null
         : html`<dt>Planting partner</dt>
             <dd>${item.partnerName}</dd>`
@@ -196,7 +203,7 @@ const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
 
 /** Returns the sum of the trees, or of what there is instead, and the other sums. */
 const sumUp = (items: readonly CertifiedItem[]) => {
-  const sums = [...sumUnits(items, "tree"), ...sumUnits(items, "bottle"), ...sumDonations(items)];
+  const sums = [...KINDS.flatMap((kind) => sumUnits(items, kind)), ...sumDonations(items)];
   const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
   return {
     number: sums[0]?.number ?? "",

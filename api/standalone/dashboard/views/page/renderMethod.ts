@@ -1,3 +1,6 @@
+import { listShownKinds } from "../figures.ts";
+import { PLANTED_KIND } from "../../../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../../../domain/accounts/accounts.ts";
 import { IMPACT_FACTORS } from "../../../../../domain/planting/impactFactors.ts";
 import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "../format.ts";
@@ -36,13 +39,22 @@ const renderFactors = (sites: Dashboard["sites"]): Markup => {
   </table>`;
 };
 
-/** Names what is registered; null if the page has neither trees nor bottles. An empty page explains trees. */
-const namesOfRegistered = ({ trees, sections }: Dashboard): string | null => {
-  if (sections.has("bottles")) {
-    return trees.total > 0 ? "tree and bottle" : "bottle";
+/** Names what is registered; null if the page has donations only. An empty page explains trees. */
+const namesOfRegistered = (dashboard: Dashboard): string | null => {
+  const kinds = listShownKinds(dashboard);
+  if (kinds.length > 0) {
+    return kinds.join(" and ");
   }
-  return trees.total > 0 || !sections.has("donations") ? "tree" : null;
+  return dashboard.sections.has("donations") ? null : PLANTED_KIND;
 };
+
+/** What the numbers of kinds without evidence mean. */
+const UNPROVEN = {
+  bottle: {
+    title: "Rescued bottles",
+    meaning: "The registered bottles. There is no evidence for single registrations.",
+  },
+} satisfies Record<Exclude<Kind, typeof PLANTED_KIND>, { title: string; meaning: string }>;
 
 const renderRegistered = (names: string): Markup =>
   html`<dt>Registered</dt>
@@ -71,12 +83,13 @@ export const renderMethod = (dashboard: Dashboard): Markup => {
                   verification take months, so this number follows the registered one with a delay.
                 </dd>`
         }
-        ${
-          sections.has("bottles")
-            ? html`<dt>Rescued bottles</dt>
-                <dd>The registered bottles. There is no evidence for single registrations.</dd>`
-            : null
-        }
+        ${listShownKinds(dashboard)
+          .filter((kind) => kind !== PLANTED_KIND)
+          .map(
+            (kind) =>
+              html`<dt>${UNPROVEN[kind].title}</dt>
+                <dd>${UNPROVEN[kind].meaning}</dd>`,
+          )}
         ${
           sections.has("donations")
             ? html`<dt>Donated</dt>

@@ -1,9 +1,12 @@
+import { showsUnits } from "../figures.ts";
+import { UNIT_FIELDS } from "../../../../../domain/dashboard/profile.ts";
+import type { UnitField } from "../../../../../domain/dashboard/profile.ts";
+import { KINDS } from "../../../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../../../domain/accounts/accounts.ts";
 import type { Dashboard, MonthTotals } from "../../../../../services/dashboard/readDashboard.ts";
 import { formatMonth, formatNumber, formatShort, formatShortMonth } from "../format.ts";
 import type { Markup } from "../html.ts";
 import { html } from "../html.ts";
-
-type Unit = "trees" | "bottles";
 
 const MOST_STEPS = 4;
 
@@ -38,7 +41,7 @@ const yearOf = ({ month }: MonthTotals, index: number): string | null =>
   index === 0 || month.endsWith("-01") ? month.slice(0, 4) : null;
 
 /** Renders a bar chart as a list: bars are columns on a desktop and rows on a phone. */
-const renderChart = (title: string, unit: Unit, months: readonly MonthTotals[]): Markup => {
+const renderChart = (title: string, unit: UnitField, months: readonly MonthTotals[]): Markup => {
   const axis = axisOf(Math.max(1, ...months.map((totals) => totals[unit])));
   const sum = months.reduce((running, totals) => running + totals[unit], 0);
   return html`<figure class="chart ${unit}">
@@ -65,15 +68,15 @@ const renderChart = (title: string, unit: Unit, months: readonly MonthTotals[]):
   </figure>`;
 };
 
-const UNITS = [
-  { unit: "trees", title: "Trees registered", heading: "Trees" },
-  { unit: "bottles", title: "Bottles rescued", heading: "Bottles" },
-] as const;
+const CHARTS = {
+  tree: { unit: UNIT_FIELDS.tree, title: "Trees registered", heading: "Trees" },
+  bottle: { unit: UNIT_FIELDS.bottle, title: "Bottles rescued", heading: "Bottles" },
+} as const satisfies Record<Kind, { unit: UnitField; title: string; heading: string }>;
 
-export const renderMonths = ({ months, sections }: Dashboard): Markup => {
-  const shown = UNITS.filter(
-    ({ unit }) =>
-      months.some((totals) => totals[unit] > 0) && (unit === "trees" || sections.has("bottles")),
+export const renderMonths = (dashboard: Dashboard): Markup => {
+  const { months } = dashboard;
+  const shown = KINDS.map((kind) => CHARTS[kind]).filter(
+    ({ unit }) => months.some((totals) => totals[unit] > 0) && showsUnits(dashboard, unit),
   );
   return html`<section aria-labelledby="months">
     <h2 id="months">Month by month</h2>
