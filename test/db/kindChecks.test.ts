@@ -1,0 +1,36 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
+import { BALANCE_ENTRY_KINDS, STORE_OPERATIONS } from "../../domain/stores/stores.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+const checkRow = z.strictObject({ name: z.string(), definition: z.string() });
+
+const NAMES: ReadonlySet<string> = new Set([...KINDS, ...STORE_OPERATIONS]);
+
+test("every CHECK that lists kinds, or operations of stores, has those of the code", async (t) => {
+  const { db } = t.context;
+  const checks = await db.any(sql.type(checkRow)`
+    SELECT conname AS name, pg_get_constraintdef(oid) AS definition
+    FROM pg_constraint
+    WHERE contype = 'c'
+  `);
+
+  const lists = checks
+    .map(({ name, definition }) => ({
+      name,
+      values: Array.from(definition.matchAll(/'([^']*)'::text/gu), ([, value = ""]) => value),
+    }))
+    .filter(({ values }) => values.some((value) => NAMES.has(value)));
+
+  t.deepEqual(Object.fromEntries(lists.map(({ name, values }) => [name, values.toSorted()])), {
+    registration_kind: KINDS.toSorted(),
+    balance_entry_kind: BALANCE_ENTRY_KINDS.toSorted(),
+    certificate_kind: CERTIFIED_KINDS.toSorted(),
+    certificate_item_kind: CERTIFIED_KINDS.toSorted(),
+    idempotent_response_operation: STORE_OPERATIONS.toSorted(),
+  });
+});
