@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { Kind } from "../../domain/accounts/accounts.ts";
 import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
 import type { BalanceEntryKind, Prices } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { anyAccount, newestOf } from "../ownedRecords.ts";
+import { priceColumns, priceFields } from "./prices.ts";
 import { inMicroseconds, nothing, sql, timestamp } from "../sql.ts";
 
 const lockedRow = z
@@ -13,19 +13,12 @@ const lockedRow = z
     balanceCents: safeInteger,
     lowBalanceCents: safeInteger,
     isDepleted: z.boolean(),
-    treePriceCents: safeInteger,
-    bottlePriceCents: safeInteger,
+    ...priceFields,
   })
   .transform(({ treePriceCents, bottlePriceCents, ...balance }) => ({
     ...balance,
     prices: { tree: treePriceCents, bottle: bottlePriceCents } satisfies Prices,
   }));
-
-/** The column of `store` that has the price of a kind. */
-export const PRICE_COLUMNS = {
-  tree: "tree_price_cents",
-  bottle: "bottle_price_cents",
-} as const satisfies Record<Kind, string>;
 
 /** A store's balance and prices while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
@@ -35,8 +28,7 @@ const lockedColumns = sql.fragment`
   store_balance.balance_cents AS "balanceCents",
   store_balance.low_balance_cents AS "lowBalanceCents",
   store_balance.depleted_at IS NOT NULL AS "isDepleted",
-  store.tree_price_cents AS "treePriceCents",
-  store.bottle_price_cents AS "bottlePriceCents"
+  ${priceColumns}
 `;
 
 const balancesOf = (accountIds: readonly string[]) => sql.fragment`

@@ -4,7 +4,8 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreRegistrationWrite } from "../../domain/stores/storeWrites.ts";
 import { sql } from "../sql.ts";
-import { nextRecordTime, PRICE_COLUMNS } from "./balances.ts";
+import { nextRecordTime } from "./balances.ts";
+import { ofEachKind, priceColumn } from "./prices.ts";
 import { hashKey } from "./idempotentResponses.ts";
 
 const recordedRow = z.strictObject({ accountId: z.uuid() });
@@ -156,10 +157,7 @@ export const recordCoveredWrites = (
       SELECT
         store_balance.account_id, store_balance.balance_cents, store_balance.low_balance_cents,
         ${nextRecordTime(now)} AS next_record_at,
-        ${sql.join(
-          KINDS.map((kind) => sql.identifier(["store", PRICE_COLUMNS[kind]])),
-          sql.fragment`, `,
-        )}
+        ${ofEachKind((kind) => sql.fragment`${sql.identifier(["store", priceColumn(kind)])}`)}
       FROM store_balance
       JOIN store ON store.account_id = store_balance.account_id
       WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
@@ -178,7 +176,7 @@ export const recordCoveredWrites = (
           ${sql.join(
             KINDS.map(
               (kind) =>
-                sql.fragment`WHEN entry.kind = ${kind} THEN ${sql.identifier(["free", PRICE_COLUMNS[kind]])}`,
+                sql.fragment`WHEN entry.kind = ${kind} THEN ${sql.identifier(["free", priceColumn(kind)])}`,
             ),
             sql.fragment` `,
           )}

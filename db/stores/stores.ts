@@ -1,9 +1,10 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { CHARITY_PROVIDERS } from "../../domain/accounts/accounts.ts";
+import { CHARITY_PROVIDERS, KINDS } from "../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { safeInteger } from "../columns.ts";
+import { ofEachKind, priceColumn, priceColumns, priceFields } from "./prices.ts";
 import { assignmentsOf, sql, timestamp } from "../sql.ts";
 
 const storeRow = z.strictObject({
@@ -11,8 +12,7 @@ const storeRow = z.strictObject({
   domain: z.string(),
   userId: z.string(),
   organizationId: z.uuid().nullable(),
-  treePriceCents: safeInteger,
-  bottlePriceCents: safeInteger,
+  ...priceFields,
   lowBalanceCents: safeInteger,
   treePlanting: z.boolean(),
   plasticRemoval: z.boolean(),
@@ -32,8 +32,7 @@ const selectStore = sql.fragment`
     store.domain,
     store.user_id AS "userId",
     store.organization_id AS "organizationId",
-    store.tree_price_cents AS "treePriceCents",
-    store.bottle_price_cents AS "bottlePriceCents",
+    ${priceColumns},
     store_balance.low_balance_cents AS "lowBalanceCents",
     store.tree_planting AS "treePlanting",
     store.plastic_removal AS "plasticRemoval",
@@ -124,12 +123,13 @@ export const insertStore = async (
   try {
     await db.query(sql.typeAlias("void")`
       INSERT INTO store (
-        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, tree_planting,
-        plastic_removal, donations
+        account_id, domain, user_id, organization_id, ${ofEachKind((kind) => sql.fragment`${sql.identifier([priceColumn(kind)])}`)},
+        tree_planting, plastic_removal, donations
       )
       VALUES (
-        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.treePriceCents},
-        ${store.bottlePriceCents}, ${store.treePlanting}, ${store.plasticRemoval}, ${store.donations}
+        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId},
+        ${ofEachKind((kind) => sql.fragment`${store[`${kind}PriceCents`]}`)},
+        ${store.treePlanting}, ${store.plasticRemoval}, ${store.donations}
       )
     `);
   } catch (error) {
@@ -183,8 +183,7 @@ export const updateStore = async (
   const assignments = assignmentsOf({
     user_id: changes.userId,
     organization_id: changes.organizationId,
-    tree_price_cents: changes.treePriceCents,
-    bottle_price_cents: changes.bottlePriceCents,
+    ...Object.fromEntries(KINDS.map((kind) => [priceColumn(kind), changes[`${kind}PriceCents`]])),
     tree_planting: changes.treePlanting,
     plastic_removal: changes.plasticRemoval,
     donations: changes.donations,

@@ -1,4 +1,3 @@
-import type { Prices } from "../../domain/stores/stores.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Ein } from "../../domain/charities/charities.ts";
@@ -231,9 +230,7 @@ const planStore = (
 /** Returns what a step spends from the store's balance; refunds are left out, so the balance is never less than planned. */
 const costOf = (step: StoreStep): number => {
   if (step.kind === "register") {
-    const { treePriceCents, bottlePriceCents } = DEMO_STORE;
-    const prices: Prices = { tree: treePriceCents, bottle: bottlePriceCents };
-    return step.count * prices[step.unit];
+    return step.count * DEMO_STORE[`${step.unit}PriceCents`];
   }
   return step.kind === "donate" ? step.amountCents : 0;
 };

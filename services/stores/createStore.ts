@@ -1,3 +1,4 @@
+import type { Kind } from "../../domain/accounts/accounts.ts";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { insertStore } from "../../db/stores/stores.ts";
@@ -12,7 +13,7 @@ import { newId } from "../newId.ts";
 
 export type NewStore = Pick<
   Store,
-  "domain" | "organizationId" | "treePriceCents" | "bottlePriceCents" | "lowBalanceCents"
+  "domain" | "organizationId" | `${Kind}PriceCents` | "lowBalanceCents"
 > & {
   /** Null for the store's own id. */
   readonly userId: string | null;

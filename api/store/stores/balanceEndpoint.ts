@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
@@ -58,7 +59,10 @@ const response = z
     low_balance: z.boolean(),
     low_balance_threshold_cents: z.int().min(0),
     prices: z
-      .strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) })
+      .strictObject({
+        tree_cents: z.int().min(0),
+        bottle_cents: z.int().min(0),
+      } satisfies Record<`${Kind}_cents`, z.ZodType>)
       .meta({ id: "StorePrices" }),
     entries: z.array(entry).meta({ description: "Newest first; empty with a test key." }),
     ...pageFields,

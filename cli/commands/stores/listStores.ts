@@ -1,4 +1,6 @@
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { listStores as list } from "../../../db/stores/stores.ts";
+import type { Store } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printList } from "../../output/print.ts";
@@ -14,8 +16,9 @@ export const listStores = async (
     "store id": (store) => store.id,
     domain: (store) => store.domain,
     balance: (store) => formatCents(store.balanceCents),
-    tree: (store) => formatCents(store.treePriceCents),
-    bottle: (store) => formatCents(store.bottlePriceCents),
+    ...Object.fromEntries(
+      KINDS.map((kind) => [kind, (store: Store) => formatCents(store[`${kind}PriceCents`])]),
+    ),
     created: (store) => store.createdAt,
     uninstalled: (store) => store.uninstalledAt,
   });

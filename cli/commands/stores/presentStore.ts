@@ -1,3 +1,5 @@
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Store } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Io } from "../../io.ts";
@@ -11,7 +13,10 @@ export const presentStore = (store: Store) => ({
   organization_id: store.organizationId,
   balance_cents: store.balanceCents,
   low_balance_cents: store.lowBalanceCents,
-  prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+  prices: {
+    tree_cents: store.treePriceCents,
+    bottle_cents: store.bottlePriceCents,
+  } satisfies Record<`${Kind}_cents`, number>,
   features: {
     tree_planting: store.treePlanting,
     plastic_removal: store.plasticRemoval,
@@ -38,8 +43,9 @@ export const printStore = (
     organization: store.organizationId,
     balance: formatCents(store.balanceCents),
     "low-balance threshold": formatCents(store.lowBalanceCents),
-    "tree price": formatCents(store.treePriceCents),
-    "bottle price": formatCents(store.bottlePriceCents),
+    ...Object.fromEntries(
+      KINDS.map((kind) => [`${kind} price`, formatCents(store[`${kind}PriceCents`])]),
+    ),
     "tree planting": store.treePlanting,
     "plastic removal": store.plasticRemoval,
     donations: store.donations,

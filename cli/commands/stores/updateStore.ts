@@ -1,4 +1,4 @@
-import type { CharityProviderName } from "../../../domain/accounts/accounts.ts";
+import type { CharityProviderName, Kind } from "../../../domain/accounts/accounts.ts";
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { nullIfNone } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
@@ -40,8 +40,10 @@ export const updateStore = async (
     limits: newLimitsOf(options) ?? undefined,
     organizationId: nullIfNone(org),
     userId,
-    treePriceCents: treePrice,
-    bottlePriceCents: bottlePrice,
+    ...({ treePriceCents: treePrice, bottlePriceCents: bottlePrice } satisfies Record<
+      `${Kind}PriceCents`,
+      number | undefined
+    >),
     lowBalanceCents: lowBalance,
   };
   if (Object.values(changes).every((value) => value === undefined)) {
