@@ -44,7 +44,7 @@ CREATE TABLE account_limit (
 CREATE TABLE acknowledged_drift (
   processor text COLLATE "C" NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   customer text COLLATE "C" NOT NULL,
   minute bigint NOT NULL,
   units bigint NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE acknowledged_drift (
   reason text NOT NULL,
   acknowledged_by text NOT NULL,
   acknowledged_at timestamp with time zone NOT NULL,
-  CONSTRAINT acknowledged_drift_pkey PRIMARY KEY (processor, mode, meter, customer, minute)
+  CONSTRAINT acknowledged_drift_pkey PRIMARY KEY (processor, mode, kind, customer, minute)
 ) WITH ();
 
 CREATE TABLE api_key (
@@ -125,12 +125,12 @@ CREATE TABLE balance_note (
 
 CREATE TABLE billing_period (
   account_id uuid NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   subscription_id text COLLATE "C" NOT NULL,
   starts_at timestamp with time zone NOT NULL,
   ends_at timestamp with time zone NOT NULL,
   read_at timestamp with time zone NOT NULL,
-  CONSTRAINT billing_period_pkey PRIMARY KEY (account_id, meter, subscription_id, starts_at),
+  CONSTRAINT billing_period_pkey PRIMARY KEY (account_id, kind, subscription_id, starts_at),
   CONSTRAINT billing_period_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
@@ -387,7 +387,7 @@ CREATE TABLE event_day (
 CREATE TABLE folded_usage (
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   hour bigint NOT NULL,
   processor text COLLATE "C" NOT NULL,
   customer_id text COLLATE "C" NOT NULL,
@@ -398,7 +398,7 @@ CREATE TABLE folded_usage (
   registered_units bigint[] NOT NULL,
   refunded_units bigint[] NOT NULL,
   folded_at timestamp with time zone NOT NULL,
-  CONSTRAINT folded_usage_pkey PRIMARY KEY (account_id, mode, meter, hour, processor, customer_id),
+  CONSTRAINT folded_usage_pkey PRIMARY KEY (account_id, mode, kind, hour, processor, customer_id),
   CONSTRAINT folded_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT folded_usage_hour_start CHECK ((hour % 3600::bigint) = 0),
   CONSTRAINT folded_usage_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
@@ -475,7 +475,7 @@ CREATE TABLE ledger_usage (
   identifier text COLLATE "C" NOT NULL,
   account_id uuid NOT NULL,
   mode text NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   quantity bigint NOT NULL,
   recorded_at timestamp with time zone NOT NULL,
@@ -499,7 +499,7 @@ CREATE TABLE meter_event (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   second bigint NOT NULL,
   sequence integer NOT NULL,
   quantity bigint NOT NULL,
@@ -522,7 +522,7 @@ CREATE TABLE meter_event (
   settlement_kind text,
   settlement_reference text,
   CONSTRAINT meter_event_identifier UNIQUE (identifier),
-  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence),
+  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, kind, second, sequence),
   CONSTRAINT meter_event_pkey PRIMARY KEY (id),
   CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT meter_event_blocked CHECK (state <> 'blocked'::text OR outcome_unknown),
@@ -745,7 +745,7 @@ CREATE TABLE reconciliation_stream (
   reconciliation_id uuid NOT NULL,
   processor text NOT NULL,
   mode text NOT NULL,
-  meter text NOT NULL,
+  kind text NOT NULL,
   customer_id text,
   account_ids uuid[] NOT NULL,
   account_name text NOT NULL,
@@ -896,7 +896,7 @@ CREATE TABLE usage_correction (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
   mode text NOT NULL,
-  meter text NOT NULL,
+  kind text NOT NULL,
   second bigint NOT NULL,
   quantity bigint NOT NULL,
   processor text NOT NULL,
@@ -915,7 +915,7 @@ CREATE TABLE usage_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
   mode text COLLATE "C" NOT NULL,
-  meter text COLLATE "C" NOT NULL,
+  kind text COLLATE "C" NOT NULL,
   usage_batch bigint,
   refund_id uuid,
   correction_id bigint,
@@ -1097,7 +1097,7 @@ CREATE INDEX event_age ON public.event USING btree (created_at);
 
 CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, transaction_id, id);
 
-CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_id, meter, hour) WHERE (customer_id <> ''::text);
+CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_id, kind, hour) WHERE (customer_id <> ''::text);
 
 CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
@@ -1107,9 +1107,9 @@ CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree 
 
 CREATE INDEX impact_total_trees ON public.impact_total USING btree (mode, account_id) WHERE ((kind = 'tree'::text) AND (period = 'all'::text));
 
-CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
+CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, kind, second);
 
-CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, meter, second) WHERE (customer_id IS NOT NULL);
+CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, kind, second) WHERE (customer_id IS NOT NULL);
 
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
 
@@ -1121,7 +1121,7 @@ CREATE INDEX meter_event_own_sender ON public.meter_event USING btree (account_i
 
 CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 
-CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, meter) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
+CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, kind) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
 
 CREATE INDEX meter_event_waived ON public.meter_event USING btree (id) WHERE (state = 'waived'::text);
 
@@ -1205,7 +1205,7 @@ CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHER
 
 CREATE INDEX usage_fact_refunded_batch ON public.usage_fact USING btree (usage_batch) WHERE ((refund_id IS NOT NULL) AND (usage_batch IS NOT NULL));
 
-CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
+CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, kind, second, id) WHERE (meter_event_id IS NULL);
 
 CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
 
@@ -1270,7 +1270,7 @@ BEGIN
         AND usage_fact.refund_id IS NULL
         AND usage_fact.account_id = deleted.account_id
         AND usage_fact.mode = deleted.mode
-        AND usage_fact.meter = deleted.kind
+        AND usage_fact.kind = deleted.kind
         AND usage_fact.second = floor(extract(epoch FROM deleted.created_at))::bigint
       LIMIT 1
     )
