@@ -83,7 +83,7 @@ export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[] as re
 ];
 
 /** A type with its data. */
-type EventContent = {
+export type EventContent = {
   readonly [Type in EventType]: {
     readonly type: Type;
     readonly data: z.output<(typeof EVENT_DATA)[Type]>;

@@ -16,7 +16,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
-import { DONATION_COLUMNS, presentDonation } from "../../../program/exports/presentRows.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { setNextLink } from "../../http/lists/listPages.ts";
 import { attributionOf } from "../attributionFilter.ts";

@@ -6,7 +6,7 @@ import type { Donation, DonationRequest } from "../../../domain/charities/donati
 import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
-import { presentDonation } from "../../../program/exports/presentRows.ts";
+import { presentDonation } from "../../../domain/charities/presentDonation.ts";
 import type { DonationRefundRequest } from "../../../services/charities/donations/refundDonation.ts";
 import type { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
 

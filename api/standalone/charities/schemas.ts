@@ -6,12 +6,12 @@ import {
   emptyAsNull,
   metadata,
   recordId,
-  storedMetadata,
   longText,
   shortText,
   textOrNumber,
 } from "../../../domain/fields.ts";
 import { mustBe } from "../../../domain/describeIssues.ts";
+import { donationJson } from "../../../domain/charities/presentDonation.ts";
 import { MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { currencyField } from "../../charities/currencyField.ts";
@@ -53,30 +53,6 @@ export const donateBody = bodyObject({
   metadata: metadataField(),
 }).meta({ id: "NewDonation", description: "One of ein and nonprofit_id is required." });
 
-const donationResponse = z
-  .strictObject({
-    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
-    amount_cents: z
-      .int()
-      .min(1)
-      .meta({ examples: [500] }),
-    currency: z.literal("USD"),
-    ein: z
-      .string()
-      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
-    nonprofit_id: z.string().meta({ examples: ["irs_530196605"] }),
-    charity_name: z.string().meta({ examples: ["American Red Cross"] }),
-    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
-    idempotency_key: z
-      .string()
-      .optional()
-      .meta({ description: "Present if one was given.", examples: ["order-1001"] }),
-    attribution: z.string().meta({ examples: ["newsletter"] }),
-    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
-    refunded: z.boolean(),
-  })
-  .meta({ id: "Donation" });
-
 const totalDonations = () => total("The organization's donations that are not refunded.");
 
 export const donateResponse = z
@@ -87,7 +63,7 @@ export const donateResponse = z
     ein: z.string(),
     nonprofit_id: z.string(),
     total_donations: totalDonations(),
-    donation_details: z.array(donationResponse),
+    donation_details: z.array(donationJson),
   })
   .meta({ id: "RecordedDonation" });
 
@@ -134,7 +110,7 @@ export const listResponse = z
     total_pages: total("0 if nothing matches."),
     page: z.int().min(1),
     page_size: z.int().min(1),
-    donations: z.array(donationResponse),
+    donations: z.array(donationJson),
   })
   .meta({ id: "DonationPage" });
 
@@ -155,7 +131,7 @@ export const refundResponse = z
   .strictObject({
     refunded_amount_cents: z.int().min(1),
     total_donations: totalDonations(),
-    refund_details: z.array(donationResponse),
+    refund_details: z.array(donationJson),
     refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
   })
   .meta({ id: "DonationRefund" });

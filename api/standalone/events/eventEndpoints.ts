@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { EVENT_DATA, EVENT_DAYS, EVENT_TYPES } from "../../../domain/events/events.ts";
 import type { EventType } from "../../../domain/events/events.ts";
-import { presentEvent } from "../../../program/exports/presentEvent.ts";
+import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";

@@ -2,9 +2,9 @@ import type { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { refundIdOf } from "../../../domain/registrations/decideRefund.ts";
 import type { Registration } from "../../../domain/registrations/registrations.ts";
+import { presentRegistration } from "../../../domain/registrations/presentRegistration.ts";
 import type { RefundRequest } from "../../../services/registrations/refundRegistration.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import { presentRegistration } from "./schemas.ts";
 import type { SCHEMAS } from "./schemas.ts";
 
 /** The contract's message for a refund that names no registration. */

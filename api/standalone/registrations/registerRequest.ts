@@ -11,8 +11,8 @@ import type {
   RegistrationRequest,
   Totals,
 } from "../../../domain/registrations/registrations.ts";
+import { presentRegistration } from "../../../domain/registrations/presentRegistration.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import { presentRegistration } from "./schemas.ts";
 import type { SCHEMAS } from "./schemas.ts";
 
 export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({

@@ -5,6 +5,7 @@ import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { RegistrationFilter, Totals } from "../../../domain/registrations/registrations.ts";
+import { REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   listRegistrationRows,
@@ -29,7 +30,6 @@ import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { DAILY_LIMIT_ERROR } from "../../http/limitErrors.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
-import { REGISTRATION_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";

@@ -1,13 +1,12 @@
 import { z } from "zod";
-import { count, date, metadata, recordId, storedMetadata } from "../../../domain/fields.ts";
+import { count, date, metadata, recordId } from "../../../domain/fields.ts";
 import type { Metadata } from "../../../domain/fields.ts";
+import { registrationJson } from "../../../domain/registrations/presentRegistration.ts";
 import {
   attribution,
   fractionalCount,
   idempotencyKey,
 } from "../../../domain/registrations/registrationFields.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import type { Registration } from "../../../domain/registrations/registrations.ts";
 import { pageLength, pageStart } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
@@ -19,45 +18,6 @@ import {
 } from "../clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
-
-const registrationResponse = z
-  .strictObject({
-    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-    count: z
-      .int()
-      .min(1)
-      .meta({ description: "As registered; a refund does not change it.", examples: [3] }),
-    fractional_count: z
-      .number()
-      .min(0)
-      .meta({ examples: [0] }),
-    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
-    idempotency_key: z
-      .string()
-      .meta({ description: "Empty if none was given.", examples: ["order-1001"] }),
-    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
-    attribution: z.string().meta({ examples: ["newsletter"] }),
-    refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
-    refunded_count: z
-      .int()
-      .min(0)
-      .meta({ description: "Units refunded so far.", examples: [0] }),
-  })
-  .meta({ id: "Registration" });
-
-export const presentRegistration = (
-  registration: Registration,
-): z.output<typeof registrationResponse> => ({
-  id: shownIdOf(registration),
-  count: registration.count,
-  fractional_count: registration.fractionalCount,
-  created_at: registration.createdAt.toISOString(),
-  idempotency_key: registration.idempotencyKey ?? "",
-  metadata: registration.metadata,
-  attribution: registration.attribution,
-  refunded: registration.refundedCount > 0,
-  refunded_count: registration.refundedCount,
-});
 
 const registerBody = ({ title, plural }: KindNames) =>
   bodyObject({
@@ -162,7 +122,7 @@ const registerResponse = ({ title, plural, totalField, monthField, detailsField 
     .strictObject({
       [totalField]: total(`All ${plural} registered and not refunded.`),
       [monthField]: total("Those registered in the current calendar month, UTC, and not refunded."),
-      [detailsField]: z.array(registrationResponse),
+      [detailsField]: z.array(registrationJson),
     })
     .meta({ id: `${title}Registrations` });
 
@@ -174,7 +134,7 @@ const refundResponse = ({ title, plural, refundedField, totalField }: KindNames)
         .min(1)
         .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
       [totalField]: total(`All ${plural} registered and not refunded, after this refund.`),
-      refund_details: z.array(registrationResponse),
+      refund_details: z.array(registrationJson),
       refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     })
     .meta({ id: `${title}Refund` });

@@ -4,6 +4,7 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
 import { date } from "../../../domain/fields.ts";
 import { mustBeOneOf, oneOf } from "../../../domain/describeIssues.ts";
+import { presentUsage, USAGE_COLUMNS, usageJson } from "../../../domain/billing/presentUsage.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { SearchedPage } from "../../../services/registrations/listRegistrations.ts";
 import {
@@ -11,7 +12,6 @@ import {
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
 import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
-import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -33,38 +33,7 @@ type Dependencies = {
   readonly publicBaseUrl: () => string;
 };
 
-const usage = z
-  .strictObject({
-    registration_id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-    kind: z.enum(KINDS),
-    state: z.enum(USAGE_REPORT_STATES).meta({
-      description:
-        "`pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage " +
-        "back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. " +
-        "`waived`: the operator decided not to bill it. `not_billed`: imported from a system that billed it.",
-    }),
-    count: z
-      .int()
-      .min(1)
-      .meta({ description: "As registered.", examples: [3] }),
-    refunded_count: z
-      .int()
-      .min(0)
-      .meta({ examples: [0] }),
-    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
-    period: z
-      .strictObject({ start: z.iso.datetime(), end: z.iso.datetime() })
-      .meta({ id: "BillingPeriod" })
-      .nullable()
-      .meta({
-        description:
-          "The billing period of the registration; its end is exclusive. Null if it is not billed, or while the " +
-          "period is not known.",
-      }),
-  })
-  .meta({ id: "Usage" });
-
-const EXAMPLE: z.output<typeof usage> = {
+const EXAMPLE: z.output<typeof usageJson> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
   kind: "tree",
   state: "reported",
@@ -106,7 +75,7 @@ const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
         READ_ERROR,
       ],
     },
-    schemas: { query: oneQuery, response: usage },
+    schemas: { query: oneQuery, response: usageJson },
     examples: { response: EXAMPLE },
     handle: async ({ ctx, caller: { accountId, mode }, query }) =>
       presentUsage(
@@ -134,13 +103,13 @@ const listQuery = queryObject({
   starting_after: pageStart(),
 });
 
-const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
+const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
 
 type Searched<Row> = SearchedPage<Row, Row>;
 
 async function* presentSearched(
   pages: AsyncIterable<Searched<UsageReport>>,
-): AsyncGenerator<Searched<z.output<typeof usage>>, void, void> {
+): AsyncGenerator<Searched<z.output<typeof usageJson>>, void, void> {
   for await (const { rows, last } of pages) {
     yield { rows: rows.map(presentUsage), last: last && presentUsage(last) };
   }

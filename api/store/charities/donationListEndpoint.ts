@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import {
-  presentStoreDonation,
-  STORE_DONATION_COLUMNS,
-} from "../../../program/exports/presentRows.ts";
+  DONATION_RECORD_COLUMNS,
+  donationRecordJson,
+  presentDonationRecord,
+} from "../../../domain/stores/presentDonationRecord.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -13,27 +14,9 @@ import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
 import type { ListDependencies } from "../readStoreList.ts";
 import { impactFilterOf, listQuery } from "../registrations/listQuery.ts";
 
-const donationRecord = z
-  .strictObject({
-    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
-    amount: z.number().meta({ description: "US dollars." }),
-    amount_cents: z.int().min(1),
-    currency: z.literal("USD"),
-    charity_name: z.string(),
-    ein: z.string().meta({ description: "Empty if the charity has none." }),
-    nonprofit_id: z.string().meta({ description: "The charity's id at its provider." }),
-    customer_name: z.string().meta({ description: "Empty if none was given." }),
-    customer_email: z.string(),
-    customer_id: z.string(),
-    order_id: z.string(),
-    refunded: z.boolean(),
-    created_at: z.iso.datetime(),
-  })
-  .meta({ id: "DonationRecord" });
-
 const response = z
   .strictObject({
-    donations: z.array(donationRecord),
+    donations: z.array(donationRecordJson),
     count: z.int().min(0).meta({ description: "Records on this page." }),
     ...pageFields,
   })
@@ -79,13 +62,13 @@ export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpo
           next_cursor: "",
         },
       },
-      exported: { name: "donations", columns: STORE_DONATION_COLUMNS },
+      exported: { name: "donations", columns: DONATION_RECORD_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
           list: (page) => listStoreDonations(db, { accountId, mode }, filter, page),
-          present: presentStoreDonation,
+          present: presentDonationRecord,
           presentPage: (donations, page) => ({ donations, ...page }),
         });
       },

@@ -11,7 +11,7 @@ import { mustBeOneOf } from "../../../domain/describeIssues.ts";
 import { identifyCustomer } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
-import { presentCustomerExport } from "../../../program/presentCustomerExport.ts";
+import { presentCustomerExport } from "../../../services/stores/privacy/presentCustomerExport.ts";
 import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.ts";
 import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCustomers.ts";
 import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";

@@ -1,6 +1,11 @@
 import { z } from "zod";
 import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
+import {
+  IMPACT_RECORD_COLUMNS,
+  impactRecordJson,
+  presentImpactRecord,
+} from "../../../domain/stores/presentImpactRecord.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
@@ -8,8 +13,6 @@ import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields } from "../pagination.ts";
 import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
 import type { ListDependencies } from "../readStoreList.ts";
-import { presentStoreRecord, STORE_RECORD_COLUMNS } from "../../../program/exports/presentRows.ts";
-import { impactRecord } from "./impactRecord.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery } from "./listQuery.ts";
 
@@ -18,7 +21,7 @@ export const listEndpoint = (kind: Kind, { db, streaming }: ListDependencies): E
   const { path, title, plural, listField } = KIND_NAMES[kind];
   const response = z
     .strictObject({
-      [listField]: z.array(impactRecord),
+      [listField]: z.array(impactRecordJson),
       count: z.int().min(0).meta({ description: "Records on this page." }),
       ...pageFields,
     })
@@ -55,13 +58,13 @@ export const listEndpoint = (kind: Kind, { db, streaming }: ListDependencies): E
           next_cursor: "",
         },
       },
-      exported: { name: listField, columns: STORE_RECORD_COLUMNS },
+      exported: { name: listField, columns: IMPACT_RECORD_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
           list: (page) => listStoreRegistrations(db, { accountId, mode, kind }, filter, page),
-          present: presentStoreRecord,
+          present: presentImpactRecord,
           presentPage: (records, page) => ({ [listField]: records, ...page }),
         });
       },

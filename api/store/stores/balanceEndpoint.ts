@@ -2,12 +2,16 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
-import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
+import {
+  BALANCE_COLUMNS,
+  balanceEntryJson,
+  presentBalanceEntry,
+} from "../../../domain/stores/presentBalanceEntry.ts";
+import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
-import { BALANCE_COLUMNS, presentBalanceEntry } from "../../../program/exports/presentRows.ts";
 import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -28,26 +32,6 @@ const query = queryObject({
     .meta({ description: "The next_cursor of the previous page." }),
 });
 
-const entry = z
-  .strictObject({
-    id: z.string().meta({ examples: ["4711"] }),
-    kind: z.enum(BALANCE_ENTRY_KINDS),
-    amount_cents: z.int().meta({ description: "Negative for what was spent." }),
-    balance_cents: z.int().min(0).meta({ description: "The balance after this entry." }),
-    quantity: z.int().nullable().meta({ description: "Number of trees or bottles." }),
-    record_id: z
-      .string()
-      .nullable()
-      .meta({ description: "The tree record, plastic record or donation that was paid for." }),
-    reference: z.string().nullable().meta({
-      description:
-        "The operator's reference of a top-up or an adjustment, such as the number of an invoice.",
-    }),
-    note: z.string(),
-    created_at: z.iso.datetime(),
-  })
-  .meta({ id: "BalanceEntry" });
-
 const response = z
   .strictObject({
     key_mode: keyMode(),
@@ -64,7 +48,9 @@ const response = z
         bottle_cents: z.int().min(0),
       } satisfies Record<`${Kind}_cents`, z.ZodType>)
       .meta({ id: "StorePrices" }),
-    entries: z.array(entry).meta({ description: "Newest first; empty with a test key." }),
+    entries: z
+      .array(balanceEntryJson)
+      .meta({ description: "Newest first; empty with a test key." }),
     ...pageFields,
   })
   .meta({ id: "Balance" });

@@ -1,7 +1,7 @@
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { EventType } from "../../../domain/events/events.ts";
 import { EVENT_TYPES } from "../../../domain/events/events.ts";
-import { presentEvent } from "../../../program/exports/presentEvent.ts";
+import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Feed } from "../../../services/events/readFeed.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";

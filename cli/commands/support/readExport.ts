@@ -5,21 +5,23 @@ import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
+import { presentUsage, USAGE_COLUMNS } from "../../../domain/billing/presentUsage.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { presentPages, rowsOf } from "../../../program/exports/presentPages.ts";
+import { REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
 import {
   BALANCE_COLUMNS,
-  DONATION_COLUMNS,
   presentBalanceEntry,
-  presentDonation,
-  presentStoreDonation,
-  presentStoreRecord,
-  presentUsage,
-  REGISTRATION_COLUMNS,
-  STORE_DONATION_COLUMNS,
-  STORE_RECORD_COLUMNS,
-  USAGE_COLUMNS,
-} from "../../../program/exports/presentRows.ts";
+} from "../../../domain/stores/presentBalanceEntry.ts";
+import {
+  DONATION_RECORD_COLUMNS,
+  presentDonationRecord,
+} from "../../../domain/stores/presentDonationRecord.ts";
+import {
+  IMPACT_RECORD_COLUMNS,
+  presentImpactRecord,
+} from "../../../domain/stores/presentImpactRecord.ts";
+import { presentPages, rowsOf } from "../../../program/exports/presentPages.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
@@ -109,20 +111,20 @@ export const readOfStore = (
     case "trees":
     case "bottles":
       return {
-        columns: STORE_RECORD_COLUMNS,
+        columns: IMPACT_RECORD_COLUMNS,
         pages: presentPages(
           readWholeList((part) =>
             listStoreRegistrations(db, { ...owner, kind: KIND_OF_LIST[list] }, range, part),
           ),
-          presentStoreRecord,
+          presentImpactRecord,
         ),
       };
     case "donations":
       return {
-        columns: STORE_DONATION_COLUMNS,
+        columns: DONATION_RECORD_COLUMNS,
         pages: presentPages(
           readWholeList((part) => listStoreDonations(db, owner, range, part)),
-          presentStoreDonation,
+          presentDonationRecord,
         ),
       };
     case "balance":

@@ -8,7 +8,7 @@ import { parseEventId as parsePosition } from "../../../domain/events/events.ts"
 import { webhookDataOf, WEBHOOK_TYPES_OF } from "../../../domain/events/webhookPayloads.ts";
 import { mayReceiveKeys } from "../../../domain/loopback.ts";
 import { formatSecret } from "../../../domain/webhooks/webhookEndpoints.ts";
-import { presentEvent } from "../../../program/exports/presentEvent.ts";
+import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { signWebhook } from "../../../services/webhooks/signWebhook.ts";

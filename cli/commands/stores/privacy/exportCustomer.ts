@@ -1,4 +1,4 @@
-import { presentCustomerExport } from "../../../../program/presentCustomerExport.ts";
+import { presentCustomerExport } from "../../../../services/stores/privacy/presentCustomerExport.ts";
 import { exportCustomer as readCustomer } from "../../../../services/stores/privacy/exportCustomer.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";

@@ -1,5 +1,8 @@
-import { shownIdOf } from "../domain/recordIds.ts";
-import type { PersonalDonation, RegistrationWithReasons } from "../db/stores/personalRecords.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
+import type {
+  PersonalDonation,
+  RegistrationWithReasons,
+} from "../../../db/stores/personalRecords.ts";
 
 const presentCommon = (record: RegistrationWithReasons | PersonalDonation) => ({
   id: shownIdOf(record),

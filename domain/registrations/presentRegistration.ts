@@ -1,0 +1,50 @@
+import { z } from "zod";
+import { storedMetadata } from "../fields.ts";
+import { shownIdOf } from "../recordIds.ts";
+import type { Registration } from "./registrations.ts";
+
+/*
+ * A registration as clients see it: in responses, lists, files and events.
+ */
+
+export const registrationJson = z
+  .strictObject({
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered; a refund does not change it.", examples: [3] }),
+    fractional_count: z
+      .number()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    idempotency_key: z
+      .string()
+      .meta({ description: "Empty if none was given.", examples: ["order-1001"] }),
+    metadata: storedMetadata.meta({ examples: [{ campaign: "spring" }] }),
+    attribution: z.string().meta({ examples: ["newsletter"] }),
+    refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ description: "Units refunded so far.", examples: [0] }),
+  })
+  .meta({ id: "Registration" });
+
+/** The columns of CSV. */
+export const REGISTRATION_COLUMNS = Object.keys(registrationJson.shape);
+
+export const presentRegistration = (
+  registration: Registration,
+): z.output<typeof registrationJson> => ({
+  id: shownIdOf(registration),
+  count: registration.count,
+  fractional_count: registration.fractionalCount,
+  created_at: registration.createdAt.toISOString(),
+  idempotency_key: registration.idempotencyKey ?? "",
+  metadata: registration.metadata,
+  attribution: registration.attribution,
+  refunded: registration.refundedCount > 0,
+  refunded_count: registration.refundedCount,
+});
