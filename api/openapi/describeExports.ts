@@ -19,7 +19,7 @@ export const describeExports = (
       EXPORT_FORMATS[format].mediaType,
       {
         schema: { type: "string" },
-        example: `${formatHead(format, columns)}${formatRow(format, columns, row).toString()}`,
+        example: `${formatHead(format, columns)}${formatRow(format, columns, row)}`,
       },
     ]),
   );

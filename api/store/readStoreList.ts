@@ -35,7 +35,7 @@ export const readStoreList = <Row extends PositionedRow, Presented extends objec
   },
 ): {
   readonly readBody: () => Promise<Body>;
-  readonly readPages: () => AsyncIterable<readonly object[]>;
+  readonly readPages: () => AsyncIterable<Iterable<object>>;
 } => ({
   readBody: async () => {
     const { page, last } = toPage(await list({ after, limit: limit + 1 }), limit);

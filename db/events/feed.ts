@@ -4,7 +4,10 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_DATA } from "../../domain/events/events.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
 import { FIRST_ID } from "../../domain/recordIds.ts";
+import { registrationCreated } from "../../domain/registrations/presentRegistration.ts";
+import { kindColumn } from "../columns.ts";
 import { rowWithId } from "../ownedRecords.ts";
+import { registrationObject, registrationRow } from "../registrations/registrationColumns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { eventBoundary } from "./eventDays.ts";
 
@@ -78,8 +81,7 @@ const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): Fra
       (
         SELECT
           registration.transaction_id, registration.id, registration.json_bytes AS bytes, registration.created_at,
-          'registration.created' AS type, NULL::json AS data, registration.kind, registration.count,
-          registration.fractional_count, registration.idempotency_key, registration.attribution, registration.metadata
+          'registration.created' AS type, registration.kind, ${registrationObject("registration")} AS data
         FROM (
           SELECT *
           FROM registration
@@ -99,8 +101,8 @@ const followingEvents = (before: FragmentSqlToken, limit: FragmentSqlToken): Fra
         FROM unnest(asked.types) AS wanted (type)
         CROSS JOIN LATERAL (
           SELECT
-            event.transaction_id, event.id, octet_length(event.data::text), event.created_at, event.type, event.data,
-            NULL::text, NULL::bigint, NULL::double precision, NULL::text, NULL::text, NULL::jsonb
+            event.transaction_id, event.id, octet_length(event.data::text), event.created_at, event.type, NULL::text,
+            event.data
           FROM (
             SELECT *
             FROM event
@@ -168,10 +170,9 @@ const HAS_GIVEN_EVENT = sql.fragment`
 `;
 
 const content = z.discriminatedUnion("type", [
-  z.object({
-    type: z.literal("registration.created"),
-    data: EVENT_DATA["registration.created"],
-  }),
+  z
+    .object({ type: z.literal("registration.created"), kind: kindColumn, data: registrationRow })
+    .transform(({ type, kind, data }) => ({ type, data: registrationCreated(kind, data) })),
   z.object({
     type: z.literal("registration.refunded"),
     data: EVENT_DATA["registration.refunded"],
@@ -237,15 +238,8 @@ export const readFeedPage = (
               'id', placed.id,
               'createdAt', placed.created_at,
               'type', placed.type,
-              'data', coalesce(placed.data, json_build_object(
-                'registration_id', placed.id,
-                'kind', placed.kind,
-                'count', placed.count,
-                'fractional_count', placed.fractional_count,
-                'idempotency_key', coalesce(placed.idempotency_key, ''),
-                'attribution', placed.attribution,
-                'metadata', placed.metadata
-              ))
+              'kind', placed.kind,
+              'data', placed.data
             )
             ORDER BY placed.place
           ),

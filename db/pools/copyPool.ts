@@ -14,14 +14,13 @@ import { databaseUnavailable } from "../connections/databaseUnavailable.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**
- * Connections for results that are forwarded as PostgreSQL wrote them. The driver converts query results to strings,
- * which V8 lets accumulate for a long list; COPY provides the bytes.
+ * Connections for long lists. An ordinary query creates a string for each value before the first one is used; COPY provides
+ * the bytes.
  */
 export type CopyPool = {
   /**
-   * Returns a query's only row as chunks of bytes, none if there is no row.
+   * Returns the rows of a query in COPY's text format.
    * @param owner who waits; owners take turns
-   * @param query its columns must not contain control characters; they are separated by `COLUMN_END`
    * @param options.isBulk whether it is a part of more, which yields to what clients record
    * @throws DomainError queue_full, query_timeout
    * @throws UnavailableError if no connection can be opened; then nothing was executed
@@ -30,14 +29,11 @@ export type CopyPool = {
     owner: string,
     query: FragmentSqlToken,
     options?: { readonly isBulk?: boolean },
-  ) => Promise<readonly Buffer[]>;
+  ) => Promise<Buffer>;
   /** Whether a page should be small, because lists yield to what clients record. */
   readonly isYielding: () => boolean;
   readonly end: () => Promise<void>;
 };
-
-/** The separator of columns. JSON text escapes this character. */
-export const COLUMN_END = "\u0002";
 
 /** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
@@ -88,16 +84,13 @@ const openPool = (
 };
 
 /** Returns what a query's COPY sends. */
-const readChunks = async (client: PoolClient, query: FragmentSqlToken): Promise<Buffer[]> => {
-  // CSV leaves values without control characters unchanged; the text format would double each backslash.
-  const result = client.query(
-    to(`COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`),
-  );
+const readCopy = async (client: PoolClient, query: FragmentSqlToken): Promise<Buffer> => {
+  const result = client.query(to(`COPY (${withValues(query)}) TO STDOUT`));
   const chunks: Buffer[] = [];
   for await (const chunk of result as AsyncIterable<Buffer>) {
     chunks.push(chunk);
   }
-  return chunks;
+  return Buffer.concat(chunks);
 };
 
 /**
@@ -153,20 +146,18 @@ export const openCopyPool = (
     }
     return client;
   };
-  const copy = async (query: FragmentSqlToken): Promise<readonly Buffer[]> => {
+  const copy = async (query: FragmentSqlToken): Promise<Buffer> => {
     const client = await servers.open(connect).catch((error: unknown) => {
       throw databaseUnavailable(error);
     });
     try {
       await limit(client);
-      const chunks = await readChunks(client, query);
+      const copied = await readCopy(client, query);
       if (pooled.get(client) === true) {
         await client.query("COMMIT");
       }
       client.release();
-      // Without the line feed at the end of the row.
-      const last = chunks.pop();
-      return last ? [...chunks, last.subarray(0, -1)] : [];
+      return copied;
     } catch (error) {
       client.release(true);
       throw asQueryTimeout(error);

@@ -1,13 +1,19 @@
 import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../domain/accounts/accounts.ts";
-import type { RegistrationFilter } from "../../domain/registrations/registrations.ts";
+import type { RegistrationFilter, Registration } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../pools/copyPool.ts";
-import { COLUMN_END } from "../pools/copyPool.ts";
 import { attributionCondition, ownedBy, ownedWithId } from "../ownedRecords.ts";
 import { olderThan, positionColumn, positionOf } from "../listPositions.ts";
 import type { ListPosition } from "../listPositions.ts";
+import { LINE_END, splitCopied, splitLines } from "../pools/copiedText.ts";
 import { inRange, sql } from "../sql.ts";
+import {
+  copiedTime,
+  readCopied,
+  REGISTRATION_WIDTH,
+  registrationColumns,
+} from "./registrationColumns.ts";
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
@@ -34,12 +40,12 @@ const metadataCondition = ({ metadata = {} }: RegistrationFilter): FragmentSqlTo
   }
   return sql.fragment`${sql.join(
     [
-      sql.fragment`scanned.metadata @> ${JSON.stringify(metadata)}::jsonb`,
+      sql.fragment`registration.metadata @> ${JSON.stringify(metadata)}::jsonb`,
       ...pairs
         .filter(([, value]) => typeof value === "object" && value !== null)
         .map(
           ([key, value]) =>
-            sql.fragment`scanned.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
+            sql.fragment`registration.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
         ),
     ],
     sql.fragment` AND `,
@@ -62,14 +68,10 @@ export const findListPosition = async (
   return positionOf(row ?? undefined);
 };
 
-/** A separator of objects that is in none of them: JSON escapes this character. */
-export const ROW_END = "\u001E";
-
-export type RowSeparator = "," | typeof ROW_END;
-
-/** One page of a list: the JSON of its objects with separators, in chunks; none if no registration matches. */
+/** One page of a list. */
 export type ListPage = {
-  readonly json: readonly Buffer[];
+  /** Those that match. They are read one by one as they are needed; until then the page holds their text. */
+  readonly registrations: Iterable<Registration>;
   /** The last registration that the page has read, shown or not. */
   readonly last: ListPosition & { readonly id: string };
   /** Whether it has read fewer registrations than it could, so that nothing follows. */
@@ -82,59 +84,28 @@ export type ListPage = {
  */
 export type PageLimits = { readonly rows: number; readonly bytes: number };
 
-const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
-  const [first, ...rest] = pieces;
-  if (!first) {
+/** Yields the registrations of copied lines. */
+function* readLines(lines: Buffer): Generator<Registration, void, void> {
+  for (const line of splitLines(lines)) {
+    yield readCopied(splitCopied(line));
+  }
+}
+
+const parsePage = (lines: Buffer): ListPage | null => {
+  if (lines.length === 0) {
     return null;
   }
-  const createdAtEnd = first.indexOf(COLUMN_END);
-  const idEnd = first.indexOf(COLUMN_END, createdAtEnd + 1);
-  const isLastEnd = first.indexOf(COLUMN_END, idEnd + 1);
-  if (createdAtEnd < 0 || idEnd < 0 || isLastEnd < 0) {
-    // The position spans several chunks.
-    return parsePage([Buffer.concat(pieces)]);
-  }
+  const lastStart = lines.lastIndexOf(LINE_END, -2) + 1;
+  const values = splitCopied(lines.toString("utf8", lastStart, lines.length - 1));
+  const [matches, isLast] = values.slice(REGISTRATION_WIDTH);
   return {
-    json: [first.subarray(isLastEnd + 1), ...rest].filter(({ length }) => length > 0),
-    last: {
-      createdAt: first.toString("latin1", 0, createdAtEnd),
-      id: first.toString("latin1", createdAtEnd + 1, idEnd),
+    registrations: {
+      [Symbol.iterator]: () => readLines(matches === "t" ? lines : lines.subarray(0, lastStart)),
     },
-    isLast: first.toString("latin1", idEnd + 1, isLastEnd) === "t",
+    last: { createdAt: copiedTime(values), id: readCopied(values).id },
+    isLast: isLast === "t",
   };
 };
-
-/** Selects what a list shows of the registrations that the clauses leave. */
-export const listedOf = (clauses: FragmentSqlToken): FragmentSqlToken => sql.fragment`
-  SELECT
-    registration.id,
-    registration.imported_id,
-    registration.count,
-    registration.fractional_count,
-    registration.created_at,
-    registration.idempotency_key,
-    registration.metadata,
-    registration.attribution,
-    registration.refunded_count,
-    registration.json_bytes
-  ${clauses}
-`;
-
-/** The JSON of the registration `scanned`; null if it does not match. `format` takes half the time of `json_build_object`. */
-export const jsonOf = (filter: RegistrationFilter): FragmentSqlToken => sql.fragment`
-  CASE WHEN ${metadataCondition(filter)} THEN format(
-    '{"id":%s,"count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
-    to_json(coalesce(scanned.imported_id, scanned.id::text)),
-    scanned.count,
-    scanned.fractional_count,
-    to_char(scanned.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-    to_json(coalesce(scanned.idempotency_key, '')),
-    scanned.metadata,
-    to_json(scanned.attribution),
-    to_json(scanned.refunded_count > 0),
-    scanned.refunded_count
-  ) END
-`;
 
 /** The clauses of an owner's registrations that match, apart from metadata, and follow a position. */
 export const following = (
@@ -149,13 +120,11 @@ export const following = (
 export const newestFirst = sql.fragment`ORDER BY registration.created_at DESC, registration.id DESC`;
 
 /**
- * Reads one page of a list, newest first. PostgreSQL writes the JSON, which is not parsed here. The aggregates rely on the
- * subquery's order, which PostgreSQL's documentation of aggregate functions allows; an ORDER BY in each would sort the page
- * twice more.
+ * Reads one page of a list, newest first.
  *
  * The limit of rows comes before the filter of metadata, which no index serves (ADR 52): a page takes milliseconds
  * however few registrations match. Adding up the bytes of a whole page is cheap; only if they are too many, a running sum
- * finds the rows that fit.
+ * finds the rows that fit. The last row is also copied if it does not match, because the next page follows it.
  * @returns null if nothing follows
  */
 export const readPage = async (
@@ -165,51 +134,49 @@ export const readPage = async (
   {
     after,
     limits,
-    separator,
     isBulk,
   }: {
     readonly after: ListPosition | null;
     readonly limits: PageLimits;
-    readonly separator: RowSeparator;
     /** Whether the page follows others of a long list. */
     readonly isBulk: boolean;
   },
 ): Promise<ListPage | null> => {
   const clauses = following(owner, filter, after);
-  const pieces = await copies.copy(
-    owner.accountId,
-    sql.fragment`
-      WITH page_limit AS MATERIALIZED (
-        SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
-          SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
+  return parsePage(
+    await copies.copy(
+      owner.accountId,
+      sql.fragment`
+        WITH page_limit AS MATERIALIZED (
+          SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
+            SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
+            FROM (
+              SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+              ${clauses}
+              ${newestFirst}
+              LIMIT ${limits.rows}
+            ) AS part
+          ) END AS rows
+          FROM (SELECT registration.json_bytes ${clauses} ${newestFirst} LIMIT ${limits.rows}) AS whole
+        )
+        SELECT ${registrationColumns("scanned")}, scanned.matches, scanned.place < (SELECT rows FROM page_limit)
+        FROM (
+          SELECT
+            registration.*,
+            ${metadataCondition(filter)} AS matches,
+            row_number() OVER in_order AS place,
+            lead(true) OVER in_order IS NULL AS is_end
           FROM (
-            SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+            SELECT registration.*
             ${clauses}
             ${newestFirst}
-            LIMIT ${limits.rows}
-          ) AS part
-        ) END AS rows
-        FROM (SELECT registration.json_bytes ${clauses} ${newestFirst} LIMIT ${limits.rows}) AS whole
-      )
-      SELECT
-        min(page.created_at),
-        (array_agg(page.id))[count(*)],
-        count(*) < (SELECT rows FROM page_limit),
-        string_agg(page.json, ${separator})
-      FROM (
-        SELECT
-          scanned.id,
-          scanned.created_at,
-          ${jsonOf(filter)} AS json
-        FROM (
-          ${listedOf(clauses)}
-          ${newestFirst}
-          LIMIT (SELECT rows FROM page_limit)
+            LIMIT (SELECT rows FROM page_limit)
+          ) AS registration
+          WINDOW in_order AS (${newestFirst})
         ) AS scanned
-      ) AS page
-      HAVING count(*) > 0
-    `,
-    { isBulk },
+        WHERE scanned.matches OR scanned.is_end
+      `,
+      { isBulk },
+    ),
   );
-  return parsePage(pieces);
 };

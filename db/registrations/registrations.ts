@@ -12,6 +12,7 @@ import { ownedWithId, ownedWithIds, ownedWithKey, ownedWithKeys } from "../owned
 import { accountTypeColumn, kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql, timestamp } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
+import { registrationColumns, registrationRow } from "./registrationColumns.ts";
 import { asTotalError, totalsOf, totalColumns } from "./totals.ts";
 import { hasUsage } from "../billing/registrationFacts.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
@@ -31,22 +32,6 @@ export const coreColumns = sql.fragment`
   registration.count,
   registration.refunded_count AS "refundedCount",
   registration.created_at AS "createdAt"
-`;
-
-const registrationRow = z.strictObject({
-  ...coreRow,
-  fractionalCount: z.number(),
-  idempotencyKey: z.string().nullable(),
-  attribution: z.string(),
-  metadata: z.record(z.string(), z.unknown()),
-});
-
-const registrationColumns = sql.fragment`
-  ${coreColumns},
-  registration.fractional_count AS "fractionalCount",
-  registration.idempotency_key AS "idempotencyKey",
-  registration.attribution,
-  registration.metadata
 `;
 
 /** A registration to insert. The ids of a batch ascend in the order of arrival. */
@@ -206,7 +191,7 @@ export const findByIdempotencyKey = async (
   time: Date,
 ): Promise<{ readonly registration: Registration; readonly totals: Totals } | null> => {
   const row = await db.maybeOne(sql.prepared("find_by_idempotency_key", originalRow)`
-    SELECT ${registrationColumns}, totals."all", totals.month
+    SELECT ${registrationColumns()}, totals."all", totals.month
     FROM ${ownedWithKey("registration", owner, "idempotency_key", sql.fragment`${idempotencyKey}`)}
     CROSS JOIN ${totalsOf(owner, time)}
   `);
@@ -224,7 +209,7 @@ export const listByIdempotencyKeys = (
   idempotencyKeys: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
-    SELECT ${registrationColumns}
+    SELECT ${registrationColumns()}
     FROM ${ownedWithKeys("registration", owner, "idempotency_key", idempotencyKeys)}
   `);
 
@@ -235,7 +220,7 @@ export const listRegistrationsByIds = (
   ids: readonly string[],
 ): Promise<readonly Registration[]> =>
   db.any(sql.type(registrationRow)`
-    SELECT ${registrationColumns}
+    SELECT ${registrationColumns()}
     FROM ${ownedWithIds("registration", owner, ids)}
   `);
 
@@ -278,7 +263,7 @@ export const findOwnRegistration = (
   id: string,
 ): Promise<Registration | null> =>
   db.maybeOne(sql.prepared("find_own_registration", registrationRow)`
-    SELECT ${registrationColumns}
+    SELECT ${registrationColumns()}
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}
   `);
@@ -293,7 +278,7 @@ export const lockRegistration = async (
 ): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
   const row = await transaction.maybeOne(sql.prepared("lock_registration", lockedRow)`
     SELECT
-      ${registrationColumns},
+      ${registrationColumns()},
       ${hasUsage} AS "hasUsage"
     FROM registration
     WHERE ${ownedWithId("registration", owner, id)}

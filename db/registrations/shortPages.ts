@@ -5,8 +5,9 @@ import type { RegistrationFilter, Totals } from "../../domain/registrations/regi
 import { FIRST_ID } from "../../domain/recordIds.ts";
 import type { ListPosition } from "../listPositions.ts";
 import { sql, timestamp } from "../sql.ts";
-import { following, jsonOf, listedOf, newestFirst } from "./registrationPages.ts";
-import type { ListPage, PageLimits, RowSeparator } from "./registrationPages.ts";
+import { registrationObject, registrationRow } from "./registrationColumns.ts";
+import { following, newestFirst } from "./registrationPages.ts";
+import type { ListPage, PageLimits } from "./registrationPages.ts";
 import { totalColumns, totalsOf } from "./totals.ts";
 
 /** The most registrations that a short page reads. */
@@ -86,12 +87,12 @@ const pageRow = z.strictObject({
   createdAt: z.string().nullable(),
   id: z.uuid().nullable(),
   isLast: z.boolean().nullable(),
-  json: z.string().nullable(),
+  registrations: z.array(registrationRow).nullable(),
 });
 
 /**
- * Reads a short page of a list, newest first, and the owner's totals as of a time, by an ordinary query: it is prepared, but
- * its JSON becomes a string.
+ * Reads a short page of a list, newest first, and the owner's totals as of a time, by an ordinary query, which is
+ * prepared.
  * @param filter one that has short pages
  * @param limits at most `SHORT_PAGE_ROWS` rows
  * @returns the page null if nothing follows
@@ -103,12 +104,10 @@ export const readShortPage = async (
   {
     after,
     limits,
-    separator,
     now,
   }: {
     readonly after: ListPosition | null;
     readonly limits: PageLimits;
-    readonly separator: RowSeparator;
     readonly now: Date;
   },
 ): Promise<{ readonly totals: Totals; readonly page: ListPage | null }> => {
@@ -117,7 +116,7 @@ export const readShortPage = async (
       ? inOrderOfIndex(owner, filter, after)
       : following(owner, filter, after);
   const statement = sql.prepared(statementName(filter), pageRow);
-  const { all, month, createdAt, id, isLast, json } = await db.one(statement`
+  const { all, month, createdAt, id, isLast, registrations } = await db.one(statement`
     SELECT totals."all", totals.month, page.*
     FROM ${totalsOf(owner, now)}
     LEFT JOIN (
@@ -125,16 +124,16 @@ export const readShortPage = async (
         min(page.created_at)::text AS "createdAt",
         (array_agg(page.id))[count(*)] AS id,
         count(*) = max(page.rows_read) AND count(*) < ${limits.rows} AS "isLast",
-        string_agg(page.json, ${separator}) AS json
+        json_agg(page.registration) AS registrations
       FROM (
-        SELECT scanned.id, scanned.created_at, scanned.rows_read, ${jsonOf(filter)} AS json
+        SELECT scanned.id, scanned.created_at, scanned.rows_read, ${registrationObject("scanned")} AS registration
         FROM (
           SELECT
             registration.*,
             count(*) OVER () AS rows_read,
             sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
           -- In the order of the clauses. With an ORDER BY, all that they have would be read and sorted.
-          FROM (${listedOf(clauses)} LIMIT ${limits.rows}) AS registration
+          FROM (SELECT registration.* ${clauses} LIMIT ${limits.rows}) AS registration
         ) AS scanned
         -- The first one, however long it is, has only its own bytes.
         WHERE scanned.bytes <= ${limits.bytes} OR scanned.bytes = scanned.json_bytes
@@ -148,7 +147,7 @@ export const readShortPage = async (
       createdAt === null || id === null
         ? null
         : {
-            json: json === null ? [] : [Buffer.from(json)],
+            registrations: registrations ?? [],
             last: { createdAt, id },
             isLast: isLast === true,
           },

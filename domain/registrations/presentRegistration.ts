@@ -1,4 +1,6 @@
 import { z } from "zod";
+import type { Kind } from "../accounts/accounts.ts";
+import type { EVENT_DATA } from "../events/events.ts";
 import { storedMetadata } from "../fields.ts";
 import { shownIdOf } from "../recordIds.ts";
 import type { Registration } from "./registrations.ts";
@@ -48,3 +50,21 @@ export const presentRegistration = (
   refunded: registration.refundedCount > 0,
   refunded_count: registration.refundedCount,
 });
+
+/** Returns the data of the event that a registration was created. */
+export const registrationCreated = (
+  kind: Kind,
+  registration: Registration,
+): z.output<(typeof EVENT_DATA)["registration.created"]> => {
+  const { id, count, fractional_count, idempotency_key, attribution, metadata } =
+    presentRegistration(registration);
+  return {
+    registration_id: id,
+    kind,
+    count,
+    fractional_count,
+    idempotency_key,
+    attribution,
+    metadata,
+  };
+};

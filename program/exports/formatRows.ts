@@ -25,18 +25,9 @@ export const EXPORT_FORMATS = {
 } as const;
 export type ExportFormat = keyof typeof EXPORT_FORMATS;
 
-/** A row of a list: an object, or a Buffer with its JSON. */
-export type ListRow = object;
-
-type Fields = Readonly<Record<string, unknown>>;
-
-const fieldsOf = (row: ListRow): Fields =>
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- rows are JSON objects.
-  (Buffer.isBuffer(row) ? JSON.parse(row.toString()) : row) as Fields;
-
 /** Returns the value at a path such as `period.start`; objects become JSON. */
-const csvValue = (fields: Fields, column: string): CsvValue => {
-  let value: unknown = fields;
+const csvValue = (row: object, column: string): CsvValue => {
+  let value: unknown = row;
   for (const name of column.split(".")) {
     value = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
   }
@@ -48,10 +39,6 @@ const csvValue = (fields: Fields, column: string): CsvValue => {
     : JSON.stringify(value);
 };
 
-/** Returns the JSON of a row. */
-export const rowJson = (row: ListRow): Buffer =>
-  Buffer.isBuffer(row) ? row : Buffer.from(JSON.stringify(row));
-
 /** Returns the text before the first row. */
 export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
   format === "ndjson"
@@ -62,24 +49,17 @@ export const formatHead = (format: ExportFormat, columns: readonly string[]): st
  * Formats one row.
  * @param columns the fields that CSV has, with a dot in the path of a field within a field; NDJSON has all
  */
-export const formatRow = (
-  format: ExportFormat,
-  columns: readonly string[],
-  row: ListRow,
-): string | Buffer => {
-  if (format === "ndjson") {
-    return Buffer.concat([rowJson(row), Buffer.from("\n")]);
-  }
-  const fields = fieldsOf(row);
-  return formatCsvLine(columns.map((column) => csvValue(fields, column)));
-};
+export const formatRow = (format: ExportFormat, columns: readonly string[], row: object): string =>
+  format === "ndjson"
+    ? `${JSON.stringify(row)}\n`
+    : formatCsvLine(columns.map((column) => csvValue(row, column)));
 
 /** Yields the rows of a page, formatted like `formatRow` does. */
 export function* formatRows(
   format: ExportFormat,
   columns: readonly string[],
-  rows: readonly ListRow[],
-): Generator<string | Buffer, void, void> {
+  rows: Iterable<object>,
+): Generator<string, void, void> {
   for (const row of rows) {
     yield formatRow(format, columns, row);
   }

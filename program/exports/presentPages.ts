@@ -1,18 +1,45 @@
+function* presentRows<Row>(
+  rows: Iterable<Row>,
+  present: (row: Row) => object,
+): Generator<object, void, void> {
+  for (const row of rows) {
+    yield present(row);
+  }
+}
+
+/** Yields the pages of a list with each row as clients see it, once it is needed. */
+export async function* presentPages<Row>(
+  pages: AsyncIterable<Iterable<Row>>,
+  present: (row: Row) => object,
+): AsyncGenerator<Iterable<object>, void, void> {
+  for await (const page of pages) {
+    yield presentRows(page, present);
+  }
+}
+
 /** Yields the rows of each page of a list that is searched, in which some pages find nothing. */
 export async function* rowsOf<Row>(
-  pages: AsyncIterable<{ readonly rows: readonly Row[] }>,
-): AsyncGenerator<readonly Row[], void, void> {
+  pages: AsyncIterable<{ readonly rows: Iterable<Row> }>,
+): AsyncGenerator<Iterable<Row>, void, void> {
   for await (const { rows } of pages) {
     yield rows;
   }
 }
 
-/** Yields the pages of a list with each row as clients see it. */
-export async function* presentPages<Row>(
-  pages: AsyncIterable<readonly Row[]>,
+/**
+ * Yields the pages of a list that is searched, with each row as clients see it, once it is needed.
+ * @param presentLast returns the fields of the last row that has been read, which links need
+ */
+export async function* presentSearched<Row, Last, LastFields>(
+  pages: AsyncIterable<{ readonly rows: Iterable<Row>; readonly last: Last | null }>,
   present: (row: Row) => object,
-): AsyncGenerator<readonly object[], void, void> {
-  for await (const page of pages) {
-    yield page.map((row) => present(row));
+  presentLast: (last: Last) => LastFields,
+): AsyncGenerator<
+  { readonly rows: Iterable<object>; readonly last: LastFields | null },
+  void,
+  void
+> {
+  for await (const { rows, last } of pages) {
+    yield { rows: presentRows(rows, present), last: last === null ? null : presentLast(last) };
   }
 }

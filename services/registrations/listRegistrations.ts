@@ -2,8 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
-import type { ListPage, RowSeparator } from "../../db/registrations/registrationPages.ts";
-import { findListPosition, readPage, ROW_END } from "../../db/registrations/registrationPages.ts";
+import type { ListPage } from "../../db/registrations/registrationPages.ts";
+import { findListPosition, readPage } from "../../db/registrations/registrationPages.ts";
 import {
   hasShortPages,
   readShortPage,
@@ -12,7 +12,7 @@ import {
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import type { RegistrationFilter, Totals } from "../../domain/registrations/registrations.ts";
+import type { RegistrationFilter, Totals, Registration } from "../../domain/registrations/registrations.ts";
 
 /**
  * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts
@@ -62,17 +62,9 @@ const getListPosition = async (
 /** What one query of a list has read. */
 export type SearchedPage<Row, Last> = {
   /** The rows that match; there may be none. */
-  readonly rows: readonly Row[];
+  readonly rows: Iterable<Row>;
   /** The last row, whether it matches or not; null if none was read, or if it is known that none follows. */
   readonly last: Last | null;
-};
-
-/** A part of a list. */
-export type RegistrationList<Page> = {
-  /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
-  readonly pages: AsyncGenerator<Page, void, void>;
-  /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
-  readonly readTotals: () => Promise<Totals>;
 };
 
 /**
@@ -80,21 +72,24 @@ export type RegistrationList<Page> = {
  * and no connection is held between two pages, so a slow client blocks nothing. Each page reads a bounded number of
  * registrations, also with a filter that few of them match.
  *
- * A part of few registrations is a short page, unless their JSON is long. In all others, the bytes of pages are passed on as
- * they arrive.
+ * A part of few registrations is a short page, unless their JSON is long.
  */
-const listPages = (
+export const listRegistrations = (
   { db, copies, clock }: ListDependencies,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,
-  separator: RowSeparator,
-): RegistrationList<ListPage> => {
+): {
+  /** May throw a DomainError request_invalid: the owner has no registration `startingAfter`. */
+  readonly pages: AsyncGenerator<SearchedPage<Registration, { readonly id: string }>, void, void>;
+  /** Returns the owner's totals, which ignore the filter. To be called when the first page has been read, which may have them. */
+  readonly readTotals: () => Promise<Totals>;
+} => {
   let totals: Totals | null = null;
   const readShort = async (after: ListPosition | null, rows: number): Promise<ListPage | null> => {
     const limits = { rows, bytes: PAGE_BYTES };
     const now = clock.now();
-    const read = await readShortPage(db, owner, filter, { after, limits, separator, now });
+    const read = await readShortPage(db, owner, filter, { after, limits, now });
     ({ totals } = read);
     return read.page;
   };
@@ -104,9 +99,9 @@ const listPages = (
       limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
     const rows = copies.isYielding() ? Math.min(most, YIELDING_PAGE_ROWS) : most;
     const limits = { rows, bytes: PAGE_BYTES };
-    return readPage(copies, owner, filter, { after, limits, separator, isBulk });
+    return readPage(copies, owner, filter, { after, limits, isBulk });
   };
-  async function* readPages(): AsyncGenerator<ListPage, void, void> {
+  async function* readPages(): ReturnType<typeof listRegistrations>["pages"] {
     const start = await getListPosition(db, owner, startingAfter);
     const rowsOfId = filter.id === undefined ? null : SHORT_PAGE_ROWS;
     const rows = limit === null ? rowsOfId : limit + 1;
@@ -115,7 +110,7 @@ const listPages = (
       ? readShort(start, rows)
       : copy(start, false));
     while (page) {
-      yield page;
+      yield { rows: page.registrations, last: page.isLast ? null : page.last };
       page = page.isLast ? null : await copy(page.last, true);
     }
   }
@@ -123,56 +118,4 @@ const listPages = (
     pages: readPages(),
     readTotals: async () => totals ?? (await readTotals(db, owner, clock.now())),
   };
-};
-
-async function* jsonOf(
-  pages: AsyncIterable<ListPage>,
-): AsyncGenerator<readonly Buffer[], void, void> {
-  for await (const { json } of pages) {
-    yield json;
-  }
-}
-
-/** Lists an owner's registrations. Each page is the JSON of its objects, with commas between them. */
-export const listRegistrations = (
-  deps: ListDependencies,
-  owner: Owner,
-  filter: RegistrationFilter,
-  part: ListPart,
-): RegistrationList<readonly Buffer[]> => {
-  const list = listPages(deps, owner, filter, part, ",");
-  return { ...list, pages: jsonOf(list.pages) };
-};
-
-/** Splits a page whose objects end with `ROW_END`, except the last. */
-const splitRows = (chunks: readonly Buffer[]): readonly Buffer[] => {
-  const page = Buffer.concat(chunks);
-  const rows: Buffer[] = [];
-  let start = 0;
-  for (let end = page.indexOf(ROW_END); end >= 0; end = page.indexOf(ROW_END, start)) {
-    rows.push(page.subarray(start, end));
-    start = end + 1;
-  }
-  return [...rows, page.subarray(start)];
-};
-
-type SearchedRegistrations = SearchedPage<Buffer, { readonly id: string }>;
-
-async function* splitPages(
-  pages: AsyncIterable<ListPage>,
-): AsyncGenerator<SearchedRegistrations, void, void> {
-  for await (const { json, last, isLast } of pages) {
-    yield { rows: json.length > 0 ? splitRows(json) : [], last: isLast ? null : last };
-  }
-}
-
-/** Lists an owner's registrations as pages of rows: the JSON of one registration each. */
-export const listRegistrationRows = (
-  deps: ListDependencies,
-  owner: Owner,
-  filter: RegistrationFilter,
-  part: ListPart,
-): RegistrationList<SearchedRegistrations> => {
-  const list = listPages(deps, owner, filter, part, ROW_END);
-  return { ...list, pages: splitPages(list.pages) };
 };

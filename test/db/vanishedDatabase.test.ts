@@ -103,7 +103,7 @@ test("a COPY fails when its database vanishes, and the next one uses a new conne
   await t.throwsAsync(copy(), { message: /has sent nothing/u });
 
   t.true(performance.now() - startedAtMs < BOUND_MS);
-  t.is(Buffer.concat(await copy()).toString(), "there");
+  t.is((await copy()).toString(), "there\n");
 });
 
 test("a COPY that keeps sending may take longer than the idle timeout", async (t) => {
@@ -113,14 +113,14 @@ test("a COPY that keeps sending may take longer than the idle timeout", async (t
   t.teardown(copies.end);
 
   // Each row fills the server's send buffer.
-  const pieces = await copies.copy(
+  const copied = await copies.copy(
     "owner",
     sql.fragment`
     SELECT repeat('x', 20000), pg_sleep(0.5) FROM generate_series(1, 12)
   `,
   );
 
-  t.true(Buffer.concat(pieces).length > 200_000);
+  t.true(copied.length > 200_000);
 });
 
 test("a list for which no connection can be opened is unavailable, so that the client tries again", async (t) => {

@@ -1,4 +1,4 @@
-import type { ExportFormat, ListRow } from "../../../program/exports/formatRows.ts";
+import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../../program/exports/formatRows.ts";
 import type { ApiContext } from "../apiContext.ts";
 import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
@@ -55,7 +55,7 @@ async function* formatPages(
   ctx: ApiContext,
   format: ExportFormat,
   { name, columns }: ListExport,
-  pages: AsyncIterable<readonly ListRow[]>,
+  pages: AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<string | Buffer, void, void> {
   let isFirst = true;
   const start = (): string => {
@@ -86,5 +86,5 @@ export const exportChunks = (
   ctx: ApiContext,
   format: ExportFormat,
   list: ListExport,
-  pages: AsyncIterable<readonly ListRow[]>,
+  pages: AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<Buffer, void, void> => inChunks(formatPages(ctx, format, list, pages));

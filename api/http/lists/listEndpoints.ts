@@ -12,7 +12,7 @@ import { buildKeyEndpoint, RETRY_AFTER } from "../endpoint.ts";
 import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
-import { limitPages, LINK_HEADER, listJson, rowsJson } from "./listPages.ts";
+import { limitPages, LINK_HEADER, listJson } from "./listPages.ts";
 import type { RowLinks, SearchedRows } from "./listPages.ts";
 import { streamText } from "./streamText.ts";
 
@@ -91,8 +91,6 @@ type PagedList = {
   readonly rows: () => AsyncIterable<SearchedRows>;
   /** Returns the JSON before the rows, which opens the array that they are in. */
   readonly readHead: () => Promise<string>;
-  /** Yields the JSON of the whole list, where it need not be taken apart into rows. */
-  readonly wholeJson?: () => AsyncIterable<string | Buffer>;
 };
 
 /**
@@ -112,11 +110,8 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
   const chunksOf = (
     ctx: ApiContext,
     format: ExportFormat | null,
-    { limit, rows, readHead, wholeJson }: PagedList,
+    { limit, rows, readHead }: PagedList,
   ): AsyncIterable<string | Buffer> => {
-    if (format === null && limit === null && wholeJson) {
-      return inChunks(wholeJson());
-    }
     const pages = limitPages(ctx, whileConnected(ctx, rows()), {
       limit,
       searchMs: streaming.pageSearchMs,
@@ -126,7 +121,7 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
       baseUrl: publicBaseUrl(),
     });
     return format === null
-      ? inChunks(listJson(readHead, pages, rowsJson))
+      ? inChunks(listJson(readHead, pages))
       : exportChunks(ctx, format, exported, pages);
   };
   return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
@@ -147,7 +142,7 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
     ResponseBody,
     {
       readonly readBody: () => Promise<z.output<ResponseBody>>;
-      readonly readPages: () => AsyncIterable<readonly object[]>;
+      readonly readPages: () => AsyncIterable<Iterable<object>>;
     }
   > & { readonly exported: ListExport },
   streaming: Streaming,

@@ -1,6 +1,4 @@
 import { z } from "zod";
-import type { ListRow } from "../../../program/exports/formatRows.ts";
-import { rowJson } from "../../../program/exports/formatRows.ts";
 import { rowsOf } from "../../../program/exports/presentPages.ts";
 import { joinPieces } from "../../../program/exports/inChunks.ts";
 import type { ApiContext } from "../apiContext.ts";
@@ -68,7 +66,7 @@ type RowFields = Readonly<z.output<typeof rowFields>>;
 
 /** What one query of a list has found. */
 export type SearchedRows = {
-  readonly rows: readonly ListRow[];
+  readonly rows: Iterable<object>;
   /** The fields of the last row that it has read, found or not, which links need; null if no row may follow. */
   readonly last: RowFields | null;
 };
@@ -81,19 +79,17 @@ const readRows = async (
   pages: AsyncIterable<SearchedRows>,
   limit: number,
   searchMs: number,
-): Promise<{ readonly rows: readonly Buffer[]; readonly last: RowFields | null }> => {
+): Promise<{ readonly rows: readonly object[]; readonly last: RowFields | null }> => {
   const endsAtMs = performance.now() + searchMs;
-  const rows: Buffer[] = [];
+  const rows: object[] = [];
   let bytes = 0;
   for await (const page of pages) {
     for (const row of page.rows) {
-      // A copy, so that a row does not keep the page in memory that it was found on.
-      const own = Buffer.from(rowJson(row));
-      bytes += own.length;
+      bytes += Buffer.byteLength(JSON.stringify(row));
       if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
-        return { rows, last: rowFields.parse(JSON.parse(String(rows.at(-1)))) };
+        return { rows, last: rowFields.parse(rows.at(-1)) };
       }
-      rows.push(own);
+      rows.push(row);
     }
     if (page.last !== null && performance.now() >= endsAtMs) {
       return { rows, last: page.last };
@@ -146,7 +142,7 @@ export async function* limitPages(
   ctx: ApiContext,
   pages: AsyncIterable<SearchedRows>,
   { limit, searchMs, idField, startParameter, linkParameters, baseUrl }: PageOptions,
-): AsyncGenerator<readonly ListRow[], void, void> {
+): AsyncGenerator<Iterable<object>, void, void> {
   if (limit === null) {
     yield* rowsOf(pages);
     return;
@@ -161,46 +157,46 @@ export async function* limitPages(
   yield rows;
 }
 
-function* separateRows(rows: readonly ListRow[]): Generator<string | Buffer, void, void> {
-  for (const [index, row] of rows.entries()) {
-    if (index > 0) {
-      yield ",";
-    }
-    yield rowJson(row);
+function* separateRows(rows: Iterable<object>): Generator<string, void, void> {
+  let separator = "";
+  for (const row of rows) {
+    yield separator + JSON.stringify(row);
+    separator = ",";
   }
 }
 
 /** Returns the JSON of rows, separated by commas. */
-export const rowsJson = (rows: readonly ListRow[]): Iterable<Buffer> =>
-  joinPieces(separateRows(rows));
+const rowsJson = (rows: Iterable<object>): Iterable<Buffer> => joinPieces(separateRows(rows));
 
 /**
  * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response. Each later
  * page without rows is a space, so that proxies do not mistake a long search for an idle connection.
  * @param readHead returns the JSON before the rows, which opens the array that they are in
- * @param pageJson returns the JSON of the rows of a page, which is not empty
  */
-export async function* listJson<Row>(
+export async function* listJson(
   readHead: () => Promise<string>,
-  pages: AsyncIterable<readonly Row[]>,
-  pageJson: (page: readonly Row[]) => Iterable<string | Buffer>,
+  pages: AsyncIterable<Iterable<object>>,
 ): AsyncGenerator<string | Buffer, void, void> {
   let isFirst = true;
   let isEmpty = true;
   for await (const page of pages) {
     if (isFirst) {
       yield await readHead();
-    } else if (page.length === 0) {
+    }
+    let hasRows = false;
+    for (const piece of rowsJson(page)) {
+      if (!hasRows && !isEmpty) {
+        yield ",";
+      }
+      yield piece;
+      hasRows = true;
+    }
+    if (hasRows) {
+      isEmpty = false;
+    } else if (!isFirst) {
       yield " ";
     }
     isFirst = false;
-    if (page.length > 0) {
-      if (!isEmpty) {
-        yield ",";
-      }
-      yield* pageJson(page);
-      isEmpty = false;
-    }
   }
   yield isFirst ? `${await readHead()}]}` : "]}";
 }

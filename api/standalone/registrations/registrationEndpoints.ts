@@ -4,13 +4,13 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import type { RegistrationFilter, Totals } from "../../../domain/registrations/registrations.ts";
-import { REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { Totals } from "../../../domain/registrations/registrations.ts";
 import {
-  listRegistrationRows,
-  listRegistrations,
-} from "../../../services/registrations/listRegistrations.ts";
+  presentRegistration,
+  REGISTRATION_COLUMNS,
+} from "../../../domain/registrations/presentRegistration.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
 import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import type { RefundQueue } from "../../../services/registrations/createRefundQueue.ts";
@@ -20,9 +20,9 @@ import {
   refundRegistration,
 } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { presentSearched } from "../../../program/exports/presentPages.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
-import { listJson } from "../../http/lists/listPages.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
@@ -94,21 +94,6 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-const wholeJson = (
-  dependencies: Dependencies,
-  owner: Owner,
-  filter: RegistrationFilter,
-  startingAfter: string | null,
-): AsyncIterable<string | Buffer> => {
-  const part = { startingAfter, limit: null };
-  const { pages, readTotals } = listRegistrations(dependencies, owner, filter, part);
-  return listJson(
-    async () => headOf(owner.kind, await readTotals()),
-    pages,
-    (page) => page,
-  );
-};
-
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
   return pagedListEndpoint(
@@ -136,15 +121,14 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { after: startingAfter = null, first: limit = null } = query;
-        const { pages, readTotals } = listRegistrationRows(dependencies, owner, filter, {
+        const { pages, readTotals } = listRegistrations(dependencies, owner, filter, {
           startingAfter,
           limit,
         });
         return {
           limit,
-          rows: () => pages,
+          rows: () => presentSearched(pages, presentRegistration, ({ id }) => ({ id })),
           readHead: async () => headOf(kind, await readTotals()),
-          wholeJson: () => wholeJson(dependencies, owner, filter, startingAfter),
         };
       },
     },

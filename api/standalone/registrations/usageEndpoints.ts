@@ -6,12 +6,11 @@ import { date } from "../../../domain/fields.ts";
 import { mustBeOneOf, oneOf } from "../../../domain/describeIssues.ts";
 import { presentUsage, USAGE_COLUMNS, usageJson } from "../../../domain/billing/presentUsage.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
-import type { SearchedPage } from "../../../services/registrations/listRegistrations.ts";
 import {
   listUsageReports,
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
-import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
+import { presentSearched } from "../../../program/exports/presentPages.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -105,16 +104,6 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
 
-type Searched<Row> = SearchedPage<Row, Row>;
-
-async function* presentSearched(
-  pages: AsyncIterable<Searched<UsageReport>>,
-): AsyncGenerator<Searched<z.output<typeof usageJson>>, void, void> {
-  for await (const { rows, last } of pages) {
-    yield { rows: rows.map(presentUsage), last: last && presentUsage(last) };
-  }
-}
-
 const listEndpoint = (dependencies: Dependencies): Endpoint =>
   pagedListEndpoint(
     {
@@ -156,6 +145,8 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
                   limit,
                 },
               ),
+              presentUsage,
+              presentUsage,
             ),
           readHead: () => Promise.resolve('{"usage":['),
         };

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { Argument, Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { counted } from "../../../domain/counted.ts";
-import { formatHead, formatRows } from "../../../program/exports/formatRows.ts";
+import { formatHead, formatRow } from "../../../program/exports/formatRows.ts";
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
@@ -53,9 +53,14 @@ async function* formatPages(
 ): AsyncGenerator<string | Buffer, void, void> {
   yield formatHead(format, columns);
   let rows = 0;
+  function* formatRows(page: Iterable<object>): Generator<string, void, void> {
+    for (const row of page) {
+      rows += 1;
+      yield formatRow(format, columns, row);
+    }
+  }
   for await (const page of pages) {
-    yield* joinPieces(formatRows(format, columns, page));
-    rows += page.length;
+    yield* joinPieces(formatRows(page));
     onRows(rows);
   }
 }

@@ -8,7 +8,10 @@ import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../domain/billing/presentUsage.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
+import {
+  presentRegistration,
+  REGISTRATION_COLUMNS,
+} from "../../../domain/registrations/presentRegistration.ts";
 import {
   BALANCE_COLUMNS,
   presentBalanceEntry,
@@ -24,7 +27,7 @@ import {
 import { presentPages, rowsOf } from "../../../program/exports/presentPages.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
-import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
+import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { readWholeList } from "../../../services/readWholeList.ts";
 import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
@@ -40,7 +43,7 @@ export type List = (typeof LISTS)[number];
 
 export type Rows = {
   readonly columns: readonly string[];
-  readonly pages: AsyncIterable<readonly object[]>;
+  readonly pages: AsyncIterable<Iterable<object>>;
 };
 
 type Range = { readonly from?: Date; readonly until?: Date };
@@ -67,11 +70,14 @@ export const readOfOrganization = (
     case "bottles":
       return {
         columns: REGISTRATION_COLUMNS,
-        pages: rowsOf(
-          listRegistrationRows(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
-            startingAfter: null,
-            limit: null,
-          }).pages,
+        pages: presentPages(
+          rowsOf(
+            listRegistrations(deps, { ...owner, kind: KIND_OF_LIST[list] }, range, {
+              startingAfter: null,
+              limit: null,
+            }).pages,
+          ),
+          presentRegistration,
         ),
       };
     case "donations":

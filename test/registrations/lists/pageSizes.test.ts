@@ -5,6 +5,8 @@ import { readPage } from "../../../db/registrations/registrationPages.ts";
 import { insertRegistrations } from "../../../db/registrations/registrations.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
+import { presentRegistration } from "../../../domain/registrations/presentRegistration.ts";
+import type { Registration } from "../../../domain/registrations/registrations.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { createYieldingPace } from "../../support/bulkPaces.ts";
 import { openTestCopies, testWithDatabase } from "../../support/database.ts";
@@ -16,7 +18,6 @@ const test = testWithDatabase();
 
 const ONE_ROW = {
   limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER },
-  separator: ",",
   isBulk: false,
 } as const;
 
@@ -77,9 +78,10 @@ test("no registration's JSON in a list is longer than its stored maximum", async
   let page = await readPage(copies, owner, {}, { ...ONE_ROW, after: null });
   let pages = 0;
   while (page) {
-    const bytes = Buffer.concat(page.json).length;
+    const json = JSON.stringify(Array.from(page.registrations, presentRegistration)).slice(1, -1);
+    const bytes = Buffer.byteLength(json);
     const maximum = maximums.get(page.last.id) ?? 0;
-    t.true(bytes <= maximum, `${bytes} > ${maximum}: ${Buffer.concat(page.json).toString()}`);
+    t.true(bytes <= maximum, `${bytes} > ${maximum}: ${json}`);
     pages += 1;
     page = await readPage(copies, owner, {}, { ...ONE_ROW, after: page.last });
   }
@@ -104,24 +106,24 @@ test("a list has the same content in small pages, of which the first does not yi
       {},
       { startingAfter: null, limit: null },
     );
-    const texts: string[] = [];
-    for await (const page of pages) {
-      texts.push(Buffer.concat(page).toString());
+    const read: (readonly Registration[])[] = [];
+    for await (const { rows } of pages) {
+      read.push([...rows]);
     }
-    return texts;
+    return read;
   };
   const pace = createYieldingPace();
   const copies = openCopyPool(databaseUrl, 60_000, { pace });
   t.teardown(copies.end);
 
-  const [whole = "", ...others] = await list(await openTestCopies(t, db));
+  const [whole = [], ...others] = await list(await openTestCopies(t, db));
   t.deepEqual(others, []);
   const small = await list(copies);
   t.deepEqual(
-    small.map((page) => JSON.parse(`[${page}]`).length),
+    small.map((page) => page.length),
     [250, 250, 250, 150],
   );
-  t.is(small.join(","), whole);
+  t.deepEqual(small.flat(), whole);
   // The second to the fourth page.
   t.is(pace.stepCount(), 3);
 });
@@ -137,7 +139,7 @@ test("a page says whether it is the last, unless it ends where the list does", a
   const copies = await openTestCopies(t, db);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
   const readFirst = (limits: { readonly rows: number; readonly bytes: number }) =>
-    readPage(copies, owner, {}, { limits, separator: ",", isBulk: false, after: null });
+    readPage(copies, owner, {}, { limits, isBulk: false, after: null });
   const isLast = async (rows: number, bytes: number) => (await readFirst({ rows, bytes }))?.isLast;
 
   t.true(await isLast(11, 3000));

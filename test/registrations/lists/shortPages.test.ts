@@ -55,7 +55,7 @@ test("a short page is the same as one that is copied", async (t) => {
     const filter = randomFilter();
     const limits = { rows: 1 + random.below(101), bytes: random.pick([100, 3000, 1_000_000]) };
     const start = { rows: 1 + random.below(60), bytes: 1_000_000 };
-    const options = { separator: ",", isBulk: false } as const;
+    const options = { isBulk: false };
     const first = await readPage(copies, owner, {}, { ...options, limits: start, after: null });
     // As the first page of a list is given where it starts.
     const position =
@@ -78,8 +78,9 @@ test("a short page is the same as one that is copied", async (t) => {
       t.is(await readPage(copies, owner, filter, { ...options, limits, after: page.last }), null);
     }
     t.is(page?.last.id, copied?.last.id);
-    t.is(Buffer.concat(page?.json ?? []).toString(), Buffer.concat(copied?.json ?? []).toString());
-    shown += page?.json.length ?? 0;
+    const registrations = [...(page?.registrations ?? [])];
+    t.deepEqual(registrations, [...(copied?.registrations ?? [])]);
+    shown += registrations.length;
   }
   t.true(shown > PAGES / 4);
 });

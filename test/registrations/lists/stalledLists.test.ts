@@ -50,9 +50,9 @@ const countPages = (copies: CopyPool) => {
   const counting: CopyPool = {
     ...copies,
     copy: async (owner, query) => {
-      const chunks = await copies.copy(owner, query);
-      pageBytes.push(chunks.reduce((sum, { length }) => sum + length, 0));
-      return chunks;
+      const page = await copies.copy(owner, query);
+      pageBytes.push(page.length);
+      return page;
     },
   };
   return { copies: counting, pageBytes };

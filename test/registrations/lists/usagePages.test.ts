@@ -46,7 +46,7 @@ test("a page of usage in a state reads few registrations if many are in it, and 
       const part = { kinds: ["tree"], from: null, until: null, startingAfter: null } as const;
       const owner = { accountId, mode: "live" } as const;
       for await (const { rows } of listUsageReports(deps, owner, { ...part, state, limit })) {
-        found += rows.length;
+        found += [...rows].length;
         if (limit !== null && found > limit) {
           break;
         }
