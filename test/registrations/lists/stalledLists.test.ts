@@ -112,7 +112,7 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
   const calls: ClientRequest[] = [];
   for (let account = 0; account < 10; account += 1) {
     const { id, apiKeyProd: key } = await createTestOrganization(db);
-    await fill(db, id, 60, WORST_METADATA);
+    await fill(db, id, 700, LONG_METADATA);
     for (let list = 0; list < 5; list += 1) {
       const [status, call] = await openList(`${url}/plant/trees`, key);
       t.is(status, 200);
@@ -144,7 +144,7 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
 test("a client that stops reading is disconnected, and its place is free again", async (t) => {
   const { db } = t.context;
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 60, WORST_METADATA);
+  await fill(db, id, 700, LONG_METADATA);
   const places = createPlaces(10);
   const { url, call, logged } = await startStandaloneApi(t, {
     db,
@@ -242,9 +242,9 @@ test("more lists than there are places wait for their turn, and other requests d
   const places = createPlaces(4);
   const { url, call } = await startStandaloneApi(t, { db, places });
   const { id, apiKeyProd: key } = await createTestOrganization(db);
-  await fill(db, id, 60, WORST_METADATA);
+  await fill(db, id, 700, LONG_METADATA);
   const other = await createTestOrganization(db);
-  await fill(db, other.id, 60, WORST_METADATA);
+  await fill(db, other.id, 700, LONG_METADATA);
   const stalled = [
     await openList(`${url}/plant/trees`, key),
     await openList(`${url}/plant/trees`, key),
