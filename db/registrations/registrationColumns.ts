@@ -62,6 +62,8 @@ export const registrationObject = (table: string): FragmentSqlToken =>
     sql.fragment`, `,
   )})`;
 
+const READERS = ENTRIES.map(([field, { read }]) => ({ field, read }));
+
 /** The texts of a row that COPY has written, without the separators; null is NULL. */
 export type CopiedValues = readonly (string | null)[];
 
@@ -76,9 +78,11 @@ export const copiedTime = (values: CopiedValues): string => z.string().parse(val
 /** Returns a registration that was copied. Lists of a million read each by this. */
 export const readCopied = (values: CopiedValues): Registration => {
   const registration: Partial<Record<Field, unknown>> = {};
-  for (const [index, [field, { read }]] of ENTRIES.entries()) {
+  let index = 0;
+  for (const { field, read } of READERS) {
     const value = values[index] ?? null;
     registration[field] = value === null ? null : read(value);
+    index += 1;
   }
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all fields of COLUMNS are set; columns are NOT NULL in the database.
   return registration as Registration;
