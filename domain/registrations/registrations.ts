@@ -28,6 +28,22 @@ export type NewRegistration = Owner &
     readonly isLimited: boolean;
   };
 
+/** Returns what is recorded for an entry. */
+export const registrationOf = (
+  entry: NewRegistration & { readonly id: string },
+  createdAt: Date,
+): Registration => ({
+  id: entry.id,
+  importedId: null,
+  count: entry.count,
+  refundedCount: 0,
+  fractionalCount: entry.fractionalCount,
+  createdAt,
+  idempotencyKey: entry.idempotencyKey,
+  attribution: entry.attribution,
+  metadata: entry.metadata,
+});
+
 /** The request of a registration. If it is refused, it can only return the record of an earlier one with its key. */
 export type RegistrationRequest = NewRegistration & { readonly refusal: DomainError | null };
 

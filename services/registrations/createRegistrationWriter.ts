@@ -12,6 +12,7 @@ import { countBack, requireAll } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DomainError } from "../../domain/errors.ts";
+import { registrationOf } from "../../domain/registrations/registrations.ts";
 import type {
   NewRegistration,
   Registration,
@@ -76,18 +77,6 @@ export type RegistrationWriter = {
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
-
-const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration => ({
-  id: entry.id,
-  importedId: null,
-  count: entry.count,
-  refundedCount: 0,
-  fractionalCount: entry.fractionalCount,
-  createdAt,
-  idempotencyKey: entry.idempotencyKey,
-  attribution: entry.attribution,
-  metadata: entry.metadata,
-});
 
 /**
  * Returns the totals after each new entry of the batch, by its id. The statement returns only the final totals, so they
@@ -171,7 +160,7 @@ const toResults = (
     }
     const own = totals.get(entry.id);
     return own
-      ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
+      ? { registration: registrationOf(entry, createdAt), totals: own, replayed: false }
       : replay(entry);
   });
 };
@@ -191,7 +180,7 @@ const toItems = (
     (entry, all): WrittenItem => {
       const totals = { all, month: all - beforeMonth };
       return ids.has(entry.id)
-        ? { replayed: false, registration: toRegistration(entry, createdAt), totals }
+        ? { replayed: false, registration: registrationOf(entry, createdAt), totals }
         : {
             replayed: true,
             registration: null,

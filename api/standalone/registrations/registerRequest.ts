@@ -2,8 +2,10 @@ import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
+import { count } from "../../../domain/fields.ts";
 import {
   findFractionalCountProblem,
+  fractionalCount,
   fractionalCountOf,
 } from "../../../domain/registrations/registrationFields.ts";
 import type {
@@ -12,8 +14,10 @@ import type {
   Totals,
 } from "../../../domain/registrations/registrations.ts";
 import { presentRegistration } from "../../../domain/registrations/presentRegistration.ts";
+import { bodyObject } from "../../http/parseRequest.ts";
+import { attributionField, idempotencyKeyField, metadataField } from "../clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
-import type { SCHEMAS } from "./schemas.ts";
+import type { KindNames } from "./kinds.ts";
 
 export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
   accountId,
@@ -21,11 +25,24 @@ export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
   kind,
 });
 
+/** The body of a request. */
+export const registerBody = ({ title, plural }: KindNames) =>
+  bodyObject({
+    count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
+    fractional_count: fractionalCount().optional().meta({
+      description:
+        "Only for organizations with fractional counting; never billed. Defaults to count.",
+    }),
+    attribution: attributionField(),
+    metadata: metadataField(),
+    idempotency_key: idempotencyKeyField(),
+  }).meta({ id: `New${title}Registration` });
+
 /** Returns the registration that the body of a request asks for. */
 export const newRegistrationOf = (
   caller: Caller,
   kind: Kind,
-  body: z.output<(typeof SCHEMAS)[Kind]["registerBody"]>,
+  body: z.output<ReturnType<typeof registerBody>>,
 ): RegistrationRequest => {
   const problem = findFractionalCountProblem(body.fractional_count, caller);
   return {

@@ -2,34 +2,14 @@ import { z } from "zod";
 import { count, date, metadata, recordId } from "../../../domain/fields.ts";
 import type { Metadata } from "../../../domain/fields.ts";
 import { registrationJson } from "../../../domain/registrations/presentRegistration.ts";
-import {
-  attribution,
-  fractionalCount,
-  idempotencyKey,
-} from "../../../domain/registrations/registrationFields.ts";
+import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { pageLength, pageStart } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
-import {
-  attributionField,
-  idempotencyKeyField,
-  metadataField,
-  reasonField,
-} from "../clientFields.ts";
+import { reasonField } from "../clientFields.ts";
 import { KIND_NAMES } from "./kinds.ts";
+import { registerBody } from "./registerRequest.ts";
 import type { KindNames } from "./kinds.ts";
-
-const registerBody = ({ title, plural }: KindNames) =>
-  bodyObject({
-    count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
-    fractional_count: fractionalCount().optional().meta({
-      description:
-        "Only for organizations with fractional counting; never billed. Defaults to count.",
-    }),
-    attribution: attributionField(),
-    metadata: metadataField(),
-    idempotency_key: idempotencyKeyField(),
-  }).meta({ id: `New${title}Registration` });
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
