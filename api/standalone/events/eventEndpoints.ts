@@ -1,7 +1,12 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
-import { EVENT_DATA, EVENT_DAYS, EVENT_TYPES } from "../../../domain/events/events.ts";
+import {
+  EVENT_DATA,
+  EVENT_DAYS,
+  EVENT_TYPES,
+  REGISTRATION_CREATED_EXAMPLE,
+} from "../../../domain/events/events.ts";
 import type { EventType } from "../../../domain/events/events.ts";
 import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
@@ -101,15 +106,7 @@ const EXAMPLE: z.output<typeof response> = {
       id: "evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11",
       timestamp: "2025-06-01T12:00:00.000Z",
       type: "registration.created",
-      data: {
-        registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-        kind: "tree",
-        count: 3,
-        fractional_count: 0,
-        idempotency_key: "order-1001",
-        attribution: "newsletter",
-        metadata: { campaign: "spring" },
-      },
+      data: REGISTRATION_CREATED_EXAMPLE,
     },
     {
       id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d",
