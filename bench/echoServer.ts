@@ -7,6 +7,7 @@ import { authenticate } from "../api/middleware/authenticate.ts";
 import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
 import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
 import { systemClock } from "../domain/clock.ts";
+import { registrationOf } from "../domain/registrations/registrations.ts";
 import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
 import { createPlaces } from "../program/server/createPlaces.ts";
@@ -27,13 +28,7 @@ const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal
     register: (entry) => {
       total += entry.count;
       return Promise.resolve({
-        registration: {
-          ...entry,
-          id: newId(),
-          createdAt: systemClock.now(),
-          importedId: null,
-          refundedCount: 0,
-        },
+        registration: registrationOf({ ...entry, id: newId() }, systemClock.now()),
         totals: { all: total, month: total },
         replayed: false,
       });
