@@ -12,7 +12,11 @@ import {
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import type { RegistrationFilter, Totals, Registration } from "../../domain/registrations/registrations.ts";
+import type {
+  RegistrationFilter,
+  Totals,
+  Registration,
+} from "../../domain/registrations/registrations.ts";
 
 /**
  * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
-import type { Kind, Owner } from "../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Totals } from "../../../domain/registrations/registrations.ts";
