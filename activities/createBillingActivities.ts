@@ -2,24 +2,21 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { Owner } from "../domain/accounts/accounts.ts";
 import { drainUsage } from "../services/billing/sending/drainUsage.ts";
 import { processProcessorEvents } from "../services/billing/processorEvents/processProcessorEvents.ts";
-import type { ProcessorEventDependencies } from "../services/billing/processorEvents/processProcessorEvents.ts";
 import type { StreamReport } from "../services/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,
 } from "../services/billing/reconciliation/runReconciliation.ts";
 import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
-import type { Tracing } from "../domain/tracing.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { sweepSubscriptions } from "../services/billing/processorEvents/sweepSubscriptions.ts";
 import type { SubscriptionSweep } from "../services/billing/processorEvents/sweepSubscriptions.ts";
 import { checkRefund } from "../services/registrations/checkRefund.ts";
+import type { BillingContext } from "../services/billing/context.ts";
+import type { ProcessorEventObservers } from "../services/billing/processorEvents/processProcessorEvents.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-export type BillingActivityDependencies = ProcessorEventDependencies & {
-  readonly tracing?: Tracing | undefined;
-  /** When reconciliations read sums; if absent, as fast as they can. */
-  readonly pace?: BulkPace;
+export type BillingObservers = ProcessorEventObservers & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: Owner, result: SendResult, meterEventId: bigint | null) => void;
   /** Called for each subscription that the nightly sweep could not read. */
@@ -29,7 +26,13 @@ export type BillingActivityDependencies = ProcessorEventDependencies & {
 };
 
 /** The activities of billing. Each is idempotent: its progress is stored in the database. */
-export const createBillingActivities = (deps: BillingActivityDependencies) => ({
+export const createBillingActivities = (
+  deps: BillingContext &
+    BillingObservers & {
+      /** When reconciliations read sums; if absent, as fast as they can. */
+      readonly pace?: BulkPace;
+    },
+) => ({
   /**
    * Sends the usage of a stream that is ready. Fails, so that Temporal retries, if the current event has to wait and the
    * stream has a sender of its own. Otherwise the sender of its shard goes on.

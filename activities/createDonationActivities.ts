@@ -1,16 +1,11 @@
 import { Context } from "@temporalio/activity";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
-import type { Tracing, TraceParent } from "../domain/tracing.ts";
-import type { Charities } from "../providers/charities/createCharities.ts";
+import type { TraceParent } from "../domain/tracing.ts";
 import { validateCharity } from "../services/charities/confirmCharity.ts";
-
-export type DonationActivityDependencies = {
-  readonly charities: Charities;
-  readonly tracing?: Tracing | undefined;
-};
+import type { CharityContext } from "../services/charities/context.ts";
 
 /** The activities of donations, which run on the interactive queue because clients wait for them. */
-export const createDonationActivities = (deps: DonationActivityDependencies) => ({
+export const createDonationActivities = (deps: Pick<CharityContext, "charities" | "tracing">) => ({
   validateCharity: (
     lookup: CharityLookup,
     traceParent?: TraceParent,

@@ -1,7 +1,5 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
-import type { Clock } from "../domain/clock.ts";
-import type { Planting } from "../providers/planting/createPlanting.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { pollPlantingOrder } from "../services/planting/orders/pollPlantingOrder.ts";
 import {
@@ -9,26 +7,24 @@ import {
   recordPlantingOrdersStarted,
 } from "../services/planting/orders/findPlantingOrdersToStart.ts";
 import { readPollIntervalMs } from "../services/planting/orders/pollInterval.ts";
+import type { PlantingContext } from "../services/planting/context.ts";
+import type { PollInterval } from "../services/planting/orders/pollInterval.ts";
 import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Keeps a misbehaving partner from turning the workflow into a busy loop. */
 const MIN_POLL_INTERVAL_MS = 100;
 
-export type PlantingActivityDependencies = {
-  readonly db: DatabasePool;
-  /** The pool of the work for all accounts together, which yields to what clients record. */
-  readonly bulkDb: DatabasePool;
-  readonly clock: Clock;
-  readonly planting: Planting;
-  /** The interval between two polls of an order if the partner names none, and there are not very many open orders. */
-  readonly plantingPollMs: number;
-  /** The interval at which orders are created. */
-  readonly plantingOrderIntervalMs: number;
-};
-
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
-export const createPlantingActivities = (deps: PlantingActivityDependencies) => ({
+export const createPlantingActivities = (
+  deps: PlantingContext &
+    PollInterval & {
+      /** The pool of the work for all accounts together, which yields to what clients record. */
+      readonly bulkDb: DatabasePool;
+      /** The interval at which orders are created. */
+      readonly plantingOrderIntervalMs: number;
+    },
+) => ({
   /** Creates planting orders of the trees that have none. */
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
     withHeartbeat(async (signal) => ({

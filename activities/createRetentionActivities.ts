@@ -1,9 +1,10 @@
 import { deleteOldData } from "../services/retention/deleteOldData.ts";
-import type { RetentionDependencies } from "../services/retention/deleteOldData.ts";
+import type { Context } from "../services/context.ts";
+import type { RetentionSettings } from "../services/retention/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */
-export const createRetentionActivities = (deps: RetentionDependencies) => ({
+export const createRetentionActivities = (deps: Context & RetentionSettings) => ({
   deleteOldData: () => withHeartbeat((signal) => deleteOldData(deps, signal)),
 });
 

@@ -2,18 +2,18 @@ import type { ShardRuns } from "../services/shards/createShardRuns.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Runs of shards, and a signal that is aborted when the worker begins to stop. Temporal cancels activities only after the worker's grace time. */
-type ShardDependencies = { readonly runs: ShardRuns; readonly stopping: AbortSignal };
+type ShardWork = { readonly runs: ShardRuns; readonly stopping: AbortSignal };
 
-const runShard = ({ runs, stopping }: ShardDependencies, shard: number): Promise<void> =>
+const runShard = ({ runs, stopping }: ShardWork, shard: number): Promise<void> =>
   withHeartbeat((signal) => runs.run(shard, { stop: stopping, signal }));
 
 /** The activity that reports the usage of many streams. It is idempotent: its progress is stored in the database. */
-export const createShardActivities = (deps: ShardDependencies) => ({
+export const createShardActivities = (deps: ShardWork) => ({
   reportShard: (shard: number): Promise<void> => runShard(deps, shard),
 });
 
 /** The activity that makes the deliveries of many endpoints. It may be repeated: its progress is stored in the database. */
-export const createWebhookActivities = (deps: ShardDependencies) => ({
+export const createWebhookActivities = (deps: ShardWork) => ({
   deliverShard: (shard: number): Promise<void> => runShard(deps, shard),
 });
 

@@ -4,7 +4,7 @@ import { systemClock } from "../domain/clock.ts";
 import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../services/dashboard/readDashboard.ts";
-import type { DashboardDependencies } from "../services/dashboard/readDashboard.ts";
+import type { PlantingContext } from "../services/planting/context.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
@@ -76,7 +76,7 @@ const measureReads = async (
 
 /** Reads the data of the dashboards of a large and of a small account. */
 const measureDashboards = async (
-  deps: DashboardDependencies,
+  deps: PlantingContext,
   accounts: { readonly large: string; readonly small: string },
   rounds: number,
 ) => {

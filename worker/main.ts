@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
-import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
+import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import {
   createShardActivities,
@@ -40,6 +40,8 @@ import {
 import { createReportingRuns } from "../services/billing/sending/createReportingRuns.ts";
 import { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
+import type { BillingContext } from "../services/billing/context.ts";
+import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./metrics/createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -88,7 +90,12 @@ const createBackgroundActivities = (
     bulkDb,
     logger,
     ...deps
-  }: BillingActivityDependencies & { readonly bulkDb: DatabasePool; readonly logger: Logger },
+  }: BillingContext &
+    BillingObservers & {
+      readonly pace: BulkPace;
+      readonly bulkDb: DatabasePool;
+      readonly logger: Logger;
+    },
 ) => ({
   ...createBillingActivities(deps),
   ...createRetentionActivities({

@@ -1,32 +1,25 @@
 import type { Logger } from "pino";
 import type { Owner } from "../domain/accounts/accounts.ts";
-import type { BillingActivityDependencies } from "../activities/createBillingActivities.ts";
+import type { BillingObservers } from "../activities/createBillingActivities.ts";
 import { isContentError } from "../db/isContentError.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
 import type { createDeliveryRuns } from "../services/webhooks/sending/createDeliveryRuns.ts";
-import type { DeliveryDependencies } from "../services/webhooks/sending/makeAttempt.ts";
+import type { DeliveryContext } from "../services/webhooks/context.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import type { WorkerMetrics } from "./metrics/createWorkerMetrics.ts";
 
 type Sinks = { readonly metrics: WorkerMetrics; readonly logger: Logger };
 
-type BillingObservers = Pick<
-  BillingActivityDependencies,
-  | "observeSend"
-  | "observeRejection"
-  | "observeFailedEvent"
-  | "observeUnreadSubscription"
-  | "observeDrift"
-> & {
+type AllBillingObservers = BillingObservers & {
   /** Called when the usage of a stream could not be processed, which is tried again. */
   readonly observeFailure: (stream: Owner, error: unknown) => void;
 };
 
-type DeliveryObservers = Pick<DeliveryDependencies, "observeAttempt" | "observeDisabled"> &
+type DeliveryObservers = Pick<DeliveryContext, "observeAttempt" | "observeDisabled"> &
   Parameters<typeof createDeliveryRuns>[1];
 
 /** Returns what counts and logs the results of billing. */
-export const createBillingObservers = ({ metrics, logger }: Sinks): BillingObservers => ({
+export const createBillingObservers = ({ metrics, logger }: Sinks): AllBillingObservers => ({
   observeSend: (stream, result, meterEventId) => {
     metrics.observeSend(stream, result);
     if (needsAttention(result)) {

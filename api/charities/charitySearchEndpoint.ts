@@ -2,8 +2,8 @@ import { z } from "zod";
 import type { Charity } from "../../domain/charities/charities.ts";
 import { ein, formatEin } from "../../domain/charities/charities.ts";
 import { text } from "../../domain/fields.ts";
-import type { SearchDependencies } from "../../services/charities/searchCharities.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
+import type { CharityContext } from "../../services/charities/context.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
@@ -69,7 +69,7 @@ const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
-export type CharitySearchDependencies = SearchDependencies & {
+export type CharitySearchDependencies = Pick<CharityContext, "db" | "charities"> & {
   /** Where the API serves monograms. */
   readonly publicBaseUrl: () => string;
 };

@@ -2,9 +2,9 @@ import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../domain/tracing.ts";
 import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
-import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { interactiveQueue } from "../../workflows/taskQueues.ts";
+import type { ValidateCharity } from "../../services/charities/context.ts";
 
 /** Longer than the provider's own timeouts, so that their errors reach the client. */
 const TIMEOUT_MS = 6000;

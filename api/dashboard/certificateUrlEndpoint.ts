@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
@@ -9,7 +9,7 @@ import { CERTIFICATE_URL, certificateQuery, presentCertificateUrl } from "./cert
 /** The endpoint of an interface for the URLs of records' certificates. */
 export const certificateUrlEndpoint = (
   deps: {
-    readonly db: CommonQueryMethods;
+    readonly db: DatabasePool;
     readonly clock: Clock;
     readonly publicBaseUrl: () => string;
   },

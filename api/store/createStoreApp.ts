@@ -1,10 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
-import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
-import type { DonateFromStoreDependencies } from "../../services/stores/records/donateFromStore.ts";
+import type { EvidenceContext } from "../../services/planting/context.ts";
+import type { StoreContext } from "../../services/stores/context.ts";
+import type { CharityContext } from "../../services/charities/context.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import { createApp } from "../http/createApp.ts";
@@ -36,8 +37,9 @@ paid from a prepaid balance. Each store has production and test keys: records ma
 and test keys spend nothing. Days are in UTC.`;
 
 type StoreAppDependencies = RegisterDependencies &
-  Omit<DonateFromStoreDependencies, "writeQueue"> &
-  EvidenceDependencies & {
+  Omit<StoreContext, "writeQueue"> &
+  CharityContext &
+  EvidenceContext & {
     readonly app: AppDependencies;
     /** Connections for reads that may be slow. */
     readonly reads: DatabasePool;

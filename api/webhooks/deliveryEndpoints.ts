@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -25,9 +25,9 @@ import { DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";
 
 type Dependencies = {
-  readonly db: CommonQueryMethods;
+  readonly db: DatabasePool;
   /** Connections for reads that may be slow. */
-  readonly reads: CommonQueryMethods;
+  readonly reads: DatabasePool;
   readonly clock: Clock;
   /** The base URL of links; null if the interface has none. */
   readonly publicBaseUrl: (() => string) | null;

@@ -70,10 +70,10 @@ const storedTypes = (given: readonly string[]): string[] | null =>
 
 /** Returns what the endpoints of an interface have in common. */
 const createTools = (
-  { db, clock, webhookSettings: settings }: Dependencies,
+  { db, clock, webhookSettings }: Dependencies,
   { accountType }: WebhookInterface,
 ) => ({
-  deps: { db, clock, settings, actor: null },
+  deps: { db, clock, webhookSettings, actor: null },
   example: endpointExample(accountType),
   invalidError: {
     code: "request_invalid",

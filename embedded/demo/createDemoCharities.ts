@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../../domain/clock.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { ConfirmCharityDependencies } from "../../services/charities/confirmCharity.ts";
+import type { CharityContext } from "../../services/charities/context.ts";
 
 /** Only a remote provider's charities are validated. */
 const validateCharity = (): Promise<never> =>
@@ -11,7 +11,7 @@ const validateCharity = (): Promise<never> =>
 export const createDemoCharities = (
   db: DatabasePool,
   clock: Clock,
-): Pick<ConfirmCharityDependencies, "charities" | "validateCharity"> => ({
+): Pick<CharityContext, "charities" | "validateCharity"> => ({
   charities: createCharities({
     db,
     clock,

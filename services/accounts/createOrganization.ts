@@ -4,8 +4,8 @@ import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts
 import { issueFirstKeys } from "./issueKey.ts";
 import type { FirstKeys } from "./issueKey.ts";
 import { recordAction } from "./recordAction.ts";
-import type { OperatorDependencies } from "./recordAction.ts";
 import { newId } from "../newId.ts";
+import type { OperatorContext } from "./context.ts";
 
 export type NewOrganization = Pick<
   Account,
@@ -20,7 +20,7 @@ export type CreatedOrganization = FirstKeys & { readonly id: string; readonly na
  * @throws DomainError request_invalid for a subscription without a customer, or another account's customer
  */
 export const createOrganization = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   organization: NewOrganization,
 ): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {

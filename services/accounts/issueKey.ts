@@ -1,20 +1,13 @@
 import { randomBytes } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { digestOf, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { KEY_PREFIX, keyHint, requireFutureExpiry } from "../../domain/accounts/apiKeys.ts";
 import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
+import type { InTransaction } from "../context.ts";
 import { recordAction } from "./recordAction.ts";
 import { newId } from "../newId.ts";
-
-type Dependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  readonly actor: Actor;
-};
+import type { OperatorContext } from "./context.ts";
 
 /** The settings of the keys that an account is created with. */
 const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };
@@ -24,7 +17,7 @@ const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null 
  * @throws DomainError request_invalid if the key would have expired already
  */
 export const issueKey = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: InTransaction<OperatorContext>,
   account: Pick<Account, "id" | "type">,
   mode: Mode,
   settings: KeySettings = INITIAL,
@@ -57,7 +50,7 @@ export const issueKey = (
 export type FirstKeys = { readonly apiKeyProd: string; readonly apiKeyTest: string };
 
 export const issueFirstKeys = async (
-  deps: Dependencies,
+  deps: InTransaction<OperatorContext>,
   account: Pick<Account, "id" | "type">,
 ): Promise<FirstKeys> => {
   const live = await issueKey(deps, account, "live");

@@ -1,16 +1,8 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import type { NewAuditEntry } from "../../db/accounts/auditEntries.ts";
 import { insertAuditEntry } from "../../db/accounts/auditEntries.ts";
 import { withSnakeCaseNames } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
-
-/** What a change by an operator needs. */
-export type OperatorDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly actor: Actor;
-};
 
 /** An action without an account concerns the whole deployment. */
 export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;

@@ -1,7 +1,6 @@
-import type { DatabasePool } from "slonik";
 import { markExpiriesRecorded } from "../../db/accounts/apiKeys.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
+import type { Context } from "../context.ts";
 import { recordAction } from "./recordAction.ts";
 
 const BATCH_SIZE = 100;
@@ -12,7 +11,7 @@ const BATCH_SIZE = 100;
  * @returns the number of keys
  */
 export const recordExpiredKeys = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   signal: AbortSignal,
 ): Promise<number> => {
   let total = 0;

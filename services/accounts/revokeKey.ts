@@ -1,11 +1,9 @@
-import type { CommonQueryMethods } from "slonik";
 import type { ApiKey } from "../../db/accounts/apiKeys.ts";
 import { findApiKey, listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
 import { isExpired } from "../../domain/accounts/apiKeys.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "./recordAction.ts";
+import type { OperatorContext } from "./context.ts";
 
 export type RevokedKey = {
   readonly key: ApiKey;
@@ -17,14 +15,7 @@ export type RevokedKey = {
  * Revokes a key permanently; revoking it again changes nothing.
  * @throws DomainError record_not_found
  */
-export const revokeKey = (
-  {
-    db,
-    clock,
-    actor,
-  }: { readonly db: CommonQueryMethods; readonly clock: Clock; readonly actor: Actor },
-  id: string,
-): Promise<RevokedKey> =>
+export const revokeKey = ({ db, clock, actor }: OperatorContext, id: string): Promise<RevokedKey> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
     const isNew = await revokeApiKey(transaction, id, now);

@@ -7,14 +7,14 @@ import { describeProfileChanges, updateAccountProfile } from "../dashboard/updat
 import type { ProfileChanges } from "../dashboard/updateAccountProfile.ts";
 import { getOrganization } from "./getOrganization.ts";
 import { recordAction } from "./recordAction.ts";
-import type { OperatorDependencies } from "./recordAction.ts";
+import type { OperatorContext } from "./context.ts";
 
 /**
  * Changes an organization's settings, limits and public profile, all or none.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   id: string,
   changes: AccountChanges,
   {

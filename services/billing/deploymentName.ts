@@ -1,24 +1,21 @@
-import type { DatabasePool } from "slonik";
 import { readDeployment } from "../../db/billing/deployment.ts";
 import { deploymentNameOf, UNDECIDED_COPY } from "../../domain/billing/deployment.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
+import type { Context } from "../context.ts";
 import { guardUsage } from "./holdUsage.ts";
-
-type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
 
 /**
  * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has
  * decided yet whether it replaces the old one: the old one's programs may use the same workflows and task queues.
  */
-export const findDeploymentName = async (deps: Dependencies): Promise<string | null> => {
+export const findDeploymentName = async (deps: Context): Promise<string | null> => {
   await guardUsage(deps);
   const deployment = await readDeployment(deps.db);
   return deployment.isServerChanged ? null : deploymentNameOf(deployment);
 };
 
 /** @throws DomainError request_invalid if the deployment has no name because of a restore, promotion or copy */
-export const getDeploymentName = async (deps: Dependencies): Promise<string> => {
+export const getDeploymentName = async (deps: Context): Promise<string> => {
   const name = await findDeploymentName(deps);
   if (name === null) {
     throw invalidRequest(UNDECIDED_COPY);
@@ -30,7 +27,7 @@ export const getDeploymentName = async (deps: Dependencies): Promise<string> => 
  * Returns a function that returns the deployment's name as soon as it is decided. Once it is known, it stays: a process
  * goes on when a standby is promoted while it runs.
  */
-export const createDeploymentName = async (deps: Dependencies): Promise<() => Promise<string>> => {
+export const createDeploymentName = async (deps: Context): Promise<() => Promise<string>> => {
   let known = await findDeploymentName(deps);
   return async () => {
     const name = known ?? (await getDeploymentName(deps));

@@ -26,10 +26,8 @@ import {
 import { secondOf } from "../../domain/durations.ts";
 import type { Span } from "../../domain/billing/usage.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { correctClock } from "./readDatabaseTime.ts";
-
-type BulkDependencies = OperatorDependencies & { readonly pace?: BulkPace };
 
 export type FoldOptions = {
   readonly before: Date;
@@ -66,7 +64,7 @@ const requireFoldable = async (db: CommonQueryMethods): Promise<void> =>
 
 /** Folds a part of a stream in one transaction, under the stream's lock, and compares the sums before it commits. */
 const foldPart = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   stream: Owner,
   part: Span,
   { before, accountId, isFirst }: Omit<FoldOptions, "isDryRun"> & { readonly isFirst: boolean },
@@ -124,7 +122,7 @@ const foldStream = async (
  * @throws DomainError request_invalid if usage before the time may still change, or usage is held
  */
 export const foldUsage = async (
-  { pace = unhurriedPace, ...given }: BulkDependencies,
+  { pace = unhurriedPace, ...given }: OperatorContext & { readonly pace?: BulkPace },
   { before, accountId, isDryRun }: FoldOptions,
   onProgress: (progress: FoldProgress) => void,
 ): Promise<readonly FoldedStream[]> => {

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import {
   lockDeployment,
   readDeployment,
@@ -18,13 +18,11 @@ import {
   RESTORE_HOLD,
 } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import type { Context } from "../context.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
-
-type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
 
 /**
  * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
@@ -33,7 +31,7 @@ type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
  *   end this hold, unnoticed
  */
 export const holdUsage = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   { reason, by }: { readonly reason: string; readonly by: string },
 ): Promise<Hold> =>
   db.transaction(async (transaction) => {
@@ -58,7 +56,7 @@ export const holdUsage = (
  */
 export const endHold = async (
   transaction: DatabaseTransactionConnection,
-  { clock, actor }: Omit<OperatorDependencies, "db">,
+  { clock, actor }: Omit<OperatorContext, "db">,
   by: string,
 ): Promise<Hold | null> => {
   const hold = findHold(await lockDeployment(transaction));
@@ -72,7 +70,7 @@ export const endHold = async (
 };
 
 /** Ends a hold in a transaction of its own. */
-export const releaseUsage = (deps: OperatorDependencies, by: string): Promise<Hold | null> =>
+export const releaseUsage = (deps: OperatorContext, by: string): Promise<Hold | null> =>
   deps.db.transaction((transaction) => endHold(transaction, deps, by));
 
 /**
@@ -100,7 +98,7 @@ export const beginHoldAnew = async (
  * whose server has changed.
  * @returns the hold, or null if usage is not held
  */
-export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | null> => {
+export const guardUsage = async ({ db, clock }: Context): Promise<Hold | null> => {
   const deployment = await readDeployment(db);
   if (deployment.systemIdentifier !== null && !isHoldMissing(deployment)) {
     return deployment.hold;

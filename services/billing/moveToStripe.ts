@@ -18,14 +18,13 @@ import { secondOf } from "../../domain/durations.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { correctClock } from "./readDatabaseTime.ts";
 import { followOutcome } from "./repair/applyOutcome.ts";
 import { refreshSubscription } from "./processorEvents/refreshSubscription.ts";
 import { requireNoCall } from "./reconciliation/requireRest.ts";
-
-type Dependencies = OperatorDependencies & { readonly billing: Billing };
+import type { BillingContext } from "./context.ts";
 
 /** The usage of one organization and kind that moves from the ledger to Stripe. */
 type MovedUsage = {
@@ -61,7 +60,7 @@ const requireAccount = async (billing: Billing): Promise<StripeAccount> => {
 };
 
 const recordStripe = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: BillingContext & OperatorContext,
   account: StripeAccount,
   operator: string,
 ): Promise<void> =>
@@ -118,7 +117,7 @@ const moveEvents = async (
  * a hold is followed by a comparison, or nothing was lost: what was moved is from before it.
  */
 const moveStream = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: BillingContext & OperatorContext,
   { id: accountId, name: accountName, billingDay }: Account,
   kind: Kind,
   { isDryRun, isHeld }: { readonly isDryRun: boolean; readonly isHeld: boolean },
@@ -182,7 +181,7 @@ const moveStream = (
  * @throws Error if Stripe cannot be reached
  */
 export const moveToStripe = async (
-  given: Dependencies,
+  given: BillingContext & OperatorContext,
   options: { readonly isDryRun: boolean; readonly operator: string },
 ): Promise<MoveToStripe> => {
   const { db, billing } = given;

@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { PrepaidDay, StatementDetail, UsageDay } from "../../db/billing/statements.ts";
 import {
@@ -11,21 +10,14 @@ import type { AccountMode, Kind, Owner } from "../../domain/accounts/accounts.ts
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/durations.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import { readWholeList } from "../readWholeList.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
 import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
+import type { BillingContext } from "./context.ts";
 
 /** The statement of one kind. A store's usage is prepaid, so it has days of another kind and no comparison. */
 export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
@@ -43,7 +35,7 @@ export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
  * @throws DomainError request_invalid if there is none
  */
 const periodOf = async (
-  deps: Dependencies,
+  deps: BillingContext,
   stream: Owner,
   period: Period | null,
 ): Promise<Period> => {
@@ -70,7 +62,7 @@ const comparedSpan = ({ start, end }: Period, now: Date) => {
  * @throws DomainError record_not_found if there is no such account
  */
 export const readStatement = async (
-  deps: Dependencies,
+  deps: BillingContext,
   owner: AccountMode,
   period: Period | null,
   signal: AbortSignal,
@@ -107,7 +99,7 @@ const PAGE_ROWS = 1000;
  * @throws DomainError record_not_found if there is no such account
  */
 export async function* readStatementDetails(
-  deps: Dependencies,
+  deps: BillingContext,
   owner: AccountMode,
   period: Period | null,
 ): AsyncGenerator<StatementDetail & { readonly kind: Kind }, void, void> {

@@ -1,17 +1,15 @@
-import type { DatabasePool } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPeriods.ts";
 import type { Subscription } from "../../db/billing/billingPeriods.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { HOUR_MS } from "../../domain/durations.ts";
 import { UnavailableError } from "../../domain/errors.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
 import { isProcessorUnusable } from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 import { getProcessor } from "./getProcessor.ts";
+import type { BillingContext } from "./context.ts";
 
 /** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
 const MIRROR_MAXIMUM_AGE_MS = HOUR_MS;
@@ -31,18 +29,12 @@ const readPeriod = async (read: () => Promise<Period | null>): Promise<Period | 
   }
 };
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
-
 /** The processor that bills an account's new usage, and the account's current billing cycle. */
 export type ResolvedCycle = { readonly processor: ProcessorName; readonly cycle: Period | null };
 
 /** Returns what is known without a call to Stripe: the cycle, or the subscription whose period only Stripe knows. */
 const readStored = async (
-  { db, clock, billing }: Dependencies,
+  { db, clock, billing }: BillingContext,
   { accountId, mode, kind }: Owner,
 ): Promise<
   | { readonly known: ResolvedCycle }
@@ -66,7 +58,7 @@ const readStored = async (
 
 /** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
 export const findBillingCycle = async (
-  deps: Dependencies,
+  deps: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle | null> => {
   const stored = await readStored(deps, stream);
@@ -81,7 +73,7 @@ export const findBillingCycle = async (
  * deployment bills through, or returns a period that is not current
  */
 export const resolveBillingCycle = async (
-  deps: Dependencies,
+  deps: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle> => {
   const { db, clock, billing } = deps;

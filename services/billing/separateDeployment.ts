@@ -14,7 +14,7 @@ import { deploymentNameOf } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
 /** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
@@ -44,7 +44,7 @@ const requireUnusedCopy = async (
  * @throws DomainError request_invalid
  */
 export const separateDeployment = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
 ): Promise<{
   readonly name: string;

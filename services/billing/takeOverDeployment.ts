@@ -2,7 +2,7 @@ import { lockDeployment, recordServer } from "../../db/billing/deployment.ts";
 import { deploymentNameOf, isHoldMissing } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { beginHoldAnew } from "./holdUsage.ts";
 import { readDatabaseTime } from "./readDatabaseTime.ts";
 
@@ -15,7 +15,7 @@ export const takeOverDeployment = ({
   db,
   clock,
   actor,
-}: OperatorDependencies): Promise<{
+}: OperatorContext): Promise<{
   readonly name: string;
   readonly hold: Hold | null;
   readonly hadChanged: boolean;

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CommonQueryMethods } from "slonik";
 import type {
   Charity,
   CharityIds,
@@ -12,21 +11,7 @@ import { DomainError, OutageError, invalidRequest } from "../../domain/errors.ts
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
-
-/**
- * Validates the charity of a donation with its remote provider, durably, in the workflow `donation-<id>`.
- * @throws if there is no result in time
- */
-export type ValidateCharity = (
-  donationId: string,
-  lookup: CharityLookup,
-) => Promise<CharityValidation>;
-
-export type ConfirmCharityDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly charities: Charities;
-  readonly validateCharity: ValidateCharity;
-};
+import type { CharityContext } from "./context.ts";
 
 /**
  * Returns the charity if it is the one that the client named.
@@ -95,7 +80,7 @@ const findLocalCharity = async (
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmRemotely = async (
-  deps: Pick<ConfirmCharityDependencies, "validateCharity">,
+  deps: Pick<CharityContext, "validateCharity">,
   donationId: string,
   lookup: CharityLookup,
 ): Promise<ConfirmedCharity> => {
@@ -145,7 +130,7 @@ const awaitLocalCharity = async (
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmCharity = async (
-  deps: Pick<ConfirmCharityDependencies, "validateCharity">,
+  deps: Pick<CharityContext, "validateCharity">,
   provider: CharityProvider,
   donation: { readonly id: string; readonly accountId: string },
   ids: CharityIds,

@@ -3,10 +3,10 @@ import { DomainError, OutageError } from "../../domain/errors.ts";
 import { asRejection, outcomeOf } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
-import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmLocally, confirmRemotely, findLocalCharities } from "./confirmCharity.ts";
 import { newId } from "../newId.ts";
 import { runConcurrently } from "../runConcurrently.ts";
+import type { CharityContext } from "./context.ts";
 
 /** As many calls of a remote provider as single donations of a key may cause in a second. */
 const MAXIMUM_VALIDATIONS = 20;
@@ -36,7 +36,7 @@ type ConfirmCharities = (
  * @returns a function that throws an OutageError if the catalogue fails
  */
 export const createCharityConfirmer = (
-  deps: ConfirmCharityDependencies,
+  deps: Pick<CharityContext, "validateCharity">,
   provider: CharityProvider,
   accountId: string,
 ): ConfirmCharities => {

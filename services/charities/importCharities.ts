@@ -11,7 +11,7 @@ import {
 } from "../../domain/charities/businessMasterFile.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 /** Some milliseconds of work for the database, and little to repeat after an interruption. */
 const BATCH_LINES = 2000;
@@ -42,7 +42,7 @@ const add = (left: ImportCounts, right: ImportCounts): ImportCounts => ({
  * @throws DomainError request_invalid if the file is not a Business Master File
  */
 export const importCharities = async (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   file: ImportedFile,
   lines: AsyncIterable<string>,
   { onBadLine, onProgress }: Observer,

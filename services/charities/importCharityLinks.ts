@@ -2,7 +2,7 @@ import { updateCharityLinks } from "../../db/charities/charities.ts";
 import type { CharityLinks } from "../../domain/charities/charityLinks.ts";
 import { readLinksLine } from "../../domain/charities/charityLinks.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 const BATCH_LINES = 2000;
 
@@ -19,7 +19,7 @@ export type LinksImport = {
  * @param lines one JSON object a line
  */
 export const importCharityLinks = async (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   lines: AsyncIterable<string>,
   onBadLine: (line: number, problem: string) => void,
 ): Promise<LinksImport> => {

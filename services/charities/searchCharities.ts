@@ -4,10 +4,10 @@ import { nameWords, readSearchName } from "../../domain/charities/charitySearch.
 import { OutageError } from "../../domain/errors.ts";
 import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
-import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { CharityPage } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import { providerOf } from "./providerOf.ts";
+import type { CharityContext } from "./context.ts";
 
 /** The catalogue cannot abort a query on a signal, so its statement timeout is a little longer. */
 const CLIENT_TIMEOUT_MS = 5000;
@@ -16,8 +16,6 @@ const OPERATOR_TIMEOUT_MS = 60_000;
 
 const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
-export type SearchDependencies = { readonly db: DatabasePool; readonly charities: Charities };
-
 /**
  * Searches with the account's provider. A name without letters and digits matches nothing; a name that is an EIN is
  * searched as one.
@@ -25,7 +23,7 @@ export type SearchDependencies = { readonly db: DatabasePool; readonly charities
  * @throws OutageError if the provider fails
  */
 export const searchCharities = async (
-  deps: SearchDependencies,
+  deps: Pick<CharityContext, "db" | "charities">,
   accountId: string,
   query: {
     readonly name: string | null;

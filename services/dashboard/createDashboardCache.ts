@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { Dashboard, DashboardDependencies } from "./readDashboard.ts";
+import type { PlantingContext } from "../planting/context.ts";
+import type { Dashboard } from "./readDashboard.ts";
 import { readDashboard } from "./readDashboard.ts";
 
 /** All that is shown of a dashboard is read once in this time. */
@@ -17,7 +18,7 @@ export type DashboardCache = {
 
 /** Caches the data of dashboards for some seconds. Concurrent readers share one read of the database. */
 export const createDashboardCache = (
-  deps: DashboardDependencies,
+  deps: PlantingContext,
   { cachedMs = CACHED_MS, cachedBytes = CACHED_BYTES } = {},
 ): DashboardCache => {
   const cached = new LRUCache<string, Dashboard>({

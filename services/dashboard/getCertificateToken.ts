@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { findOwnDonation } from "../../db/charities/donations.ts";
 import {
   findCertificate,
@@ -10,10 +10,10 @@ import {
 import type { CertifiedRecord } from "../../db/dashboard/certificates.ts";
 import { findOwnRegistration } from "../../db/registrations/registrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
 import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
+import type { Context } from "../context.ts";
 
 /** 128 random bits cannot be guessed. */
 const TOKEN_BYTES = 16;
@@ -38,7 +38,7 @@ const findRecord = async (
  * @throws DomainError record_not_found
  */
 export const getCertificateToken = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  { db, clock }: Context,
   { accountId, mode }: AccountMode,
   id: string,
   kind: CertifiedKind | null,
@@ -64,7 +64,7 @@ export const getCertificateToken = async (
  * @throws DomainError record_not_found, or request_invalid if the order has too many records
  */
 export const getOrderCertificateToken = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   { accountId, mode }: AccountMode,
   orderId: string,
 ): Promise<string> => {

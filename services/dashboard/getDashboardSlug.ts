@@ -1,8 +1,7 @@
 import { randomInt } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlug, insertDashboard } from "../../db/dashboard/dashboards.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import type { Context, InTransaction } from "../context.ts";
 
 /** Without letters and digits that look alike. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
@@ -27,7 +26,7 @@ const newSlug = (name: string): string => {
 
 /** Returns the slug of an account's dashboard, creating it on first use. It never changes, even if the account is renamed. */
 export const getDashboardSlug = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  { db, clock }: InTransaction<Context>,
   accountId: string,
 ): Promise<string> => {
   const known = await findDashboardSlug(db, accountId);

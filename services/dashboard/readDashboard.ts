@@ -1,4 +1,3 @@
-import type { CommonQueryMethods } from "slonik";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { findDashboardAccount } from "../../db/dashboard/dashboards.ts";
@@ -8,13 +7,12 @@ import { listLatestMedia } from "../../db/planting/sites.ts";
 import type { PlantedSite } from "../../db/planting/tallies.ts";
 import { listPlantedSites } from "../../db/planting/tallies.ts";
 import { listPeriodTotals } from "../../db/registrations/totals.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { HIDEABLE_SECTIONS, UNIT_FIELDS } from "../../domain/dashboard/profile.ts";
 import type { HideableSection, Profile, UnitField } from "../../domain/dashboard/profile.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
+import type { PlantingContext } from "../planting/context.ts";
 
 const MONTHS_SHOWN = 12;
 const MEDIA_SHOWN = 6;
@@ -74,12 +72,6 @@ const sectionsOf = ({
   );
 };
 
-export type DashboardDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  readonly planting: Planting;
-};
-
 const lastMonths = (now: Date): readonly string[] =>
   Array.from({ length: MONTHS_SHOWN }, (_, index) =>
     monthOf(
@@ -94,7 +86,7 @@ const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each)
  * account with millions of registrations costs as much as a new one.
  */
 export const readDashboard = async (
-  { db, clock, planting }: DashboardDependencies,
+  { db, clock, planting }: PlantingContext,
   slug: string,
 ): Promise<Dashboard | null> => {
   const account = await findDashboardAccount(db, slug);

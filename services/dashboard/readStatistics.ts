@@ -1,8 +1,7 @@
-import type { CommonQueryMethods } from "slonik";
 import { listStatistics } from "../../db/dashboard/statistics.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { StatisticsQuery, StatisticsRow } from "../../domain/dashboard/statistics.ts";
 import { rangeOf, withEmptyIntervals } from "../../domain/dashboard/statistics.ts";
+import type { Context } from "../context.ts";
 
 /** What a client asks for. Without days it gets the latest ones. */
 export type StatisticsRequest = Omit<StatisticsQuery, "range"> & {
@@ -17,7 +16,7 @@ export type Statistics = StatisticsQuery & { readonly rows: readonly StatisticsR
  * @throws DomainError request_invalid
  */
 export const readStatistics = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  { db, clock }: Context,
   { from, to, ...request }: StatisticsRequest,
 ): Promise<Statistics> => {
   const today = clock.now().toISOString().slice(0, 10);

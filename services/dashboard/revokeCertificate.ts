@@ -1,7 +1,7 @@
 import { revokeCertificate as revoke } from "../../db/dashboard/certificates.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 /**
  * Revokes a certificate's URL. Its page is gone in every process within seconds.
@@ -9,7 +9,7 @@ import type { OperatorDependencies } from "../accounts/recordAction.ts";
  * @throws DomainError record_not_found if there is none with the token, or it was revoked before
  */
 export const revokeCertificate = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   token: string,
 ): Promise<{ readonly recordId: string; readonly isOfOrder: boolean }> =>
   db.transaction(async (transaction) => {

@@ -1,8 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { deleteEventDays, findEventBoundary, insertEventDay } from "../../db/events/eventDays.ts";
 import { deleteEventsBefore } from "../../db/events/events.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { deleteInOrder } from "../batching/deleteInBatches.ts";
+import type { Context } from "../context.ts";
 import { keptSince } from "./readFeed.ts";
 
 /**
@@ -10,7 +9,7 @@ import { keptSince } from "./readFeed.ts";
  * @returns the number of deleted events
  */
 export const deleteOldEvents = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   signal: AbortSignal,
 ): Promise<number> => {
   const now = clock.now();

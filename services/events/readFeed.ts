@@ -1,12 +1,11 @@
-import type { CommonQueryMethods } from "slonik";
 import type { FeedEvent } from "../../db/events/feed.ts";
 import { hasExpiredEvents, readFeedPage } from "../../db/events/feed.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { daysBefore } from "../../domain/durations.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EventType, FeedPosition } from "../../domain/events/events.ts";
 import { EVENT_DAYS, parseEventId } from "../../domain/events/events.ts";
+import type { Context } from "../context.ts";
 
 /** A page is held in memory. */
 const PAGE_BYTES = 768 * 1024;
@@ -18,8 +17,6 @@ export type Feed = {
   /** Since when events are recorded that are not shown yet, because an older transaction is open; null if there are none. */
   readonly heldBackSince: Date | null;
 };
-
-type Dependencies = { readonly db: CommonQueryMethods; readonly clock: Clock };
 
 /** The time from which on all events are kept. */
 export const keptSince = (now: Date): Date => daysBefore(now, EVENT_DAYS);
@@ -51,7 +48,7 @@ const parsePosition = (startingAfter: string | null): FeedPosition | null => {
  * @throws DomainError event_gone if it is unknown, or events that follow it may have been deleted
  */
 export const readFeed = async (
-  { db, clock }: Dependencies,
+  { db, clock }: Context,
   owner: AccountMode,
   {
     types,

@@ -8,11 +8,10 @@ import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 /** Limits the size of an audit entry. */
 const REFUNDS_PER_TRANSACTION = 100;
@@ -23,13 +22,11 @@ type AppliedRefund = { readonly id: string } & (
   | { readonly kind: "donation"; readonly amountCents: number }
 );
 
-type Dependencies = { readonly clock: Clock; readonly actor: Actor };
-
 const applyChunk = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   chunk: readonly ImportedEntry<ImportedRecord>[],
-  { clock, actor }: Dependencies,
+  { clock, actor }: Pick<OperatorContext, "clock" | "actor">,
 ): Promise<readonly AppliedRefund[]> => {
   const units = await raiseRefundedCounts(
     transaction,
@@ -80,7 +77,7 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  deps: Dependencies,
+  deps: Pick<OperatorContext, "clock" | "actor">,
   connection: CommonQueryMethods,
   owner: AccountMode,
   entries: readonly ImportedEntry<ImportedRecord>[],

@@ -4,12 +4,12 @@ import { contentErrorReason, isContentError } from "../../db/isContentError.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { lastingContentOf, refundedOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { uuidOf } from "./assignIds.ts";
 import type { Report } from "./createReport.ts";
 import type { Writer } from "./createWriters.ts";
 import type { RecordLine } from "./importLine.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 type Entry = ImportedEntry<ImportedRecord> & {
   readonly identities: readonly string[];
@@ -44,12 +44,12 @@ const withoutRepetitions = (entries: readonly Entry[]): readonly Entry[] => {
 
 const namesOf = ({ id, identities }: Entry): readonly string[] => [id, ...identities];
 
-type ImportDependencies = OperatorDependencies & {
+type ImportRun = OperatorContext & {
   readonly runId: string;
   readonly isDryRun: boolean;
 };
 
-type ImportContext = ImportDependencies & {
+type ImportContext = ImportRun & {
   readonly owner: AccountMode;
   readonly report: Report;
 };
@@ -247,7 +247,7 @@ const writeHalves = async (
  * @returns a function that imports entries of a writer's kinds
  */
 export const createRecordImport = (
-  deps: ImportDependencies,
+  deps: ImportRun,
   owner: AccountMode,
   report: Report,
 ): ((writer: Writer, entries: readonly Entry[]) => Promise<void>) => {

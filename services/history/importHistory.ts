@@ -3,6 +3,7 @@ import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { LineKind } from "../../domain/history/importedRecords.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { assignIds } from "./assignIds.ts";
 import { createLedgerImport } from "./createLedgerImport.ts";
 import { createRecordImport } from "./createRecordImport.ts";
@@ -15,7 +16,6 @@ import { sortLines } from "./importLine.ts";
 import type { ImportLine, LineOutcome, Rejection } from "./importLine.ts";
 import { inBatches } from "./inBatches.ts";
 import { withImportRun } from "./withImportRun.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
 
 export type ImportOptions = WriterOptions & {
   /** Reports what an import would do, and changes nothing. */
@@ -68,7 +68,7 @@ export const importHistory = (
   {
     pace = unhurriedPace,
     ...given
-  }: OperatorDependencies & {
+  }: OperatorContext & {
     readonly pace?: BulkPace;
   },
   owner: AccountMode,

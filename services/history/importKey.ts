@@ -9,8 +9,8 @@ import {
 import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 export type ImportedKey = {
   readonly id: string;
@@ -26,7 +26,7 @@ export type ImportedKey = {
  * expired
  */
 export const importKey = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   account: { readonly id: string; readonly type: AccountType },
   mode: Mode,
   key: string,

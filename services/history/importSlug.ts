@@ -2,8 +2,8 @@ import { findDashboardAccount, findSlugOwner, insertAlias } from "../../db/dashb
 import { invalidRequest } from "../../domain/errors.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 export type ImportedSlug = {
   /** The slug of the dashboard that the old one redirects to. */
@@ -17,7 +17,7 @@ export type ImportedSlug = {
  * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
  */
 export const importSlug = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   accountId: string,
   slug: string,
 ): Promise<ImportedSlug> =>

@@ -1,14 +1,13 @@
-import type { DatabasePool } from "slonik";
 import {
   deleteImportRun,
   deleteImportRunsBefore,
   insertImportRun,
   isRunLost,
 } from "../../db/history/importRuns.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DAY_MS } from "../../domain/durations.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { newId } from "../newId.ts";
+import type { Context } from "../context.ts";
 
 /** Longer than any import takes. */
 const MAXIMUM_AGE_MS = 7 * DAY_MS;
@@ -19,7 +18,7 @@ const MAXIMUM_AGE_MS = 7 * DAY_MS;
  * @throws OutageError if the database has lost it in between
  */
 export const withImportRun = async <Result>(
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   work: (runId: string) => Promise<Result>,
 ): Promise<Result> => {
   const startedAt = clock.now();

@@ -3,8 +3,8 @@ import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { createAccountQueue } from "../batching/createAccountQueue.ts";
 import type { AccountQueue } from "../batching/createAccountQueue.ts";
+import type { BillingContext } from "../billing/context.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
-import type { RefundWindowDependencies } from "./readRefundWindow.ts";
 
 /** How single refunds at the same time wait for each other. */
 export type RefundQueue = {
@@ -15,7 +15,7 @@ export type RefundQueue = {
 };
 
 /** For programs that make one refund at a time. */
-export const withoutQueue = (deps: RefundWindowDependencies): RefundQueue => ({
+export const withoutQueue = (deps: BillingContext): RefundQueue => ({
   run: (_accountId, work) => work(),
   readWindow: (owner) => readRefundWindow(deps, owner),
 });
@@ -24,7 +24,7 @@ export const withoutQueue = (deps: RefundWindowDependencies): RefundQueue => ({
  * Creates the queue of a process's single refunds. Those of an account wait for each other without a connection, because they would
  * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
  */
-export const createRefundQueue = (deps: RefundWindowDependencies): RefundQueue => {
+export const createRefundQueue = (deps: BillingContext): RefundQueue => {
   const reading = new Map<string, ReturnType<RefundQueue["readWindow"]>>();
   const read: RefundQueue["readWindow"] = async (owner) => {
     try {

@@ -10,7 +10,6 @@ import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { countBack, requireAll } from "../../domain/batches.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { DomainError } from "../../domain/errors.ts";
 import { registrationOf } from "../../domain/registrations/registrations.ts";
 import type {
@@ -18,11 +17,11 @@ import type {
   Registration,
   Totals,
 } from "../../domain/registrations/registrations.ts";
-import type { Tracing } from "../../domain/tracing.ts";
 import type { BatchObserver } from "../batching/createGroupCommit.ts";
 import { createGroupCommit } from "../batching/createGroupCommit.ts";
 import { submitTraced, traceBatches, traceJob, traceOfRequest } from "../batching/traceBatches.ts";
 import type { TracedEntry } from "../batching/traceBatches.ts";
+import type { Context } from "../context.ts";
 import { checkLimits } from "./limits/checkLimits.ts";
 import { rememberRequests } from "./rememberRequests.ts";
 import { newId } from "../newId.ts";
@@ -238,12 +237,9 @@ export const createRegistrationWriter = ({
   observeBatch,
   maximumWaiting,
   tracing,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+}: Context & {
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
-  readonly tracing?: Tracing | undefined;
 }): RegistrationWriter => {
   const findOriginal: RegistrationWriter["findOriginal"] = async (owner, idempotencyKey) => {
     const original = await findByIdempotencyKey(db, owner, idempotencyKey, clock.now());

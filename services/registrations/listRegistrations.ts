@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
-import type { CopyPool } from "../../db/pools/copyPool.ts";
 import type { ListPosition } from "../../db/listPositions.ts";
 import type { ListPage } from "../../db/registrations/registrationPages.ts";
 import { findListPosition, readPage } from "../../db/registrations/registrationPages.ts";
@@ -10,13 +9,13 @@ import {
   SHORT_PAGE_ROWS,
 } from "../../db/registrations/shortPages.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type {
   RegistrationFilter,
   Totals,
   Registration,
 } from "../../domain/registrations/registrations.ts";
+import type { ListContext } from "./context.ts";
 
 /**
  * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts
@@ -28,12 +27,6 @@ const PAGE_BYTES = 768 * 1024;
 const YIELDING_PAGE_ROWS = 250;
 
 const AFTER_UNKNOWN = "after: is not the id of a registration in this list";
-
-type ListDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly copies: CopyPool;
-  readonly clock: Clock;
-};
 
 /** Which part of a list to read. */
 export type ListPart = {
@@ -79,7 +72,7 @@ export type SearchedPage<Row, Last> = {
  * A part of few registrations is a short page, unless their JSON is long.
  */
 export const listRegistrations = (
-  { db, copies, clock }: ListDependencies,
+  { db, copies, clock }: ListContext,
   owner: Owner,
   filter: RegistrationFilter,
   { startingAfter, limit }: ListPart,

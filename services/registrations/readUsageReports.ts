@@ -23,6 +23,7 @@ import { timeOf } from "../../domain/billing/usage.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import type { BillingContext } from "../billing/context.ts";
 import type { ListPart, SearchedPage } from "./listRegistrations.ts";
 
 /** The most registrations that one query reads, whatever their state. */
@@ -42,9 +43,6 @@ export type UsageReport = Pick<
   /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
   readonly period: Period | null;
 };
-
-type Dependencies = { readonly db: CommonQueryMethods; readonly billing: Billing };
-type ListDependencies = Dependencies & { readonly pace: BulkPace };
 
 type AccountBilling = { readonly account: Account; readonly periods: readonly AccountPeriod[] };
 
@@ -104,7 +102,7 @@ const presentUsage = (
  * @throws DomainError record_not_found
  */
 export const readUsageReport = async (
-  { db, billing }: Dependencies,
+  { db, billing }: Pick<BillingContext, "db" | "billing">,
   accountMode: AccountMode,
   id: string,
   kinds: readonly Kind[],
@@ -174,7 +172,7 @@ const findStart = async (
  * @param firstRows the rows of the first page; later ones have more, up to the limit of a query
  */
 async function* readPages(
-  { db, pace }: ListDependencies,
+  { db, pace }: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
   owner: Owner,
   range: Range,
   start: ListPosition | null,
@@ -207,7 +205,7 @@ async function* readPages(
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
-  dependencies: ListDependencies,
+  dependencies: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
   accountMode: AccountMode,
   {
     kinds,

@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import { listRefundsByKeys, lockRegistrations } from "../../db/registrations/refundBatches.ts";
 import { lockNamed } from "../../db/ownedRecords.ts";
 import type { KeyedRefund, LockedRegistration } from "../../db/registrations/refundBatches.ts";
@@ -6,26 +5,13 @@ import { readTotals } from "../../db/registrations/totals.ts";
 import type { AccountMode, Owner } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { countBack, isAccepted, outcomeOf, requireAll } from "../../domain/batches.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
-import type { Tracing } from "../../domain/tracing.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
-import type { RegistrationWriter } from "./createRegistrationWriter.ts";
-import type { RetryGuard } from "./createRetryGuard.ts";
 import { readRefundWindow } from "./readRefundWindow.ts";
 import { recordRefunds, retryKeyConflicts } from "./recordRefunds.ts";
 import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";
-
-export type RefundBatchDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly guard: RetryGuard;
-  readonly writer: Pick<RegistrationWriter, "runApart">;
-  readonly tracing: Tracing | undefined;
-};
+import type { RegistrationContext } from "./context.ts";
 
 /** A refund of a batch. The registration itself is read when it is needed, because a batch may have a thousand of them. */
 export type RefundedItem = {
@@ -106,7 +92,7 @@ const createDecider = (
 };
 
 const refundAll = (
-  { db, clock, tracing }: RefundBatchDependencies,
+  { db, clock, tracing }: RegistrationContext,
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],
   isAtomic: boolean,
@@ -155,7 +141,7 @@ const refundAll = (
  * @throws BatchRejectedError
  */
 export const refundBatch = async (
-  deps: RefundBatchDependencies,
+  deps: RegistrationContext,
   caller: AccountMode,
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],

@@ -1,16 +1,15 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
 import { findRefundByKey } from "../../db/registrations/refunds.ts";
 import { findOwnRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
-import type { Tracing } from "../../domain/tracing.ts";
 import type { Registration, Totals } from "../../domain/registrations/registrations.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import type { BillingContext } from "../billing/context.ts";
+import type { Context } from "../context.ts";
 import { withoutQueue } from "./createRefundQueue.ts";
 import type { RefundQueue } from "./createRefundQueue.ts";
 import { findRefundWindow } from "./readRefundWindow.ts";
@@ -37,15 +36,6 @@ export type RefundRequest = {
   readonly idempotencyKey: string | null;
 };
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  /** The operator who refunds, if it is not the client. */
-  readonly actor?: Actor;
-  readonly tracing?: Tracing | undefined;
-};
-
 export const refundNotFound = ({ kind }: Owner): DomainError =>
   new DomainError("record_not_found", `failed to find ${kind} registration`);
 
@@ -57,7 +47,7 @@ export const refundKeyIsTaken = (): DomainError =>
  * @throws DomainError request_invalid if it refunded another registration
  */
 const findEarlierRefund = async (
-  { clock, actor }: Pick<Dependencies, "clock" | "actor">,
+  { clock, actor }: Context & Partial<OperatorContext>,
   db: CommonQueryMethods,
   owner: Owner,
   registration: Registration,
@@ -84,7 +74,7 @@ const findEarlierRefund = async (
 
 /** Returns the refund that an earlier call made with the request's idempotency key, or null. */
 export const findOriginalRefund = async (
-  deps: Pick<Dependencies, "db" | "clock" | "actor">,
+  deps: Context & Partial<OperatorContext>,
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded | null> => {
@@ -95,7 +85,7 @@ export const findOriginalRefund = async (
 
 /** @param window read before, because it may be a call to the processor */
 const refundWithin = (
-  deps: Dependencies,
+  deps: BillingContext & Partial<OperatorContext>,
   owner: Owner,
   request: RefundRequest,
   window: RefundWindow,
@@ -140,7 +130,7 @@ const refundWithin = (
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundRegistration = async (
-  { queue, ...deps }: Dependencies & { readonly queue?: RefundQueue },
+  { queue, ...deps }: BillingContext & Partial<OperatorContext> & { readonly queue?: RefundQueue },
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded> => {

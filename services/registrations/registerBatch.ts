@@ -1,23 +1,14 @@
-import type { DatabasePool } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { listKnownKeys } from "../../db/ownedRecords.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import { isAccepted, requireAll } from "../../domain/batches.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { RegistrationRequest } from "../../domain/registrations/registrations.ts";
-import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
-import type { RetryGuard } from "./createRetryGuard.ts";
+import type { WrittenItem } from "./createRegistrationWriter.ts";
 import { findRefusal } from "./registerUnlessRefused.ts";
-
-export type RegisterBatchDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly writer: RegistrationWriter;
-  readonly guard: Pick<RetryGuard, "writeBatch">;
-};
+import type { RegistrationContext } from "./context.ts";
 
 /** The registration of a batch at an index. */
 type Item = {
@@ -35,7 +26,7 @@ const keysOf = (items: readonly Item[]): readonly string[] =>
  * @param overflow the error of items that would increase the account's total beyond a safe integer
  */
 const findUnrecordable = async (
-  { db, clock }: RegisterBatchDependencies,
+  { db, clock }: RegistrationContext,
   owner: Owner,
   items: readonly Item[],
   overflow: DomainError,
@@ -64,7 +55,7 @@ const findUnrecordable = async (
 
 /** Writes items in one transaction, and rejects those that exceed the account's total. */
 const writeItems = async (
-  deps: RegisterBatchDependencies,
+  deps: RegistrationContext,
   owner: Owner,
   items: readonly Item[],
   isAtomic: boolean,
@@ -140,7 +131,7 @@ const findRefused = (
  * @throws BatchRejectedError, or DomainError queue_full
  */
 export const registerBatch = async (
-  deps: RegisterBatchDependencies,
+  deps: RegistrationContext,
   caller: Pick<Caller, "accountId" | "mode" | "suspendingSubscription">,
   owner: Owner,
   items: readonly Outcome<RegistrationRequest>[],

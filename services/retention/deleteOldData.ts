@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { daysBefore } from "../../domain/durations.ts";
 import { recordExpiredKeys } from "../accounts/recordExpiredKeys.ts";
 import { deleteOldTestDonations } from "../charities/donations/deleteOldTestDonations.ts";
@@ -12,10 +10,9 @@ import { deleteOldEvents } from "../events/deleteOldEvents.ts";
 import { clearExpiredResponses } from "../planting/evidence/clearCachedResponses.ts";
 import { deleteOldTestRegistrations } from "../registrations/deleteOldTestRegistrations.ts";
 import { deleteOldDeliveries } from "../webhooks/deleteOldDeliveries.ts";
+import type { Context } from "../context.ts";
 
-export type RetentionDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+export type RetentionSettings = {
   /** How long the records of billing are kept that nothing depends on. */
   readonly retention: { readonly processorEventDays: number; readonly reconciliationDays: number };
   /** How long the data of test mode are kept; 0 for ever. */
@@ -32,7 +29,7 @@ const MAXIMUM_STEP_MS = 30 * 60 * 1000;
 type Step = (signal: AbortSignal) => Promise<unknown>;
 type Steps = Readonly<Record<string, Step>>;
 
-const testDataSteps = ({ db, clock, testDataDays }: RetentionDependencies): Steps => {
+const testDataSteps = ({ db, clock, testDataDays }: Context & RetentionSettings): Steps => {
   if (testDataDays === 0) {
     return {};
   }
@@ -45,7 +42,7 @@ const testDataSteps = ({ db, clock, testDataDays }: RetentionDependencies): Step
   };
 };
 
-const stepsOf = (deps: RetentionDependencies): Steps => {
+const stepsOf = (deps: Context & RetentionSettings): Steps => {
   const { db, clock, retention } = deps;
   const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
   return {
@@ -73,7 +70,7 @@ const stepsOf = (deps: RetentionDependencies): Steps => {
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons
  */
 export const deleteOldData = async (
-  deps: RetentionDependencies,
+  deps: Context & RetentionSettings,
   signal: AbortSignal,
   maximumStepMs = MAXIMUM_STEP_MS,
 ): Promise<Readonly<Record<string, unknown>>> => {

@@ -1,9 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { joinCalls } from "../../db/joinCalls.ts";
 import { recordShardPasses } from "../../db/shards.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { SHARDS } from "../../domain/shards.ts";
 import type { ShardKind } from "../../domain/shards.ts";
+import type { Context } from "../context.ts";
 
 /** Long enough to cost nothing, and short enough that the shards of a worker that stopped are soon shared again. */
 const RUN_MS = 60_000;
@@ -119,7 +118,7 @@ const work = async (active: ActiveSender, { hasEnded, nowMs, recordPass }: Run):
  * slow call holds up nothing at the end of a minute. After an error the next run has a new sender.
  */
 export const createShardRuns = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   { kind, offsetMsOf = () => 0, createSender, runMs = RUN_MS }: ShardOptions,
 ): ShardRuns => {
   const recordPass = joinCalls(async (shards: readonly number[]) => {

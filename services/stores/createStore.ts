@@ -8,8 +8,8 @@ import { getOrganization } from "../accounts/getOrganization.ts";
 import { issueFirstKeys } from "../accounts/issueKey.ts";
 import type { FirstKeys } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
 import { newId } from "../newId.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 export type NewStore = Pick<
   Store,
@@ -25,7 +25,7 @@ export type NewStore = Pick<
  *   record_not_found for an unknown organization
  */
 export const createStore = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   given: NewStore,
 ): Promise<FirstKeys & { readonly id: string; readonly domain: string }> =>
   db.transaction(async (transaction) => {

@@ -3,15 +3,16 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import type { EvidenceStage, TreeEvidence } from "../../domain/planting/timeline.ts";
-import type { EvidenceDependencies, EvidenceRenderer } from "../planting/evidence/cacheEvidence.ts";
+import type { EvidenceRenderer } from "../planting/evidence/cacheEvidence.ts";
 import { readTreeEvidence, simulateTreeEvidence } from "../planting/evidence/readTreeEvidence.ts";
 import type { TreeEvidenceResponse } from "../planting/evidence/readTreeEvidence.ts";
+import type { EvidenceContext } from "../planting/context.ts";
 
 const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
 
 /** Returns the newest tree registration that a selection matches. */
 const getSelectedTree = async (
-  { db }: EvidenceDependencies,
+  { db }: EvidenceContext,
   owner: AccountMode,
   selection: EvidenceSelection,
 ): Promise<AccountMode & { readonly id: string }> => {
@@ -27,7 +28,7 @@ const getSelectedTree = async (
  * @throws DomainError record_not_found when none matches
  */
 export const readStoreEvidence = async (
-  deps: EvidenceDependencies,
+  deps: EvidenceContext,
   owner: AccountMode,
   selection: EvidenceSelection,
   render: EvidenceRenderer<TreeEvidence>,
@@ -39,7 +40,7 @@ export const readStoreEvidence = async (
  * @throws DomainError record_not_found when none matches, or the simulation is in another project or region
  */
 export const simulateStoreEvidence = async (
-  deps: EvidenceDependencies,
+  deps: EvidenceContext,
   owner: AccountMode,
   selection: EvidenceSelection,
   stage: EvidenceStage,

@@ -5,9 +5,9 @@ import { sumStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { PLANTED_KIND } from "../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { CustomerFilter } from "../../domain/stores/customers.ts";
 import { projectGenericCo2Kg } from "../../domain/planting/impactFactors.ts";
+import type { Context } from "../context.ts";
 
 /** Reversed units and refunded donations are not counted. */
 export type StoreImpactTotals = {
@@ -43,7 +43,7 @@ const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: Customer
 
 /** Returns a store's lifetime totals from its counters, or a customer's from the customer's records. */
 export const readStoreImpact = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   owner: AccountMode,
   filter: CustomerFilter,
 ): Promise<StoreImpactTotals> => {

@@ -1,17 +1,14 @@
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { getStore } from "./getStore.ts";
 
 /**
  * Accepts an uninstalled store's keys again. A store that is installed stays as it is.
  * @throws DomainError record_not_found
  */
-export const reinstallStore = (
-  { db, clock, actor }: OperatorDependencies,
-  id: string,
-): Promise<Store> =>
+export const reinstallStore = ({ db, clock, actor }: OperatorContext, id: string): Promise<Store> =>
   db.transaction(async (transaction) => {
     const { uninstalledAt } = await getStore(transaction, id);
     if (uninstalledAt !== null) {

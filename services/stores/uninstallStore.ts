@@ -1,7 +1,7 @@
 import { markStoreUninstalled } from "../../db/stores/stores.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { getStore } from "./getStore.ts";
 
 /**
@@ -9,7 +9,7 @@ import { getStore } from "./getStore.ts";
  * @throws DomainError record_not_found
  */
 export const uninstallStore = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   id: string,
 ): Promise<{ readonly store: Store; readonly wasUninstalledBefore: boolean }> =>
   db.transaction(async (transaction) => {

@@ -9,7 +9,7 @@ import type { CharityProviderName } from "../../domain/accounts/accounts.ts";
 import { becomesLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { lockBalance } from "./balance/lockBalance.ts";
 import { recordLowBalance } from "./balance/reportBalance.ts";
 import { getStore } from "./getStore.ts";
@@ -41,7 +41,7 @@ const changeThreshold = async (
  *   user id
  */
 export const updateStore = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   id: string,
   { charityProvider, limits, lowBalanceCents, ...changes }: StoreUpdate,
 ): Promise<Store> =>

@@ -19,14 +19,13 @@ import {
   listRegistrationsOfMeterEvent,
   registrationLookups,
 } from "../../db/support/recordLookups.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { RECORD_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
 import type { FoundBy, Lookup } from "../../domain/support/lookup.ts";
 import { getOrganizationOrStore } from "../accounts/getOrganizationOrStore.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RegistrationUsage } from "../billing/readUsage.ts";
 import { readUsage } from "../billing/readUsage.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 
 type Found<Record> = { readonly record: Record; readonly foundBy: readonly FoundBy[] };
 
@@ -134,12 +133,6 @@ const findKeys = async (
   return keys.map((record) => ({ record, foundBy: ["id"] }));
 };
 
-type Dependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  readonly actor: Actor;
-};
-
 /** Counts, for each account, the records that name a customer. */
 const countNamed = (
   found: readonly Found<FoundRegistration | FoundDonation>[],
@@ -156,7 +149,7 @@ const countNamed = (
 
 /** Records, for each store, how many records that name its customers are found. */
 const recordSearch = (
-  { db, clock, actor }: Dependencies,
+  { db, clock, actor }: OperatorContext,
   found: Pick<FoundRecords, "registrations" | "donations">,
 ): Promise<void> => {
   const registrations = countNamed(found.registrations);
@@ -183,7 +176,7 @@ const recordSearch = (
  * @throws DomainError record_not_found if there is no such account
  */
 export const findRecords = async (
-  deps: Dependencies,
+  deps: OperatorContext,
   {
     text,
     accountId,

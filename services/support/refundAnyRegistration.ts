@@ -6,15 +6,13 @@ import type { DomainError } from "../../domain/errors.ts";
 import { recordNotFound } from "../../domain/recordIds.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getRecordId } from "../getRecordId.ts";
 import { readRefundWindow } from "../registrations/readRefundWindow.ts";
 import { findOriginalRefund, refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
 import { findEarlierResponse } from "../stores/records/runIdempotentWrite.ts";
-import type { OperatorDependencies } from "../accounts/recordAction.ts";
-
-export type RefundDependencies = OperatorDependencies & { readonly billing: Billing };
+import type { OperatorContext } from "../accounts/context.ts";
+import type { BillingContext } from "../billing/context.ts";
 
 export type OperatorRefund = {
   readonly id: string;
@@ -39,7 +37,7 @@ const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
 
 /** Returns what a refund of an organization's registration would do, without refunding. */
 const previewRefund = async (
-  deps: RefundDependencies,
+  deps: BillingContext & OperatorContext,
   registration: AccountRegistration,
   refund: OperatorRefund,
 ): Promise<Pick<AnyRefund, "refundedCount" | "replayed">> => {
@@ -59,7 +57,7 @@ const previewRefund = async (
 
 /** Reverses units of a store's registration, whose price returns to the balance. */
 const refundStoreRegistration = async (
-  { db, clock, actor }: RefundDependencies,
+  { db, clock, actor }: BillingContext & OperatorContext,
   registration: AccountRegistration,
   { count, reason, idempotencyKey, isDryRun }: OperatorRefund,
 ): Promise<AnyRefund> => {
@@ -108,7 +106,7 @@ const refundStoreRegistration = async (
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundAnyRegistration = async (
-  deps: RefundDependencies,
+  deps: BillingContext & OperatorContext,
   refund: OperatorRefund,
 ): Promise<AnyRefund> => {
   const registration = await findRegistration(

@@ -6,7 +6,8 @@ import { listRefundable } from "../../db/registrations/refundableRegistrations.t
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import { asRejection } from "../../domain/batches.ts";
 import { readWholeList } from "../readWholeList.ts";
-import type { RefundDependencies } from "./refundAnyRegistration.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import type { BillingContext } from "../billing/context.ts";
 import { refundAnyRegistration } from "./refundAnyRegistration.ts";
 
 export type MatchingRefund = {
@@ -17,7 +18,7 @@ export type MatchingRefund = {
 };
 
 async function* readRefundable(
-  { db }: RefundDependencies,
+  { db }: BillingContext & OperatorContext,
   filter: RefundFilter,
 ): AsyncGenerator<RefundableRecord, void, void> {
   for (const kind of KINDS) {
@@ -33,7 +34,7 @@ async function* readRefundable(
  * that cannot be refunded does not stop the others.
  */
 export async function* refundMatching(
-  deps: RefundDependencies,
+  deps: BillingContext & OperatorContext,
   filter: RefundFilter,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): AsyncGenerator<MatchingRefund, void, void> {

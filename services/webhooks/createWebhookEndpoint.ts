@@ -16,9 +16,11 @@ import {
 } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isAllowedHost } from "../../providers/webhooks/allowedAddresses.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 import { newId } from "../newId.ts";
+import type { WebhookContext } from "./context.ts";
 
 const SECRET_BYTES = 32;
 
@@ -62,7 +64,7 @@ export const requireUnusedUrl = (
  * @throws DomainError request_invalid
  */
 export const createWebhookEndpoint = (
-  { db, clock, actor, settings }: WebhookDependencies & { readonly settings: WebhookSettings },
+  { db, clock, actor, webhookSettings }: WebhookContext & OperatorContext<Actor | null>,
   { accountId, mode }: AccountMode,
   {
     url: given,
@@ -77,7 +79,7 @@ export const createWebhookEndpoint = (
   readonly secret: string;
   readonly replayed: boolean;
 }> => {
-  const url = requireUsableUrl(given, settings);
+  const url = requireUsableUrl(given, webhookSettings);
   return db.transaction(async (transaction) => {
     const owner = { accountId, mode };
     await lockEndpointsOf(transaction, owner);

@@ -1,11 +1,10 @@
-import type { DatabasePool } from "slonik";
 import { deleteDeliveriesBefore } from "../../db/webhooks/deliveries.ts";
 import type { DeliveryPlace } from "../../db/webhooks/deliveries.ts";
 import { deleteEndpointsBefore } from "../../db/webhooks/endpoints.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { DAY_MS } from "../../domain/durations.ts";
 import { deleteInOrder } from "../batching/deleteInBatches.ts";
 import { keptSince } from "../events/readFeed.ts";
+import type { Context } from "../context.ts";
 
 /** Longer than any transaction that records an event for the endpoint. */
 const DELETED_ENDPOINT_MS = DAY_MS;
@@ -16,7 +15,7 @@ const DELETED_ENDPOINT_MS = DAY_MS;
  * @returns the number of deleted deliveries
  */
 export const deleteOldDeliveries = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   signal: AbortSignal,
 ): Promise<number> => {
   const now = clock.now();

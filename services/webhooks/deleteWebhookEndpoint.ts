@@ -1,12 +1,13 @@
 import { lockEndpointsOf, markEndpointDeleted } from "../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { deleteSecrets } from "../../db/webhooks/secrets.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 
 /** Deletes an endpoint and its secrets. Its deliveries are no longer made, and are deleted at night. */
 export const deleteWebhookEndpoint = (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
 ): Promise<void> =>
   db.transaction(async (transaction) => {

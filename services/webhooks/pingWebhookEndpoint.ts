@@ -2,8 +2,9 @@ import { insertDelivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 import { newId } from "../newId.ts";
 
 export const ENDPOINT_DISABLED = "the webhook endpoint is disabled; enable it first";
@@ -21,7 +22,7 @@ export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
  * @throws DomainError request_invalid if the endpoint is disabled
  */
 export const pingWebhookEndpoint = (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
 ): Promise<string> =>
   db.transaction(async (transaction) => {

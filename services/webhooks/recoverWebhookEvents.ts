@@ -6,9 +6,10 @@ import { invalidRequest } from "../../domain/errors.ts";
 import { startOfTransaction } from "../../domain/events/events.ts";
 import type { FeedPosition } from "../../domain/events/events.ts";
 import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { requireEnabled } from "./pingWebhookEndpoint.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 
 /** A request must end in time. Repeating it continues. */
 const MAXIMUM_EVENTS = 5000;
@@ -26,7 +27,7 @@ export type RecoveryPositions = {
 type Recovery = { readonly recovered: number; readonly hasMore: boolean };
 
 const recover = async (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
   since: Date,
   positions: RecoveryPositions,
@@ -86,7 +87,7 @@ const recover = async (
  * @throws DomainError request_invalid if the time is too long ago or in the future, or the endpoint is disabled
  */
 export const recoverWebhookEvents = (
-  deps: WebhookDependencies,
+  deps: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
   since: Date,
   positions: RecoveryPositions = new Map(),

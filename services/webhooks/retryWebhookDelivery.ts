@@ -1,17 +1,18 @@
 import type { Delivery } from "../../db/webhooks/deliveryLists.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { makeDeliveryDue } from "../../db/webhooks/recovery.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { requireEnabled } from "./pingWebhookEndpoint.ts";
 import { getDelivery } from "./readDeliveries.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 
 /**
  * Makes a delivery again within seconds, also one that has succeeded, and repeats it on the schedule if it fails.
  * @throws DomainError record_not_found, or request_invalid if the endpoint is disabled
  */
 export const retryWebhookDelivery = (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
   id: string,
 ): Promise<Delivery> => {

@@ -9,10 +9,11 @@ import {
 import { HOUR_MS } from "../../domain/durations.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { MAXIMUM_SECRETS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { newSecret } from "./createWebhookEndpoint.ts";
 import { getOwnWebhookEndpoint } from "./getWebhookEndpoint.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 
 /**
  * Replaces an endpoint's secret. The old one also signs for another day, so that receivers can change over; with
@@ -20,7 +21,7 @@ import type { WebhookDependencies } from "./webhookDependencies.ts";
  * @throws DomainError request_invalid if too many secrets sign already
  */
 export const rotateWebhookSecret = (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   { id, accountId, mode }: WebhookEndpoint,
   { revokesPrevious }: { readonly revokesPrevious: boolean },
 ): Promise<{ readonly secret: string; readonly previousValidUntil: Date | null }> =>

@@ -1,8 +1,9 @@
 import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
 import { disableEndpoint, enableEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
 import { getWebhookEndpoint } from "./getWebhookEndpoint.ts";
 
 /**
@@ -12,7 +13,7 @@ import { getWebhookEndpoint } from "./getWebhookEndpoint.ts";
  * @throws DomainError record_not_found if the endpoint was deleted meanwhile
  */
 export const switchWebhookEndpoint = (
-  { db, clock, actor }: WebhookDependencies,
+  { db, clock, actor }: OperatorContext<Actor | null>,
   { id }: WebhookEndpoint,
   state: "enabled" | "disabled",
 ): Promise<WebhookEndpoint> =>

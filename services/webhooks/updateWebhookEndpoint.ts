@@ -1,11 +1,12 @@
 import { listEndpoints, lockEndpointsOf, updateEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { OperatorContext } from "../accounts/context.ts";
 import { requireUnusedUrl, requireUsableUrl } from "./createWebhookEndpoint.ts";
 import { ENDPOINT_NOT_FOUND } from "./getWebhookEndpoint.ts";
-import { recordWebhookAction } from "./webhookDependencies.ts";
-import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { recordWebhookAction } from "./recordWebhookAction.ts";
+import type { WebhookContext } from "./context.ts";
 
 export type EndpointChanges = {
   readonly url?: string | undefined;
@@ -19,11 +20,11 @@ export type EndpointChanges = {
  * @throws DomainError request_invalid, or record_not_found if the endpoint was deleted meanwhile
  */
 export const updateWebhookEndpoint = (
-  { db, clock, actor, settings }: WebhookDependencies & { readonly settings: WebhookSettings },
+  { db, clock, actor, webhookSettings }: WebhookContext & OperatorContext<Actor | null>,
   { id, accountId, mode }: WebhookEndpoint,
   { url: given, types, description }: EndpointChanges,
 ): Promise<WebhookEndpoint> => {
-  const url = given === undefined ? undefined : requireUsableUrl(given, settings);
+  const url = given === undefined ? undefined : requireUsableUrl(given, webhookSettings);
   return db.transaction(async (transaction) => {
     await lockEndpointsOf(transaction, { accountId, mode });
     const endpoints = await listEndpoints(transaction, { accountId, mode });

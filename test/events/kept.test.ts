@@ -70,9 +70,9 @@ test.serial(
     const { id: accountId } = await createTestOrganization(db);
     const account: AccountMode = { accountId, mode: "live" };
     const clock = { now: () => new Date() };
-    const settings = { allowsHttp: false, allowedNetworks: [] };
+    const webhookSettings = { allowsHttp: false, allowedNetworks: [] };
     const { endpoint } = await createWebhookEndpoint(
-      { db, clock, actor: SERVICE, settings },
+      { db, clock, actor: SERVICE, webhookSettings },
       account,
       { url: "https://shop.example/hook", types: null, description: "" },
     );

@@ -11,11 +11,11 @@ import {
 } from "../../services/planting/orders/pollPlantingOrder.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
-import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import type { Refunded } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import type { EvidenceContext } from "../../services/planting/context.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -54,7 +54,7 @@ export const setUpPlanting = async (
   const planting = createTestPlanting({ partner, timeline });
   const organization = await createTestOrganization(db, { clock, name });
   const writer = createRegistrationWriter({ db, clock });
-  const deps: EvidenceDependencies & { readonly db: DatabasePool } = {
+  const deps: EvidenceContext & { readonly db: DatabasePool } = {
     db,
     clock,
     planting,

@@ -10,7 +10,6 @@ import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts"
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
-import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
@@ -22,6 +21,7 @@ import type { AuthenticateStore } from "../../services/stores/createStoreAuthent
 import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import { changeBalance } from "../../services/stores/balance/changeBalance.ts";
+import type { ValidateCharity } from "../../services/charities/context.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";

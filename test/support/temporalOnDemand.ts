@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
+import type { ValidateCharity } from "../../services/charities/context.ts";
 
 /*
  * Calls of Temporal that load its client when the first is made. Most tests that serve an API make none, and the client

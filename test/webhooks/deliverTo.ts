@@ -3,12 +3,12 @@ import { sql } from "../../db/sql.ts";
 import { listDueEndpoints } from "../../db/webhooks/pendingEndpoints.ts";
 import { shardOf } from "../../domain/shards.ts";
 import { createDeliverySender } from "../../services/webhooks/sending/createDeliverySender.ts";
-import type { DeliveryDependencies } from "../../services/webhooks/sending/makeAttempt.ts";
+import type { DeliveryContext } from "../../services/webhooks/context.ts";
 
 const dueRow = z.strictObject({ dueAt: z.date().nullable() });
 
 /** Returns a function that makes the due deliveries of one endpoint. Other tests have endpoints in the same shard. */
-export const createDeliveriesTo = (deps: DeliveryDependencies, endpointId: string) => {
+export const createDeliveriesTo = (deps: DeliveryContext, endpointId: string) => {
   const { db, clock } = deps;
   const listDue = async () => {
     const due = await listDueEndpoints(db, { after: null, now: clock.now(), limit: 1_000_000 });

@@ -17,7 +17,7 @@ import {
   createEndpointScans,
 } from "../../services/webhooks/sending/createDeliveryRuns.ts";
 import { makeAttempt } from "../../services/webhooks/sending/makeAttempt.ts";
-import type { DeliveryDependencies } from "../../services/webhooks/sending/makeAttempt.ts";
+import type { DeliveryContext } from "../../services/webhooks/context.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -71,7 +71,7 @@ const insertEndpoints = async (
   return ids;
 };
 
-const dependenciesOf = (db: DatabasePool): DeliveryDependencies => ({
+const dependenciesOf = (db: DatabasePool): DeliveryContext => ({
   db,
   clock: systemClock,
   send: createWebhookSender(SETTINGS),

@@ -49,7 +49,7 @@ export const setUpWebhooks = async (
     db,
     clock,
     actor: SERVICE,
-    settings: TEST_SETTINGS,
+    webhookSettings: TEST_SETTINGS,
     send: createWebhookSender(TEST_SETTINGS),
     random: () => 0.5,
     observeAttempt: () => undefined,

@@ -151,8 +151,8 @@ test("a separated copy has a different name, and never bills through the origina
 
 test("a separated copy sends nothing to the original's webhook endpoints", async (t) => {
   const receiver = await startReceiver(t);
-  const settings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
-  const deps = { clock: systemClock, actor: SERVICE, settings };
+  const webhookSettings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] };
+  const deps = { clock: systemClock, actor: SERVICE, webhookSettings };
   const created: { readonly id: string; readonly accountId: string }[] = [];
   const { original, copy } = await fork(t, {}, { name: "ledger" }, async (db) => {
     for (const path of ["", "/gone"]) {
@@ -173,7 +173,7 @@ test("a separated copy sends nothing to the original's webhook endpoints", async
       {
         db,
         clock: systemClock,
-        send: createWebhookSender(settings),
+        send: createWebhookSender(webhookSettings),
         random: () => 0.5,
         observeAttempt: () => undefined,
         observeDisabled: () => undefined,

@@ -1,7 +1,7 @@
 import { findSender, terminateSender } from "../../program/temporal/usageSenders.ts";
 import { forEachConcurrently } from "../forEachConcurrently.ts";
 import { callTemporal } from "../callTemporal.ts";
-import type { PassDependencies } from "./passes/pass.ts";
+import type { DispatchContext } from "./passes/pass.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
 import type { Waiting } from "./wakeBackoff.ts";
 
@@ -10,7 +10,7 @@ import type { Waiting } from "./wakeBackoff.ts";
  * wakes, so that a failed pass does not wake every workflow again.
  */
 export const createWaker = <Item extends Waiting>(
-  { temporal, clock, logger, wakesUntilStuck }: PassDependencies,
+  { temporal, clock, logger, wakesUntilStuck }: DispatchContext,
   {
     keyOf,
     workflowIdOf,

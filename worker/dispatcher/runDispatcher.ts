@@ -8,7 +8,7 @@ import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.t
 import { pause } from "../../services/pause.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
-import type { Pass, PassDependencies } from "./passes/pass.ts";
+import type { Pass, DispatchContext } from "./passes/pass.ts";
 import { createStartProcessorEvents } from "./passes/startProcessorEvents.ts";
 import { createStartRefunds } from "./passes/startRefunds.ts";
 import { createStartShardSenders } from "./passes/startShardSenders.ts";
@@ -21,7 +21,7 @@ const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
 
-type DispatcherDependencies = PassDependencies & {
+type LeaderContext = DispatchContext & {
   /** A connection of its own for the lease, so that a busy pool does not cost the leadership. */
   readonly leases: DatabasePool;
   /** How long the lease lasts without a renewal. */
@@ -33,7 +33,7 @@ type DispatcherDependencies = PassDependencies & {
 };
 
 /** Each creates what a leader does in a pass. */
-const PASSES: readonly ((deps: PassDependencies) => Pass)[] = [
+const PASSES: readonly ((context: DispatchContext) => Pass)[] = [
   createStartRefunds,
   createStartShardSenders,
   createWakeSenders,
@@ -51,10 +51,7 @@ const PASSES: readonly ((deps: PassDependencies) => Pass)[] = [
  * checks the lease.
  * @returns a promise that resolves after the signal is aborted
  */
-export const runDispatcher = async (
-  dependencies: DispatcherDependencies,
-  signal: AbortSignal,
-): Promise<void> => {
+export const runDispatcher = async (context: LeaderContext, signal: AbortSignal): Promise<void> => {
   const {
     db,
     leases,
@@ -62,8 +59,8 @@ export const runDispatcher = async (
     leaseMs,
     toleratedSilenceMs,
     observeLeadership = () => undefined,
-  } = dependencies;
-  const passes = PASSES.map((createPass) => createPass(dependencies));
+  } = context;
+  const passes = PASSES.map((createPass) => createPass(context));
   const silence = createSilenceLog(logger, toleratedSilenceMs);
   const logOutage = createOutageLog(
     logger,

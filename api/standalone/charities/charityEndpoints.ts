@@ -1,6 +1,7 @@
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
-import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
+import type { BillingContext } from "../../../services/billing/context.ts";
+import type { CharityContext } from "../../../services/charities/context.ts";
 import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
 import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -11,7 +12,7 @@ import type { DonationDependencies } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import { subscribeResponse } from "./schemas.ts";
 
-const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint =>
+const subscribeEndpoint = ({ db, clock, billing }: CharityContext & BillingContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/subscribe",

@@ -1,8 +1,9 @@
 import { listDonationsByIds, listDonationsByKeys } from "../../../db/charities/donationBatches.ts";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { donateBatch } from "../../../services/charities/donations/donateBatch.ts";
-import type { DonateBatchDependencies } from "../../../services/charities/donations/donateBatch.ts";
 import { refundDonationBatch } from "../../../services/charities/donations/refundDonationBatch.ts";
+import type { CharityContext } from "../../../services/charities/context.ts";
+import type { RegistrationContext } from "../../../services/registrations/context.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -18,7 +19,9 @@ import {
 import { EXAMPLES, TAG } from "./examples.ts";
 import { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
 
-const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
+const donateBatchEndpoint = (
+  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
+): Endpoint =>
   batchEndpoint({
     path: "/charities/donate/batch",
     description: {
@@ -64,7 +67,9 @@ const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
     },
   });
 
-const refundBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
+const refundBatchEndpoint = (
+  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
+): Endpoint =>
   batchEndpoint({
     path: "/refund/donations/batch",
     description: {
@@ -103,5 +108,5 @@ const refundBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
 
 /** The endpoints that take many donations or refunds of donations in one request. */
 export const donationBatchEndpoints = (
-  dependencies: DonateBatchDependencies,
+  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
 ): readonly Endpoint[] => [donateBatchEndpoint(dependencies), refundBatchEndpoint(dependencies)];

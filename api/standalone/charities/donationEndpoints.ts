@@ -2,12 +2,13 @@ import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
-import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
 import { donate, findOriginalDonation } from "../../../services/charities/donations/donate.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
+import type { BillingContext } from "../../../services/billing/context.ts";
+import type { CharityContext } from "../../../services/charities/context.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -42,14 +43,15 @@ import {
   refundResponse,
 } from "./schemas.ts";
 
-export type DonationDependencies = DonateDependencies & {
-  /** Connections for reads that may be slow. */
-  readonly reads: DatabasePool;
-  readonly streaming: Streaming;
-  /** The base URL of links. */
-  readonly publicBaseUrl: () => string;
-  readonly guard: RetryGuard;
-};
+export type DonationDependencies = CharityContext &
+  BillingContext & {
+    /** Connections for reads that may be slow. */
+    readonly reads: DatabasePool;
+    readonly streaming: Streaming;
+    /** The base URL of links. */
+    readonly publicBaseUrl: () => string;
+    readonly guard: RetryGuard;
+  };
 
 const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
   keyEndpoint({
@@ -167,7 +169,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
     streaming,
   );
 
-const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
+const refundEndpoint = ({ db, clock }: CharityContext & BillingContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",

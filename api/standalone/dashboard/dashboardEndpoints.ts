@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
@@ -18,7 +18,7 @@ const dashboardUrlResponse = z
   .meta({ id: "DashboardUrl" });
 
 export const dashboardEndpoints = (deps: {
-  readonly db: CommonQueryMethods;
+  readonly db: DatabasePool;
   readonly clock: Clock;
   readonly publicBaseUrl: () => string;
 }): readonly Endpoint[] => [

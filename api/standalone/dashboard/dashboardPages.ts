@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { LRUCache } from "lru-cache";
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import { text } from "../../../domain/fields.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { pictureOrigin } from "../../../domain/planting/fact.ts";
@@ -202,7 +202,7 @@ type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
 const keyOf = (kind: Kind, slug: string): string => `${kind}/${slug}`;
 
 type Dependencies = {
-  readonly db: CommonQueryMethods;
+  readonly db: DatabasePool;
   readonly clock: Clock;
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import {
@@ -127,7 +127,7 @@ const EXAMPLE: z.output<typeof response> = {
 
 type Dependencies = {
   /** Connections for reads that may be slow. */
-  readonly db: CommonQueryMethods;
+  readonly db: DatabasePool;
   readonly clock: Clock;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;

@@ -1,6 +1,5 @@
 import { mustBeOneOf } from "../../../domain/describeIssues.ts";
 import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
-import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
 import { createSummaryReader } from "../../../services/planting/evidence/createSummaryReader.ts";
 import type { TreeEvidenceResponse } from "../../../services/planting/evidence/readTreeEvidence.ts";
@@ -8,6 +7,7 @@ import {
   readTreeEvidence,
   simulateTreeEvidence,
 } from "../../../services/planting/evidence/readTreeEvidence.ts";
+import type { EvidenceContext } from "../../../services/planting/context.ts";
 import {
   ageOf,
   cacheHeaders,
@@ -29,7 +29,7 @@ import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
-const summaryEndpoint = (deps: EvidenceDependencies): Endpoint => {
+const summaryEndpoint = (deps: EvidenceContext): Endpoint => {
   const readSummary = createSummaryReader(deps, renderEvidenceSummary);
   return textKeyEndpoint({
     method: "get",
@@ -63,7 +63,7 @@ const treeQuery = queryObject({
   }),
 });
 
-const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
+const treeEndpoint = (deps: EvidenceContext): Endpoint => {
   const cachedTrees = createCachedTreeLookup(deps);
   /** Without `Age`, which changes every second. */
   const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
@@ -135,7 +135,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
   });
 };
 
-export const evidenceEndpoints = (deps: EvidenceDependencies): readonly Endpoint[] => [
+export const evidenceEndpoints = (deps: EvidenceContext): readonly Endpoint[] => [
   summaryEndpoint(deps),
   treeEndpoint(deps),
 ];

@@ -5,9 +5,8 @@ import {
   listRegistrationsByIds,
 } from "../../../db/registrations/registrations.ts";
 import { refundBatch } from "../../../services/registrations/refundBatch.ts";
-import type { RefundBatchDependencies } from "../../../services/registrations/refundBatch.ts";
 import { registerBatch } from "../../../services/registrations/registerBatch.ts";
-import type { RegisterBatchDependencies } from "../../../services/registrations/registerBatch.ts";
+import type { RegistrationContext } from "../../../services/registrations/context.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
@@ -18,7 +17,7 @@ import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest
 import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
 import { SCHEMAS } from "./schemas.ts";
 
-const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependencies): Endpoint => {
+const registerBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
     path: `${names.registerPath}/batch`,
@@ -56,7 +55,7 @@ const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependenci
   });
 };
 
-const refundBatchEndpoint = (kind: Kind, dependencies: RefundBatchDependencies): Endpoint => {
+const refundBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
     path: `${names.refundPath}/batch`,
@@ -96,9 +95,7 @@ const refundBatchEndpoint = (kind: Kind, dependencies: RefundBatchDependencies):
 };
 
 /** The endpoints that take many registrations or refunds in one request. */
-export const batchEndpoints = (
-  dependencies: RegisterBatchDependencies & RefundBatchDependencies,
-): readonly Endpoint[] =>
+export const batchEndpoints = (dependencies: RegistrationContext): readonly Endpoint[] =>
   KINDS.flatMap((kind) => [
     registerBatchEndpoint(kind, dependencies),
     refundBatchEndpoint(kind, dependencies),

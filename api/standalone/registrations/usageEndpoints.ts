@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
@@ -25,7 +25,7 @@ import { KEY_ERROR } from "../errorResponses.ts";
 
 type Dependencies = {
   /** Connections for reads that may be slow. */
-  readonly db: CommonQueryMethods;
+  readonly db: DatabasePool;
   readonly billing: Billing;
   readonly streaming: Streaming;
   /** The base URL of links. */

@@ -2,8 +2,9 @@ import { z } from "zod";
 import { textOrNumber } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
 import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
-import type { DonateFromStoreDependencies } from "../../../services/stores/records/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
+import type { StoreContext } from "../../../services/stores/context.ts";
+import type { CharityContext } from "../../../services/charities/context.ts";
 import { currencyField } from "../../charities/currencyField.ts";
 import { PROVIDER_SHARE_ERROR } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
@@ -87,7 +88,7 @@ const response = z
   .meta({ id: "StoreDonation" });
 
 export const donateEndpoint = (
-  deps: DonateFromStoreDependencies & { readonly guard: RetryGuard },
+  deps: StoreContext & CharityContext & { readonly guard: RetryGuard },
 ): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,

@@ -10,7 +10,7 @@ import {
   readStoreEvidence,
   simulateStoreEvidence,
 } from "../../../services/stores/readStoreEvidence.ts";
-import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
+import type { EvidenceContext } from "../../../services/planting/context.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,
@@ -163,7 +163,7 @@ const presentStoreEvidence = (
 const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
   JSON.stringify(presentStoreEvidence(evidence, baseUrl));
 
-export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
+export const evidenceEndpoint = (deps: EvidenceContext): Endpoint =>
   textKeyEndpoint({
     method: "get",
     path: "/app/api/evidence",

@@ -16,7 +16,7 @@ import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.
 import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCustomers.ts";
 import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";
 import type { Forgotten } from "../../../services/stores/privacy/forgetCustomer.ts";
-import type { OperatorDependencies } from "../../../services/accounts/recordAction.ts";
+import type { OperatorContext } from "../../../services/accounts/context.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
@@ -92,10 +92,7 @@ const parseJson = (body: string): unknown => {
  * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
  * again, so a call while an erasure of the store runs gets the result of that one.
  */
-const createErasures = (): ((
-  deps: OperatorDependencies,
-  storeId: string,
-) => Promise<Forgotten>) => {
+const createErasures = (): ((deps: OperatorContext, storeId: string) => Promise<Forgotten>) => {
   const running = new Map<string, Promise<Forgotten>>();
   return (deps, storeId) => {
     const erasure =

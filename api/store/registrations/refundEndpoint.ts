@@ -14,7 +14,7 @@ import {
   reverseStoreRegistrations,
 } from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
-import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
+import type { StoreContext } from "../../../services/stores/context.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
@@ -71,9 +71,7 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
   };
 };
 
-export const refundEndpoint = (
-  deps: StoreWriteDependencies & { readonly guard: RetryGuard },
-): Endpoint =>
+export const refundEndpoint = (deps: StoreContext & { readonly guard: RetryGuard }): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
     guard: deps.guard,

@@ -8,9 +8,10 @@ import { formatCents } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
-import type { RefundDependencies } from "../../../services/support/refundAnyRegistration.ts";
 import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
 import { refundMatching } from "../../../services/support/refundMatching.ts";
+import type { OperatorContext } from "../../../services/accounts/context.ts";
+import type { BillingContext } from "../../../services/billing/context.ts";
 import {
   parseCount,
   parseId,
@@ -49,7 +50,7 @@ type RefundOptions = RecordOwnerOptions &
 const openDependencies = async (
   context: Context,
   options: RefundOptions,
-): Promise<RefundDependencies> => ({
+): Promise<BillingContext & OperatorContext> => ({
   ...(await openChange(context, options)),
   billing: await context.connections.billing(),
 });

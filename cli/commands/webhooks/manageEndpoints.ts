@@ -56,7 +56,7 @@ export const createEndpoint = async (context: Context, options: CreateOptions): 
   requireTypesOf(account.type, types);
   const deps = await openChange(context, options);
   const { endpoint, secret } = await createWebhookEndpoint(
-    { ...deps, settings: readWebhookSettings(connections.config()) },
+    { ...deps, webhookSettings: readWebhookSettings(connections.config()) },
     { accountId: account.id, mode },
     { url, types: types && [...types], description },
   );
@@ -139,7 +139,7 @@ export const updateEndpoint = async (
   const current = await getWebhookEndpoint(deps.db, id);
   requireTypesOf((await getAccount(deps.db, current.accountId)).type, types ?? null);
   const endpoint = await updateWebhookEndpoint(
-    { ...deps, settings: readWebhookSettings(context.connections.config()) },
+    { ...deps, webhookSettings: readWebhookSettings(context.connections.config()) },
     current,
     { url, types: allTypes ? null : types, description },
   );

@@ -51,7 +51,7 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
-type StripeDependencies = {
+type StripeHooks = {
   /**
    * Called with the key's account before the first call that depends on it, until it resolves.
    * @throws ProcessorMismatchError if the deployment bills through another account
@@ -70,7 +70,7 @@ type CheckedMeters = {
 const createMeterCheck = (
   stripe: Stripe,
   options: StripeOptions,
-  requireAccount: StripeDependencies["requireAccount"],
+  requireAccount: StripeHooks["requireAccount"],
 ): CheckedMeters => {
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
   const check = async (): Promise<Record<Kind, FoundMeter>> => {
@@ -144,7 +144,7 @@ const post = async (
 /** Creates the processor that bills through Stripe's billing meters. */
 export const createStripeProcessor = (
   options: StripeOptions,
-  { requireAccount }: StripeDependencies = {},
+  { requireAccount }: StripeHooks = {},
 ): BillingProcessor => {
   const { donationPrices = null } = options;
   const { stripe, boundTo } = createStripeClient(options);

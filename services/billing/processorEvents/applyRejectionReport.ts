@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
@@ -22,7 +22,7 @@ import {
 } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
+import type { Context } from "../../context.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 
@@ -33,9 +33,7 @@ export type LateRejection = {
   readonly reason: string;
 };
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+export type RejectionObserver = {
   /** Called for every meter event that the report has made a failed one. */
   readonly observeRejection: (rejection: LateRejection) => void;
 };
@@ -60,7 +58,7 @@ const stateAfterRefusal = async (
     : decided;
 
 const refuseDelivered = async (
-  { db, clock, observeRejection }: Dependencies,
+  { db, clock, observeRejection }: Context & RejectionObserver,
   event: StoredMeterEvent,
   { report, reason }: { readonly report: RejectionReport; readonly reason: string },
 ): Promise<Result> => {
@@ -108,7 +106,7 @@ const refuseDelivered = async (
  * @throws Error if a named meter event is still being sent; all others have been changed by then
  */
 export const applyRejectionReport = async (
-  deps: Dependencies,
+  deps: Context & RejectionObserver,
   processorEventId: string,
   report: RejectionReport,
 ): Promise<void> => {

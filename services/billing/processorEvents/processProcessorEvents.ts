@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import type { ProcessorEventAttempt } from "../../../db/billing/processorEvents/processorEvents.ts";
 import {
   beginProcessing,
@@ -12,12 +11,11 @@ import {
   isSubscriptionChange,
   processingDelayMs,
 } from "../../../domain/billing/processorEvents.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProcessorEventUnreadableError } from "../../../providers/billing/processor.ts";
+import type { BillingContext } from "../context.ts";
 import { applyRejectionReport } from "./applyRejectionReport.ts";
-import type { LateRejection } from "./applyRejectionReport.ts";
 import { refreshSubscription } from "./refreshSubscription.ts";
+import type { RejectionObserver } from "./applyRejectionReport.ts";
 
 const PAGE = 100;
 const CALL_TIMEOUT_MS = 20_000;
@@ -32,17 +30,12 @@ export type FailedProcessorEvent = {
   readonly reason: string;
 };
 
-export type ProcessorEventDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  /** Called for every delivered meter event that turned out to be refused. */
-  readonly observeRejection: (rejection: LateRejection) => void;
+export type ProcessorEventObservers = RejectionObserver & {
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 
 const apply = async (
-  deps: ProcessorEventDependencies,
+  deps: BillingContext & ProcessorEventObservers,
   { id, type, objectId }: ProcessorEventAttempt,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -62,7 +55,7 @@ const apply = async (
 };
 
 const processOne = async (
-  deps: ProcessorEventDependencies,
+  deps: BillingContext & ProcessorEventObservers,
   event: ProcessorEventAttempt,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -93,7 +86,7 @@ const processOne = async (
  * later; one that never succeeds is recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
  */
 export const processProcessorEvents = async (
-  deps: ProcessorEventDependencies,
+  deps: BillingContext & ProcessorEventObservers,
   signal: AbortSignal,
 ): Promise<void> => {
   const { db, clock } = deps;

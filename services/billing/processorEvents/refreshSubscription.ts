@@ -1,10 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { saveBillingPeriod } from "../../../db/billing/billingPeriods.ts";
 import { saveSubscriptionState } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
+import type { BillingContext } from "../context.ts";
 
 /**
  * Reads an account's subscription at Stripe, and stores its state and its current billing periods. An account without a
@@ -12,11 +10,7 @@ import { getAccount } from "../../accounts/getAccount.ts";
  * @throws Error if Stripe is not configured or cannot be reached
  */
 export const refreshSubscription = async (
-  {
-    db,
-    clock,
-    billing,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  { db, clock, billing }: BillingContext,
   accountId: string,
   signal: AbortSignal,
 ): Promise<void> => {

@@ -4,7 +4,7 @@ import {
 } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 
 const RESOLUTIONS = {
   retry: { state: "pending", action: "deployment.retry_event" },
@@ -17,7 +17,7 @@ const RESOLUTIONS = {
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed
  */
 export const resolveProcessorEvent = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   id: string,
   resolution: keyof typeof RESOLUTIONS,
 ): Promise<boolean> =>

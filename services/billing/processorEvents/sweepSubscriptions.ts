@@ -1,9 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { DatabasePool } from "slonik";
 import { listSubscriptionsToRead } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProcessorUnavailableError } from "../../../providers/billing/processor.ts";
+import type { BillingContext } from "../context.ts";
 import { refreshSubscription } from "./refreshSubscription.ts";
 
 const PAGE = 100;
@@ -28,7 +26,7 @@ export type SubscriptionSweep = {
  * @throws ProcessorUnavailableError if Stripe is down
  */
 export const sweepSubscriptions = async (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  deps: BillingContext,
   readBefore: Date,
   {
     signal,

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { lockDeployment } from "../../../db/billing/deployment.ts";
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import {
@@ -10,14 +10,13 @@ import type { FoundDifference } from "../../../db/billing/reconciliation/reconci
 import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import type { MinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { lockStreams } from "../../../db/billing/streams.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireFlowing } from "../../../domain/billing/deployment.ts";
 import { namedEvents } from "../../../domain/billing/repair/namedEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { lockComparedMinutes } from "../repair/requireUnchanged.ts";
 import { findOpenUsage } from "./findOpenUsage.ts";
 import { refuse } from "./requireRest.ts";
@@ -76,7 +75,7 @@ const requireSettled = async (
  * has changed or was delivered just before, a later difference of it was acknowledged, or usage is held
  */
 export const acknowledgeDrift = async (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorContext,
   differenceId: bigint,
   { reason, operator }: { readonly reason: string; readonly operator: string },
 ): Promise<AcknowledgedDrift> => {

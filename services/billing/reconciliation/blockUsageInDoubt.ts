@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import { findUnfinishedMeterEvent, moveSettledEvent } from "../../../db/billing/meterEvents.ts";
@@ -20,13 +20,8 @@ import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { currentTarget } from "../currentTarget.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
+import type { BillingContext } from "../context.ts";
 import { requireHold, requireNoCall } from "./requireRest.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
 
 const NOTE = "in doubt after a restore";
 
@@ -74,7 +69,7 @@ const targetsOf = async (
  * @returns the events that were blocked
  */
 const blockStream = async (
-  { billing, clock }: Dependencies,
+  { billing, clock }: BillingContext,
   transaction: DatabaseTransactionConnection,
   stream: Owner,
   { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
@@ -141,7 +136,7 @@ const blockStream = async (
  * own, because a transaction with the locks of all streams can use up the server's memory for locks.
  */
 export const blockUsageInDoubt = async (
-  deps: Dependencies,
+  deps: BillingContext,
   heldAt: Date,
   { since, isDryRun }: { readonly since: Date | null; readonly isDryRun: boolean },
 ): Promise<readonly StoredMeterEvent[]> => {

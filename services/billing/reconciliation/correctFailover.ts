@@ -24,25 +24,18 @@ import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
+import type { BillingContext } from "../context.ts";
 import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
 import { lockComparedMinutes } from "../repair/requireUnchanged.ts";
 import { findOpenUsage } from "./findOpenUsage.ts";
 import { CONCURRENT_READS, createUsageReader, defaultSpan } from "./reconcileUsage.ts";
 import { refuse } from "./requireRest.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
 
 /** A document with which an operator corrected units at the processor by hand; negative if it returns them. */
 type CorrectionDocument = HandSettlement & { readonly units: number };
@@ -109,7 +102,7 @@ const spanOf = (now: Date, restoredAt: Date): Span => {
  * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held
  * @throws ProcessorUnavailableError if Stripe is not configured
  */
-const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<BillingProcessor> => {
+const requireFlowingStripe = async ({ db, billing }: BillingContext): Promise<BillingProcessor> => {
   const deployment = await readDeployment(db);
   if (deployment.processor?.name !== "stripe") {
     return refuse(
@@ -128,7 +121,7 @@ type Comparison = {
 
 /** Lists the minutes that differ: those of the span, and with lost refunds those before it in which the processor has less. */
 const listMinutes = async (
-  { db }: Dependencies,
+  { db }: BillingContext,
   { stream, acknowledged, readTheirs }: Comparison,
   {
     span,
@@ -178,7 +171,7 @@ const listOpenIds = async (
 
 /** Compares a minute again and decides about its correction. */
 const proposeCorrection = async (
-  { db, clock }: Dependencies,
+  { db, clock }: BillingContext,
   { stream, readTheirs }: Comparison,
   minute: number,
   { options, usageLagMs }: { readonly options: FailoverOptions; readonly usageLagMs: number },
@@ -218,7 +211,7 @@ const proposeCorrection = async (
  * that were compared, so none is recorded twice.
  */
 const recordCorrection = async (
-  { db, clock }: Dependencies,
+  { db, clock }: BillingContext,
   proposed: Compared,
   options: FailoverOptions,
 ): Promise<Compared> => {
@@ -304,7 +297,7 @@ const requireUnits = async (
  * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held, or the document has other units
  */
 export const correctFailover = async (
-  deps: Dependencies,
+  deps: BillingContext,
   options: FailoverOptions,
   signal: AbortSignal,
 ): Promise<FailoverReport> => {

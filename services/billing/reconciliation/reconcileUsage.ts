@@ -18,8 +18,6 @@ import { sumMeterEventsByMinute } from "../../../db/billing/reconciliation/repor
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { secondOf } from "../../../domain/durations.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   isProcessorUnusable,
   LONGEST_USAGE_LAG_MS,
@@ -27,6 +25,7 @@ import {
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { getProcessor } from "../getProcessor.ts";
+import type { BillingContext } from "../context.ts";
 import type { Difference, Sums } from "./findDifferences.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
 import { correctClock } from "../readDatabaseTime.ts";
@@ -90,12 +89,6 @@ export const defaultSpan = (now: Date): Span => {
   return { start: lastMinute - DEFAULT_SPAN, end: lastMinute };
 };
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
-
 /** Returns which stream it is, without sums. */
 const streamOf = ({
   processor,
@@ -156,7 +149,7 @@ type Comparison = {
 type OwnSums = Pick<StreamReport, "delivered" | "pending" | "failed">;
 
 const readMinutes = async (
-  { db }: Dependencies,
+  { db }: BillingContext,
   { stream, span }: Comparison,
   recentAfter: Date,
 ): Promise<OwnSums & { readonly minutes: readonly MinuteSums[] }> => {
@@ -183,7 +176,7 @@ const nameEvents = async (
 };
 
 const compareStream = async (
-  deps: Dependencies,
+  deps: BillingContext,
   comparison: Comparison,
   signal: AbortSignal,
 ): Promise<StreamReport> => {
@@ -263,7 +256,7 @@ export const listStreamsNeedingAttention = (
  * @param options.accountId compares only the streams of this account
  */
 export const reconcileUsage = async (
-  { pace = unhurriedPace, ...given }: Dependencies & { readonly pace?: BulkPace | undefined },
+  { pace = unhurriedPace, ...given }: BillingContext & { readonly pace?: BulkPace | undefined },
   {
     accountId = null,
     among = null,

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { isAttemptInProgress } from "../../../db/billing/meterEvents.ts";
@@ -6,17 +6,11 @@ import type { Hold } from "../../../domain/billing/deployment.ts";
 import { isHoldMissing } from "../../../domain/billing/deployment.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../../providers/billing/processor.ts";
 import { guardUsage } from "../holdUsage.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { leaseOf } from "../sending/attemptLease.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
+import type { BillingContext } from "../context.ts";
 
 export const refuse = (message: string): never => {
   throw invalidRequest(message);
@@ -26,7 +20,7 @@ export const refuse = (message: string): never => {
  * Returns how long the sums of live usage may lag. The built-in ledger was restored with the database. It billed all of
  * the lost history, too, if neither this history nor this process knows another processor.
  */
-const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> => {
+const readUsageLagMs = async ({ db, billing }: BillingContext): Promise<number> => {
   const { processor } = await readDeployment(db);
   return processor?.name === "ledger" && billing.liveProcessor === "ledger"
     ? 0
@@ -49,7 +43,7 @@ export const requireNoCall = async (
  * Returns when the hold began.
  * @throws DomainError request_invalid if usage is not held, or something that was sent may not be visible yet
  */
-export const requireRest = async (deps: Dependencies): Promise<Date> => {
+export const requireRest = async (deps: BillingContext): Promise<Date> => {
   const { db, clock } = deps;
   const hold: Hold | null = await guardUsage({ db, clock });
   const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");

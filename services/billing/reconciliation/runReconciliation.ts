@@ -11,6 +11,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { Context } from "../../context.ts";
 import { correctClock } from "../readDatabaseTime.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
@@ -98,7 +99,7 @@ export const runReconciliation = async (
 
 /** Stores that a reconciliation could not be finished, so that its failure is seen. */
 export const recordReconciliationFailure = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   { id, error }: { readonly id: string; readonly error: string },
 ): Promise<void> => {
   const startedAt = clock.now();

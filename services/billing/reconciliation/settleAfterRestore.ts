@@ -5,7 +5,6 @@ import { doubtUnsentEvents } from "../../../db/billing/reconciliation/eventsInDo
 import { readMinuteUsage } from "../../../db/billing/reconciliation/minuteUsage.ts";
 import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { compareEvents } from "../../../domain/billing/compareUsage.ts";
 import type { ComparedOutcome } from "../../../domain/billing/compareUsage.ts";
 import {
@@ -17,27 +16,20 @@ import { decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetr
 import { minuteOf } from "../../../domain/billing/usage.ts";
 import { groupByMinute } from "../../../domain/billing/repair/usageInDoubt.ts";
 import type { MinuteInDoubt } from "../../../domain/billing/repair/usageInDoubt.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { runConcurrently } from "../../runConcurrently.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { endHold } from "../holdUsage.ts";
 import { applyOutcome } from "../repair/applyOutcome.ts";
 import { requireUnchanged } from "../repair/requireUnchanged.ts";
 import type { Decided } from "../repair/requireUnchanged.ts";
+import type { BillingContext } from "../context.ts";
 import { blockUsageInDoubt } from "./blockUsageInDoubt.ts";
 import { CONCURRENT_READS } from "./reconcileUsage.ts";
 import { requireHold, requireRest } from "./requireRest.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly actor: Actor;
-};
 
 /** A meter event whose delivery was unknown, and what the processor's sums show of it. */
 export type SettledDoubt = {
@@ -98,7 +90,7 @@ const locate = async (
 
 const record = (
   transaction: DatabaseTransactionConnection,
-  { clock }: Dependencies,
+  { clock }: BillingContext & OperatorContext,
   doubt: SettledDoubt,
   heldAt: Date,
 ): Promise<void> => {
@@ -125,7 +117,7 @@ type SettledMinute = Decided & { readonly doubts: readonly SettledDoubt[] };
 
 /** Reads the processor's sum of a minute once, and allots it to the minute's events. */
 const compareMinute = async (
-  { db, billing }: Dependencies,
+  { db, billing }: BillingContext & OperatorContext,
   events: MinuteInDoubt<LocatedEvent>,
   signal: AbortSignal,
 ): Promise<SettledMinute> => {
@@ -173,7 +165,7 @@ const compareMinute = async (
  * one of them, or another comparison may settle them. Their shares of the sum depend on each other, so it is one transaction.
  */
 const settleMinute = async (
-  deps: Dependencies,
+  deps: BillingContext & OperatorContext,
   events: MinuteInDoubt<LocatedEvent>,
   heldAt: Date,
   { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
@@ -200,7 +192,7 @@ const settleMinute = async (
  * concurrently
  */
 export const settleAfterRestore = async (
-  deps: Dependencies,
+  deps: BillingContext & OperatorContext,
   options: AfterRestoreOptions,
   signal: AbortSignal,
 ): Promise<readonly SettledDoubt[]> => {

@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import { findAccount } from "../../../db/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
@@ -9,20 +8,13 @@ import {
   isCustomerUnknown,
 } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { getProcessor } from "../getProcessor.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { checkDelivery } from "../sending/checkDelivery.ts";
 import type { DeliveryCheck } from "../sending/checkDelivery.ts";
+import type { BillingContext } from "../context.ts";
 import type { Decided } from "./requireUnchanged.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
 
 const TIMEOUT_MS = 20_000;
 
@@ -34,7 +26,7 @@ const refuseUnknown = ({ id }: StoredMeterEvent): never => {
 };
 
 const findCurrentCustomer = async (
-  { db }: Pick<Dependencies, "db">,
+  { db }: Pick<BillingContext, "db">,
   { accountId }: StoredMeterEvent,
 ): Promise<string | null> => (await findAccount(db, accountId))?.stripeCustomerId ?? null;
 
@@ -51,7 +43,7 @@ const requireCustomers = (
  * @throws DomainError request_invalid if none is known
  */
 export const listCustomers = async (
-  deps: Pick<Dependencies, "db">,
+  deps: Pick<BillingContext, "db">,
   event: StoredMeterEvent,
 ): Promise<
   { readonly possible: ReturnType<typeof requireCustomers> } & Pick<Decided, "customers">
@@ -69,7 +61,7 @@ export const listCustomers = async (
  * a restore counts it as other usage there, too: an acknowledgement that the restore has kept is older than the lost history.
  */
 const checkCustomer = async (
-  { db, clock, billing }: Dependencies,
+  { db, clock, billing }: BillingContext,
   event: StoredMeterEvent,
   customerId: string | null,
 ): Promise<CustomerCheck> => {
@@ -96,7 +88,7 @@ const checkCustomer = async (
  * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
  */
 export const checkCustomers = async (
-  deps: Dependencies,
+  deps: BillingContext,
   event: StoredMeterEvent,
 ): Promise<
   {

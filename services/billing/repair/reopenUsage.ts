@@ -1,16 +1,14 @@
-import type { DatabasePool } from "slonik";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import {
   decideReopenAfterCheck,
   requireDelivered,
 } from "../../../domain/billing/repair/decideRetry.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
+import type { BillingContext } from "../context.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import { checkCustomers } from "./checkCustomers.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
@@ -24,12 +22,7 @@ import { requireUnchanged } from "./requireUnchanged.ts";
  * show that it is missing, or it was changed concurrently
  */
 export const reopenUsage = async (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly billing: Billing;
-    readonly actor: Actor;
-  },
+  deps: BillingContext & OperatorContext,
   meterEventId: bigint,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): Promise<{ readonly quantity: number }> => {

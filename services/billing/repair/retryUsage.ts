@@ -1,30 +1,21 @@
-import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { isDriftAcknowledged } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { streamOfEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireCustomer } from "../../../domain/billing/repair/customersInDoubt.ts";
 import { requireNoHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/repair/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../../domain/billing/repair/decideRetry.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
+import type { BillingContext } from "../context.ts";
 import { applyOutcome } from "./applyOutcome.ts";
 import { checkCustomers, listCustomers } from "./checkCustomers.ts";
 import { getMeterEvent } from "./getMeterEvent.ts";
 import type { Decided } from "./requireUnchanged.ts";
 import { requireUnchanged } from "./requireUnchanged.ts";
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly actor: Actor;
-};
 
 /** What an operator has found out about an outcome that the processor's sums leave unclear. */
 type Assumption = {
@@ -39,7 +30,7 @@ type Decision = Retried & {
 } & Pick<Decided, "minutes" | "customers">;
 
 const decide = async (
-  deps: Dependencies,
+  deps: BillingContext & OperatorContext,
   event: StoredMeterEvent,
   { assumed, customerId: named }: Assumption,
 ): Promise<Decision> => {
@@ -71,7 +62,7 @@ const decide = async (
  * whether or to which customer it was delivered, or it was changed concurrently
  */
 export const retryUsage = async (
-  deps: Dependencies,
+  deps: BillingContext & OperatorContext,
   meterEventId: bigint,
   assumption: Assumption = { assumed: null, customerId: null },
 ): Promise<"waiting" | "delivered"> => {

@@ -1,13 +1,11 @@
-import type { DatabasePool } from "slonik";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../../domain/billing/repair/decideHandSettlement.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { counted } from "../../../domain/counted.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 import { requireClosable } from "./requireClosable.ts";
@@ -21,7 +19,7 @@ import { requireClosable } from "./requireClosable.ts";
  * does not have the expected units, or has failed since drift of its minute was acknowledged
  */
 export const settleUsage = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorContext,
   meterEventId: bigint,
   settlement: HandSettlement,
   { reason, expectedUnits }: { readonly reason: string; readonly expectedUnits: number | null },

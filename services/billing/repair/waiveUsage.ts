@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import { isWaivableRefund } from "../../../db/billing/meterEventReports.ts";
 import { moveSettledEvent } from "../../../db/billing/meterEvents.ts";
 import { sumBilledRefunds, sumSentRefunds } from "../../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../../db/billing/usageFacts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { requireWaivable } from "../../../domain/billing/repair/requireWaivable.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { readDatabaseTime } from "../readDatabaseTime.ts";
 import { lockMeterEvent } from "./getMeterEvent.ts";
 import { requireClosable } from "./requireClosable.ts";
@@ -19,7 +17,7 @@ import { requireClosable } from "./requireClosable.ts";
  * refund, the processor has refunds of it or units that it refunds, or it has failed since drift of its minute was acknowledged
  */
 export const waiveUsage = (
-  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorContext,
   meterEventId: bigint,
   reason: string,
 ): Promise<void> =>

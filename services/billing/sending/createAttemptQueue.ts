@@ -1,8 +1,8 @@
 import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import type { SendingContext } from "../context.ts";
 import type { BegunAttempt } from "./createAttemptPool.ts";
 import { beginSending } from "./sendMeterEvent.ts";
-import type { SendingDependencies } from "./sendMeterEvent.ts";
 import { reserveStripeCalls } from "./shareCallRate.ts";
 
 export type AttemptQueue = {
@@ -18,7 +18,7 @@ export type AttemptQueue = {
 
 /** Creates the queue of sealed events whose next attempt has not begun. */
 export const createAttemptQueue = (
-  deps: SendingDependencies,
+  deps: SendingContext,
   start: (attempt: BegunAttempt) => void,
 ): AttemptQueue => {
   let waiting: StoredMeterEvent[] = [];

@@ -1,16 +1,16 @@
 import { createShardRuns, spreadOverSecond } from "../../shards/createShardRuns.ts";
 import type { ShardOptions, ShardRuns } from "../../shards/createShardRuns.ts";
+import type { SendingContext } from "../context.ts";
 import { createShardSender } from "./createShardSender.ts";
 import { createStreamScans } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";
-import type { SendingDependencies } from "./sendMeterEvent.ts";
 
 /**
  * Creates the runs that report the usage of a worker's shards. They scan for usage every second, because the facts of another
  * second may be sealed.
  */
 export const createReportingRuns = (
-  deps: SendingDependencies,
+  deps: SendingContext,
   { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
   const scans = createStreamScans(deps);

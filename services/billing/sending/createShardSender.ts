@@ -6,6 +6,7 @@ import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNe
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { ShardSender } from "../../shards/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../pause.ts";
+import type { SendingContext } from "../context.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
@@ -17,7 +18,6 @@ import type { StreamQueue } from "./createStreamQueue.ts";
 import type { StreamScans } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing, UnsealedStream } from "./sealMeterEvents.ts";
-import type { SendingDependencies } from "./sendMeterEvent.ts";
 import { RESERVE_AGAIN_MS } from "./shareCallRate.ts";
 
 /**
@@ -60,7 +60,7 @@ export type UsageSender = ShardSender & {
 };
 
 type SealingContext = ShardObservers & {
-  readonly deps: SendingDependencies;
+  readonly deps: SendingContext;
   readonly streams: StreamQueue;
   readonly attempts: AttemptQueue;
   readonly pool: AttemptPool;
@@ -148,7 +148,7 @@ const seal = async (context: SealingContext, queued: readonly UnsealedStream[]):
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
 export const createShardSender = (
-  deps: SendingDependencies,
+  deps: SendingContext,
   shard: number,
   {
     signal,

@@ -1,13 +1,12 @@
-import type { CommonQueryMethods } from "slonik";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
 import type { ReadyStream } from "../../../db/billing/sending/usageShards.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { createScanPace } from "../../shards/createScanPace.ts";
 import type { ScanPace } from "../../shards/createScanPace.ts";
 import { createShardScans } from "../../shards/createShardScans.ts";
 import type { ScanShard } from "../../shards/createShardScans.ts";
+import type { Context } from "../../context.ts";
 import { leaseOf } from "./attemptLease.ts";
 
 export type StreamScans = {
@@ -27,7 +26,7 @@ const READY_SHARE = 0.25;
  * @param createPace creates the pace of a kind of scan. Without a share, the pace has its default.
  */
 export const createStreamScans = (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  { db, clock }: Context,
   createPace: (share?: number) => ScanPace = createScanPace,
 ): StreamScans => {
   return {

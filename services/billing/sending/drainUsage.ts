@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
@@ -7,8 +6,7 @@ import {
   wrongProcessor,
 } from "../../../domain/billing/decideNextStep.ts";
 import type { Delay, SendResult } from "../../../domain/billing/decideNextStep.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { BillingContext } from "../context.ts";
 import { sealMeterEvent } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import { sendMeterEvent } from "./sendMeterEvent.ts";
@@ -27,12 +25,6 @@ export type DrainResult =
   | { readonly kind: "done" | "more" }
   | (Delay & { readonly hasOwnSender: boolean });
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
-
 type Signals = {
   readonly signal: AbortSignal;
   /** Aborted when no more attempts begin. */
@@ -44,7 +36,7 @@ type Signals = {
  * @returns null if the drain ends before the time of the call
  */
 const send = async (
-  deps: Dependencies,
+  deps: BillingContext,
   { id, processor }: StoredMeterEvent,
   { signal, end }: Signals,
 ): Promise<AttemptResult | null> => {
@@ -62,7 +54,7 @@ const send = async (
 const unmade = (delay: Delay): AttemptResult => ({ ...delay, hasOwnSender: true });
 
 const attempt = (
-  deps: Dependencies,
+  deps: BillingContext,
   sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
   signals: Signals,
 ): Promise<AttemptResult | null> | AttemptResult => {
@@ -84,7 +76,7 @@ const attempt = (
  * @param onResult called after each attempt; the id is null if Stripe is not configured and nothing was sealed
  */
 export const drainUsage = async (
-  deps: Dependencies,
+  deps: BillingContext,
   stream: Owner,
   {
     signal,

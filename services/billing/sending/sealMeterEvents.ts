@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { Owner } from "../../../domain/accounts/accounts.ts";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
@@ -16,9 +16,9 @@ import { describeHold, findHold, findSealingProblem } from "../../../domain/bill
 import { isUnfinished, stateAtSealing } from "../../../domain/billing/meterEvents.ts";
 import type { ProcessorName } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { currentTarget } from "../currentTarget.ts";
+import type { BillingContext } from "../context.ts";
 import { leaseOf } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { countFreeStripeCalls, reserveStripeCalls } from "./shareCallRate.ts";
@@ -44,12 +44,6 @@ export type Sealing =
   | { readonly kind: "stripe_missing" }
   | { readonly kind: "held"; readonly reason: string }
   | { readonly kind: "wrong_processor"; readonly problem: string };
-
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
 
 const NONE: Sealing = { kind: "none" };
 
@@ -171,7 +165,7 @@ const reserveFirstCalls = async (
  * sealed.
  */
 const sealNewEvents = async (
-  { clock, billing }: Dependencies,
+  { clock, billing }: BillingContext,
   transaction: DatabaseTransactionConnection,
   streams: readonly BilledStream[],
   started: LeaseStart | null,
@@ -214,7 +208,7 @@ const sealNewEvents = async (
 };
 
 const sealLocked = async (
-  deps: Dependencies,
+  deps: BillingContext,
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
   streams: readonly UnsealedStream[],
@@ -264,7 +258,7 @@ const sealLocked = async (
  * @returns the streams' results in their order
  */
 const seal = (
-  deps: Dependencies,
+  deps: BillingContext,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
   lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UnsealedStream>>,
@@ -285,14 +279,17 @@ const seal = (
  * @param started as for `seal`
  */
 export const sealMeterEvents = (
-  deps: Dependencies,
+  deps: BillingContext,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<readonly Sealing[]> =>
   seal(deps, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
 /** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
-export const sealMeterEvent = async (deps: Dependencies, stream: Owner): Promise<Sealing> => {
+export const sealMeterEvent = async (
+  deps: BillingContext,
+  stream: Owner,
+): Promise<Sealing> => {
   const whole = { ...stream, firstSecond: 0 };
   const [sealing = NONE] = await seal(deps, [whole], null, async (transaction) => {
     await lockStream(transaction, whole);

@@ -26,26 +26,15 @@ import type {
   Settlement,
 } from "../../../domain/billing/decideNextStep.ts";
 import { DEFAULT_GRACE_MS, isFailed } from "../../../domain/billing/meterEvents.ts";
-import type { Tracing } from "../../../domain/tracing.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
+import type { SendingContext } from "../context.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 import { assignOwnSenders } from "./assignOwnSenders.ts";
 import type { DelayedEvent } from "./assignOwnSenders.ts";
 import { traceSending } from "./traceSending.ts";
-
-export type SendingDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  /** Milliseconds of the monotonic clock. */
-  readonly monotonicMs?: () => number;
-  readonly tracing?: Tracing | undefined;
-};
 
 const callProcessor = (
   processor: BillingProcessor,
@@ -67,7 +56,7 @@ const callProcessor = (
   );
 
 const traceCall = <Result>(
-  { tracing }: SendingDependencies,
+  { tracing }: SendingContext,
   { processor }: StoredMeterEvent,
   call: () => Promise<Result>,
 ): Promise<Result> =>
@@ -84,7 +73,7 @@ const traceCall = <Result>(
  * @returns null if the lease was lost: another attempt has begun
  */
 const makeAttempt = async (
-  deps: SendingDependencies,
+  deps: SendingContext,
   event: StoredMeterEvent,
   { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
 ): Promise<SendResult | null> => {
@@ -212,7 +201,7 @@ export type BegunAttempts = {
 
 /** Leases sealed events to attempts, and records those before they are made. */
 export const beginSending = async (
-  deps: SendingDependencies,
+  deps: SendingContext,
   ids: readonly bigint[],
 ): Promise<BegunAttempts> => {
   const started = startLease(deps);
@@ -227,7 +216,7 @@ const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
 
 /** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
-  deps: SendingDependencies & { readonly records: AttemptRecords },
+  deps: SendingContext & { readonly records: AttemptRecords },
   event: StoredMeterEvent,
   {
     started,
@@ -266,7 +255,7 @@ export const finishSending = async (
 
 /** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
 export const sendMeterEvent = async (
-  deps: SendingDependencies,
+  deps: SendingContext,
   id: bigint,
   signal: AbortSignal,
 ): Promise<AttemptResult> => {

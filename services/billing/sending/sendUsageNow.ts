@@ -4,7 +4,7 @@ import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.t
 import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
 import { getOrganization } from "../../accounts/getOrganization.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 
 /** Streams with pending usage, and the keys of those whose next attempt was delayed until now. */
 export type HurriedUsage = {
@@ -19,7 +19,7 @@ export type HurriedUsage = {
  * @throws DomainError record_not_found if there is no such organization
  */
 export const sendUsageNow = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   accountId: string | null,
 ): Promise<HurriedUsage> =>
   db.transaction(async (transaction) => {

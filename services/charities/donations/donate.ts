@@ -1,23 +1,16 @@
-import type { DatabasePool } from "slonik";
 import type { Account } from "../../../db/accounts/accounts.ts";
 import { findDonationByKey } from "../../../db/charities/donations.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
-import type { ConfirmCharityDependencies } from "../confirmCharity.ts";
+import type { BillingContext } from "../../billing/context.ts";
+import type { Context } from "../../context.ts";
 import { confirmCharity } from "../confirmCharity.ts";
+import type { CharityContext } from "../context.ts";
 import { donationCreated } from "./donationData.ts";
 import { createDonation, recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../newId.ts";
-
-export type DonateDependencies = ConfirmCharityDependencies & {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
 
 export type Donated = {
   readonly donation: Donation;
@@ -27,7 +20,7 @@ export type Donated = {
 
 /** Returns the new donation, or null if a concurrent request with the same idempotency key was first. */
 const record = async (
-  deps: DonateDependencies,
+  deps: CharityContext & BillingContext,
   account: Account,
   request: DonationRequest,
 ): Promise<Donated | null> => {
@@ -52,7 +45,7 @@ const record = async (
 
 /** Returns what the first request with the idempotency key recorded, or null. */
 export const findOriginalDonation = async (
-  { db, clock }: Pick<DonateDependencies, "db" | "clock">,
+  { db, clock }: Context,
   request: DonationRequest,
 ): Promise<Donated | null> => {
   const { idempotencyKey } = request;
@@ -72,7 +65,7 @@ export const findOriginalDonation = async (
  * @throws OutageError if the charity cannot be validated
  */
 export const donate = async (
-  deps: DonateDependencies,
+  deps: CharityContext & BillingContext,
   request: DonationRequest,
 ): Promise<Donated> => {
   const [original, account] = await Promise.all([

@@ -10,16 +10,15 @@ import type { Donation, DonationRequest } from "../../../domain/charities/donati
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
-import type { RetryGuard } from "../../registrations/createRetryGuard.ts";
+import type { BillingContext } from "../../billing/context.ts";
+import type { RegistrationContext } from "../../registrations/context.ts";
 import { charityKey, createCharityConfirmer } from "../createCharityConfirmer.ts";
 import { providerOf } from "../providerOf.ts";
-import type { DonateDependencies } from "./donate.ts";
+import type { CharityContext } from "../context.ts";
 import { donationCreated } from "./donationData.ts";
 import { createDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 import { newId } from "../../newId.ts";
-
-export type DonateBatchDependencies = DonateDependencies & { readonly guard: RetryGuard };
 
 /** A donation of a batch. That of a replay is read when it is needed, because a batch may have a thousand of them. */
 export type DonatedItem = {
@@ -105,7 +104,7 @@ const decide = (
 
 /** Decides all items. Those that are neither rejected nor accepted are replays. */
 const decideAll = async (
-  deps: DonateDependencies,
+  deps: CharityContext & BillingContext,
   owner: AccountMode,
   items: readonly Item[],
 ): Promise<Decision> => {
@@ -130,7 +129,7 @@ const decideAll = async (
 
 /** Records donations in one transaction. Those whose keys a concurrent call has used are left out. */
 const recordAll = (
-  { db, clock }: DonateDependencies,
+  { db, clock }: CharityContext & BillingContext,
   owner: AccountMode,
   accepted: readonly AcceptedItem[],
 ): Promise<{ readonly recorded: ReadonlyMap<number, Donation>; readonly total: number }> =>
@@ -187,7 +186,7 @@ const withTotals = (
  * @throws OutageError if the catalogue of charities fails
  */
 export const donateBatch = async (
-  deps: DonateBatchDependencies,
+  deps: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
   caller: AccountMode,
   given: readonly Outcome<DonationRequest>[],
   isAtomic: boolean,

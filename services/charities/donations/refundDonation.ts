@@ -1,16 +1,16 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { claimRefundKeys, insertDonationRefunds } from "../../../db/charities/donationBatches.ts";
 import type { NewDonationRefund } from "../../../db/charities/donationBatches.ts";
 import { lockDonation } from "../../../db/charities/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode, AccountType } from "../../../domain/accounts/accounts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
 import { MAXIMUM_REFUND_KEYS } from "../../../domain/charities/donations.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { recordEvent } from "../../events/recordEvent.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import type { Context } from "../../context.ts";
 import { donationData } from "./donationData.ts";
 
 export type RefundedDonation = {
@@ -89,16 +89,7 @@ export const recordDonationRefunds = async (
  * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation or is one too many
  */
 export const refundDonation = (
-  {
-    db,
-    clock,
-    actor,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    /** Who refunds, if it is not the client. */
-    readonly actor?: Actor;
-  },
+  { db, clock, actor }: Context & Partial<OperatorContext>,
   owner: AccountMode & {
     /** Absent for an organization. */
     readonly accountType?: AccountType;

@@ -1,13 +1,13 @@
 import { lockNamed } from "../../../db/ownedRecords.ts";
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { claimRefundKeys, lockDonations } from "../../../db/charities/donationBatches.ts";
 import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
 import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../../domain/batches.ts";
 import { countBack, isAccepted, requireAll } from "../../../domain/batches.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { recordEvents } from "../../events/recordEvent.ts";
+import type { Context } from "../../context.ts";
 import { donationData } from "./donationData.ts";
 import { donationNotFound, findKeyProblem, recordDonationRefunds } from "./refundDonation.ts";
 import type { DonationRefundRequest } from "./refundDonation.ts";
@@ -94,7 +94,7 @@ const recordRefunds = async (
  * @throws BatchRejectedError
  */
 export const refundDonationBatch = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   owner: AccountMode,
   items: readonly Outcome<DonationRefundRequest>[],
   isAtomic: boolean,

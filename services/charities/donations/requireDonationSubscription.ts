@@ -1,17 +1,16 @@
-import type { DatabasePool } from "slonik";
 import type { Account } from "../../../db/accounts/accounts.ts";
 import type { DonationSubscription } from "../../../db/charities/donationSubscriptions.ts";
 import { findDonationSubscription } from "../../../db/charities/donationSubscriptions.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { BillingContext } from "../../billing/context.ts";
 
 /**
  * Returns an account's donation subscription. One with another processor or subscription than the account has now has
  * ended.
  */
 export const readDonationSubscription = async (
-  { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
+  { db, billing }: Pick<BillingContext, "db" | "billing">,
   account: Account,
   mode: Mode,
 ): Promise<DonationSubscription | null> => {
@@ -25,7 +24,7 @@ export const readDonationSubscription = async (
 
 /** @throws DomainError donations_not_subscribed */
 export const requireDonationSubscription = async (
-  deps: { readonly db: DatabasePool; readonly billing: Billing },
+  deps: Pick<BillingContext, "db" | "billing">,
   account: Account,
 ): Promise<void> => {
   const subscription = await readDonationSubscription(deps, account, "live");

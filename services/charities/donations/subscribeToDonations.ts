@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { DatabasePool } from "slonik";
 import type { Account } from "../../../db/accounts/accounts.ts";
 import {
   findDonationSubscription,
@@ -8,12 +7,11 @@ import {
 } from "../../../db/charities/donationSubscriptions.ts";
 import type { ProvisioningAttempt } from "../../../db/charities/donationSubscriptions.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { OutageError, invalidRequest } from "../../../domain/errors.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProvisioningRejectedError } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { getAccount } from "../../accounts/getAccount.ts";
+import type { BillingContext } from "../../billing/context.ts";
 
 /** The limit of all calls to the processor together. */
 const PROVISION_WITHIN_MS = 8000;
@@ -24,14 +22,8 @@ const LEASE_POLL_MS = 50;
 const outage = (cause: unknown): OutageError =>
   new OutageError("the payment processor could not provision the donation subscription", { cause });
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-};
-
 const provision = async (
-  { db, clock }: Dependencies,
+  { db, clock }: BillingContext,
   owner: AccountMode,
   account: Account,
   processor: BillingProcessor,
@@ -62,7 +54,7 @@ const provision = async (
  * @throws OutageError if the processor fails; no item is added then
  */
 export const subscribeToDonations = async (
-  deps: Dependencies,
+  deps: BillingContext,
   owner: AccountMode,
 ): Promise<void> => {
   const { db, clock, billing } = deps;

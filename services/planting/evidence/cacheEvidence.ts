@@ -1,26 +1,16 @@
-import type { CommonQueryMethods } from "slonik";
 import type { CachedResponse } from "../../../db/planting/cachedResponses.ts";
 import { storeCachedResponse } from "../../../db/planting/cachedResponses.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Planting } from "../../../providers/planting/createPlanting.ts";
+import type { Context, InTransaction } from "../../context.ts";
 
 /** The contract's 30 days. */
 export const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;
-
-export type EvidenceDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  readonly planting: Planting;
-  /** The public URL of this service, without a slash at the end. */
-  readonly publicBaseUrl: () => string;
-};
 
 /** Renders evidence as the text of a response. */
 export type EvidenceRenderer<Evidence> = (evidence: Evidence, baseUrl: string) => string;
 
 /** Caches the text of a response and returns the valid one, which another process may have stored first. */
 export const cacheEvidence = (
-  { db, clock }: Pick<EvidenceDependencies, "db" | "clock">,
+  { db, clock }: InTransaction<Context>,
   response: {
     readonly key: string;
     readonly baseUrl: string;

@@ -1,14 +1,14 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
   deleteSummaries,
   treeKey,
 } from "../../../db/planting/cachedResponses.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
 import { deleteInOrder } from "../../batching/deleteInBatches.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import type { Context } from "../../context.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =
@@ -33,7 +33,7 @@ const deleteSelected = async (
  * @returns the number of deleted responses
  */
 export const clearCachedResponses = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   responses: CachedResponses,
 ): Promise<number> =>
   db.transaction(async (transaction) => {
@@ -50,7 +50,7 @@ export const clearCachedResponses = (
  * @returns the number of deleted responses
  */
 export const clearExpiredResponses = (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  { db, clock }: Context,
   signal: AbortSignal,
 ): Promise<number> =>
   deleteInOrder<Date>(

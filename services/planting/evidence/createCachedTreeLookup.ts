@@ -6,7 +6,7 @@ import { isUuid } from "../../../domain/fields.ts";
 import { isSimulated } from "../../../domain/planting/order.ts";
 import { isExpectedToStay } from "../../../domain/planting/timeline.ts";
 import { createLookups } from "../../batching/createLookups.ts";
-import type { EvidenceDependencies } from "./cacheEvidence.ts";
+import type { EvidenceContext } from "../context.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 
 type TreeSelection = AccountMode & { readonly id: string };
@@ -37,7 +37,7 @@ export const createCachedTreeLookup = ({
   db,
   clock,
   publicBaseUrl,
-}: Pick<EvidenceDependencies, "db" | "clock" | "publicBaseUrl">): CachedTreeLookup => {
+}: Pick<EvidenceContext, "db" | "clock" | "publicBaseUrl">): CachedTreeLookup => {
   const known = new LRUCache<string, KnownTree>({
     maxSize: MAXIMUM_CHARACTERS,
     sizeCalculation: ({ response }) => response.body.length + 1,

@@ -12,7 +12,8 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { projectImpact } from "../../../domain/planting/impactFactors.ts";
 import type { ProjectedImpact } from "../../../domain/planting/impactFactors.ts";
 import { isSimulated } from "../../../domain/planting/order.ts";
-import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
+import type { EvidenceContext } from "../context.ts";
+import type { EvidenceRenderer } from "./cacheEvidence.ts";
 import { cacheEvidence } from "./cacheEvidence.ts";
 
 /** The latest ones of each site; a region may have several sites. */
@@ -53,7 +54,7 @@ type SummaryResponse = CachedResponse & { readonly isSimulated: boolean };
  * that arrive while the process calculates it wait for the same calculation, so they use one connection.
  */
 export const createSummaryReader = (
-  deps: EvidenceDependencies,
+  deps: EvidenceContext,
   render: EvidenceRenderer<EvidenceSummary>,
 ): ((mode: Mode) => Promise<SummaryResponse>) => {
   const { db, clock, planting } = deps;

@@ -20,7 +20,8 @@ import {
 } from "../../../domain/planting/timeline.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { simulateEvidence } from "../../../providers/planting/simulated/simulateEvidence.ts";
-import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
+import type { EvidenceContext } from "../context.ts";
+import type { EvidenceRenderer } from "./cacheEvidence.ts";
 import { cacheEvidence } from "./cacheEvidence.ts";
 
 /** The rendered evidence: the same text from every process for 30 days or until the next milestone. */
@@ -64,7 +65,7 @@ const registrationOf = (tree: EvidenceTree): EvidenceFacts["registration"] => ({
 });
 
 const readFacts = async (
-  { db, planting }: EvidenceDependencies,
+  { db, planting }: EvidenceContext,
   mode: Mode,
   tree: EvidenceTree,
 ): Promise<EvidenceFacts> => {
@@ -84,7 +85,7 @@ const readFacts = async (
 };
 
 const getEvidenceTree = async (
-  { db, clock }: EvidenceDependencies,
+  { db, clock }: EvidenceContext,
   selection: TreeSelection,
   baseUrl: string,
 ): Promise<EvidenceTree> => {
@@ -101,7 +102,7 @@ const getEvidenceTree = async (
  * @throws DomainError record_not_found when the account has no such registration in this mode
  */
 export const readTreeEvidence = async (
-  deps: EvidenceDependencies,
+  deps: EvidenceContext,
   selection: TreeSelection,
   render: EvidenceRenderer<TreeEvidence>,
 ): Promise<TreeEvidenceResponse> => {
@@ -132,7 +133,7 @@ export const readTreeEvidence = async (
  * @throws DomainError record_not_found when the account has no such registration in this mode
  */
 export const simulateTreeEvidence = async (
-  deps: EvidenceDependencies,
+  deps: EvidenceContext,
   selection: TreeSelection,
   stage: EvidenceStage,
 ): Promise<TreeEvidence> =>

@@ -1,12 +1,10 @@
-import type { DatabasePool } from "slonik";
 import {
   insertPlantingOrder,
   listAccountsWithUnorderedTrees,
 } from "../../../db/planting/orders.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { newId } from "../../newId.ts";
+import type { PlantingContext } from "../context.ts";
 
 /** Makes a transaction of a third of a second. A million registrations become a hundred orders. */
 const REGISTRATIONS_PER_ORDER = 10_000;
@@ -40,11 +38,7 @@ type NextOrder = { readonly account: Account; readonly after: string | null };
  * @returns the number of orders
  */
 export const createPlantingOrders = async (
-  {
-    db,
-    clock,
-    planting,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly planting: Planting },
+  { db, clock, planting }: PlantingContext,
   signal: AbortSignal,
   {
     intervalMs = Number.POSITIVE_INFINITY,

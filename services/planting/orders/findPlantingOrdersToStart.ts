@@ -1,26 +1,23 @@
-import type { CommonQueryMethods } from "slonik";
 import {
   listPlantingOrdersToStart,
   markPlantingOrdersStarted,
 } from "../../../db/planting/orderWorkflows.ts";
-import type { Clock } from "../../../domain/clock.ts";
+import type { Context } from "../../context.ts";
 import { readLostMs } from "./pollInterval.ts";
-import type { PollIntervalDependencies } from "./pollInterval.ts";
+import type { PollInterval } from "./pollInterval.ts";
 
 /** A small Temporal server starts about sixty child workflows a second. */
 const STARTS_PER_PAGE = 50;
 
-type Dependencies = { readonly db: CommonQueryMethods; readonly clock: Clock };
-
 /** Finds the next planting orders that need a workflow: new ones, and those whose workflow is lost. */
 export const findPlantingOrdersToStart = async (
-  deps: Dependencies & PollIntervalDependencies,
+  deps: Context & PollInterval,
 ): Promise<readonly number[]> => {
   const lostSince = new Date(deps.clock.now().getTime() - (await readLostMs(deps)));
   return listPlantingOrdersToStart(deps.db, lostSince, STARTS_PER_PAGE);
 };
 
 export const recordPlantingOrdersStarted = (
-  { db, clock }: Dependencies,
+  { db, clock }: Context,
   orderIds: readonly number[],
 ): Promise<void> => markPlantingOrdersStarted(db, orderIds, clock.now());

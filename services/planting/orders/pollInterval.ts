@@ -1,8 +1,7 @@
-import type { CommonQueryMethods } from "slonik";
 import { estimateOpenOrders } from "../../../db/planting/orderWorkflows.ts";
+import type { Context } from "../../context.ts";
 
-export type PollIntervalDependencies = {
-  readonly db: CommonQueryMethods;
+export type PollInterval = {
   /** The interval between two polls of an order, unless there are very many open orders. */
   readonly plantingPollMs: number;
 };
@@ -17,9 +16,9 @@ const MINIMUM_LOST_MS = 30 * 60 * 1000;
 export const readPollIntervalMs = async ({
   db,
   plantingPollMs,
-}: PollIntervalDependencies): Promise<number> =>
+}: Pick<Context, "db"> & PollInterval): Promise<number> =>
   Math.max(plantingPollMs, ((await estimateOpenOrders(db)) / POLLS_PER_SECOND) * 1000);
 
 /** Returns the time without a poll after which an order's workflow counts as lost: three missed polls. */
-export const readLostMs = async (deps: PollIntervalDependencies): Promise<number> =>
+export const readLostMs = async (deps: Pick<Context, "db"> & PollInterval): Promise<number> =>
   Math.max(3 * (await readPollIntervalMs(deps)), MINIMUM_LOST_MS);

@@ -1,25 +1,17 @@
-import type { DatabasePool } from "slonik";
 import { listCreditedTrees } from "../../../db/planting/claims.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { markPlantingOrderPolled } from "../../../db/planting/orderWorkflows.ts";
 import { findPlantingOrder } from "../../../db/planting/orders.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import { isTimelineComplete } from "../../../domain/planting/timeline.ts";
-import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { PartnerOrder, PlantingPartner } from "../../../providers/planting/partner.ts";
+import type { PlantingContext } from "../context.ts";
 import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import { requireOrder } from "./requireOrder.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly planting: Planting;
-};
-
 const readPlantingOrder = async (
-  { db, planting }: Dependencies,
+  { db, planting }: PlantingContext,
   orderId: number,
 ): Promise<{
   readonly order: PlantingOrder;
@@ -39,7 +31,7 @@ const readPlantingOrder = async (
 
 /** Places an order with its partner, unless an operator has to. Repeating it does no harm. */
 export const placePlantingOrder = async (
-  deps: Dependencies,
+  deps: PlantingContext,
   orderId: number,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -83,7 +75,7 @@ const isPollingDone = (
  * @returns `nextPollMs`: the time until the next poll; null for the configured interval
  */
 export const pollPlantingOrder = async (
-  deps: Dependencies,
+  deps: PlantingContext,
   orderId: number,
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {

@@ -1,13 +1,12 @@
-import type { DatabasePool } from "slonik";
 import { listFacts } from "../../../db/planting/facts.ts";
 import type { FactSource } from "../../../db/planting/facts.ts";
 import { lockPlantingOrder } from "../../../db/planting/orders.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import type { TimelineShape } from "../../../domain/plantingChoices.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import type { Context } from "../../context.ts";
 import { recordMilestones } from "./recordMilestones.ts";
 import { requireOrder } from "./requireOrder.ts";
 import type { RecordedFact } from "./settleFacts.ts";
@@ -22,16 +21,7 @@ import { changeTimeline, recordFacts, storeProgress } from "./settleFacts.ts";
  *   a partner reports too many facts that do not take effect
  */
 export const recordPlantingFacts = (
-  {
-    db,
-    clock,
-    actor,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    /** The operator who reports, if it is not the partner. */
-    readonly actor?: Actor;
-  },
+  { db, clock, actor }: Context & Partial<OperatorContext>,
   orderId: number,
   reported: readonly PlantingFact[] | ((order: PlantingOrder) => readonly PlantingFact[]),
   source: FactSource,

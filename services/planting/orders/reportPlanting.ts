@@ -1,9 +1,8 @@
-import type { DatabasePool } from "slonik";
 import type { FactSource } from "../../../db/planting/facts.ts";
 import { findPlantingOrderByPublicId } from "../../../db/planting/orders.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import type { WakeContext } from "../context.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import { requireOrder } from "./requireOrder.ts";
 import type { RecordedFact } from "./settleFacts.ts";
@@ -13,13 +12,7 @@ import type { RecordedFact } from "./settleFacts.ts";
  * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
  */
 export const reportPlanting = async (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    /** The operator who reports, if it is not the partner. */
-    readonly actor?: Actor;
-    readonly wakeOrder: (orderId: number) => Promise<void>;
-  },
+  deps: WakeContext & Partial<OperatorContext>,
   report: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {

@@ -1,4 +1,4 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { deleteSummaries } from "../../../db/planting/cachedResponses.ts";
 import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
@@ -12,7 +12,6 @@ import { reopenPlantingOrder } from "../../../db/planting/orderWorkflows.ts";
 import { lockPlantingOrder } from "../../../db/planting/orders.ts";
 import { deleteMedia, restoreSites } from "../../../db/planting/sites.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DomainError, invalidRequest } from "../../../domain/errors.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import { IMPORTED_PARTNER } from "../../../domain/planting/importedReference.ts";
@@ -20,18 +19,16 @@ import { latestStage } from "../../../domain/planting/order.ts";
 import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.ts";
 import type { PartnerKind } from "../../../domain/plantingChoices.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
+import type { WakeContext } from "../context.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { runAndRollBack } from "../../runAndRollBack.ts";
 import { recordMilestones } from "./recordMilestones.ts";
 import { requireOrder } from "./requireOrder.ts";
 import { changeTimeline, recordFacts, settleFacts, storeProgress } from "./settleFacts.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly actor: Extract<Actor, { readonly kind: "operator" }>;
-  readonly wakeOrder: (orderId: number) => Promise<void>;
-};
+type WithdrawalContext = WakeContext &
+  OperatorContext<Extract<Actor, { readonly kind: "operator" }>>;
 
 /** What a correction changed, or would change. */
 export type CorrectedOrder = {
@@ -101,7 +98,7 @@ const reconsiderContradictions = async (
  * the order's workflow.
  */
 const correctOrder = async (
-  { db, clock, actor, wakeOrder }: Dependencies,
+  { db, clock, actor, wakeOrder }: WithdrawalContext,
   factId: number,
   isDryRun: boolean,
   correction: {
@@ -217,7 +214,7 @@ const requireStillPlanted = async (
  *   placed again, or it would stay verified without its planting
  */
 export const withdrawPlantingFact = (
-  deps: Dependencies,
+  deps: WithdrawalContext,
   factId: number,
   {
     reason,
@@ -264,7 +261,7 @@ export const withdrawPlantingFact = (
  * @throws DomainError record_not_found, or request_invalid if the fact is not withdrawn
  */
 export const reinstatePlantingFact = (
-  deps: Dependencies,
+  deps: WithdrawalContext,
   factId: number,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<CorrectedOrder> =>

@@ -4,7 +4,7 @@ import { formatCents } from "../../../domain/money.ts";
 import { changedBalance } from "../../../domain/stores/changedBalance.ts";
 import { defaultTopUpReference } from "../../../domain/stores/stores.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { lockBalance } from "./lockBalance.ts";
 import { reportLowBalance } from "./reportBalance.ts";
 
@@ -34,7 +34,7 @@ export type ChangedBalance = {
  *   balance would be negative or beyond the safe integers
  */
 export const changeBalance = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   { kind, storeId, amountCents, reference: given, note }: OperatorEntry,
 ): Promise<ChangedBalance> =>
   db.transaction(async (transaction) => {

@@ -12,7 +12,7 @@ import type {
 import { MAXIMUM_CUSTOMER_RECORDS } from "../../../domain/stores/customerIdentity.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { findCustomer } from "./findCustomer.ts";
 
 export type CustomerExport = {
@@ -43,7 +43,7 @@ const withReasons = async (db: DatabasePool, registrations: readonly PersonalReg
 
 /** Returns everything that a store's records say about a customer. The export itself is audited. */
 export const exportCustomer = async (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   storeId: string,
   given: CustomerIdentity,
 ): Promise<CustomerExport> => {

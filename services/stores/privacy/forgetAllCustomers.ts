@@ -5,7 +5,7 @@ import { blankPage, countSelectedRecords } from "../../../db/stores/personalData
 import type { Blanked } from "../../../db/stores/personalData.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import type { Forgotten } from "./forgetCustomer.ts";
 
 /** Short transactions, because the store's writes wait for them. */
@@ -17,7 +17,7 @@ const PAGE_RECORDS = 500;
  * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetAllCustomers = async (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   storeId: string,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {

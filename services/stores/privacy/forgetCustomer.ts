@@ -4,7 +4,7 @@ import { blankSelected, countSelectedRecords } from "../../../db/stores/personal
 import type { RecordSelection } from "../../../db/stores/customerRecords.ts";
 import type { CustomerIdentity, KnownCustomer } from "../../../domain/stores/customerIdentity.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
-import type { OperatorDependencies } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 import { findCustomer } from "./findCustomer.ts";
 
 /** Short transactions, because the store's writes wait for them. */
@@ -32,7 +32,7 @@ const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelect
 };
 
 const forgetBatch = (
-  { db, clock, actor }: OperatorDependencies,
+  { db, clock, actor }: OperatorContext,
   storeId: string,
   selection: RecordSelection,
 ) =>
@@ -60,7 +60,7 @@ const forgetBatch = (
  * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetCustomer = async (
-  deps: OperatorDependencies,
+  deps: OperatorContext,
   storeId: string,
   given: CustomerIdentity,
   { isDryRun }: { readonly isDryRun: boolean },

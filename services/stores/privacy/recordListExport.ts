@@ -1,19 +1,13 @@
-import type { CommonQueryMethods } from "slonik";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import type { Actor } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
+import type { OperatorContext } from "../../accounts/context.ts";
 
 /**
  * Records the export of a store's list, which names customers. Call it before the first row is read: an entry
  * may name an export that failed, but no export lacks an entry.
  */
 export const recordListExport = (
-  {
-    db,
-    clock,
-    actor,
-  }: { readonly db: CommonQueryMethods; readonly clock: Clock; readonly actor: Actor },
+  { db, clock, actor }: OperatorContext,
   { accountId, mode }: AccountMode,
   {
     list,

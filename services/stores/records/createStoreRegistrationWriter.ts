@@ -24,11 +24,11 @@ import type {
   StoreWriteDecision,
 } from "../../../domain/stores/storeWrites.ts";
 import { decideStoreWrites, responseKey } from "../../../domain/stores/storeWrites.ts";
-import type { Tracing } from "../../../domain/tracing.ts";
 import type { BatchObserver } from "../../batching/createGroupCommit.ts";
 import { createGroupCommit } from "../../batching/createGroupCommit.ts";
 import { submitTraced, traceBatches } from "../../batching/traceBatches.ts";
 import type { TracedEntry } from "../../batching/traceBatches.ts";
+import type { Context } from "../../context.ts";
 import { reportDecisions } from "../balance/reportBalance.ts";
 import { lockLimits } from "../../registrations/limits/checkLimits.ts";
 import { createBusyStores } from "../createBusyStores.ts";
@@ -187,12 +187,9 @@ export const createStoreRegistrationWriter = ({
   observeBatch,
   maximumWaiting,
   tracing,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+}: Context & {
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
-  readonly tracing?: Tracing | undefined;
 }): StoreRegistrationWriter => {
   const busyStores = createBusyStores<Entry, StoreWriteDecision<Entry>>(
     (accountId, writes, lockWaitMs) =>

@@ -3,16 +3,14 @@ import { DomainError } from "../../../domain/errors.ts";
 import { EIN_MUST_BE, parseEin } from "../../../domain/charities/charities.ts";
 import type { DonationCustomer } from "../../../domain/charities/donations.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
-import type { ConfirmCharityDependencies } from "../../charities/confirmCharity.ts";
 import { confirmCharity } from "../../charities/confirmCharity.ts";
 import { providerOf } from "../../charities/providerOf.ts";
 import { createDonation, recordDonation } from "../../charities/donations/recordDonation.ts";
+import type { CharityContext } from "../../charities/context.ts";
 import { reportLowBalance } from "../balance/reportBalance.ts";
-import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import type { StoreContext } from "../context.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../newId.ts";
-
-export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharityDependencies;
 
 /**
  * Records a store's donation once its charity is confirmed, and pays for it from the balance.
@@ -22,7 +20,7 @@ export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharit
  * @throws OutageError if the charity cannot be validated
  */
 export const donateFromStore = async (
-  deps: DonateFromStoreDependencies,
+  deps: StoreContext & CharityContext,
   write: StoreWrite,
   {
     charityId,

@@ -3,7 +3,7 @@ import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { recordDonationRefunds } from "../../charities/donations/refundDonation.ts";
-import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import type { StoreContext } from "../context.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { tooFewLeft } from "./tooFewLeft.ts";
 
@@ -15,7 +15,7 @@ export const MAXIMUM_DONATIONS = 1000;
  * @throws DomainError request_invalid if fewer donations match
  */
 export const reverseStoreDonations = (
-  deps: StoreWriteDependencies,
+  deps: StoreContext,
   write: StoreWrite,
   reversal: {
     readonly quantity: number;

@@ -13,7 +13,7 @@ import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../../planting/orders/releaseRefundedTrees.ts";
-import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import type { StoreContext } from "../context.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 import { newId } from "../../newId.ts";
 import { tooFewLeft } from "./tooFewLeft.ts";
@@ -67,7 +67,7 @@ const selectNewestUnits = async (
  * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
  */
 export const reverseStoreRegistrations = (
-  deps: StoreWriteDependencies & {
+  deps: StoreContext & {
     /** Who reverses, if it is not the client. */
     readonly actor?: Actor;
   },

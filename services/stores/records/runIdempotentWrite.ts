@@ -1,18 +1,17 @@
-import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import {
   insertIdempotentResponses,
   listIdempotentResponses,
 } from "../../../db/stores/idempotentResponses.ts";
 import { takeRecordTimes } from "../../../db/stores/balances.ts";
 import type { LockedBalance } from "../../../db/stores/balances.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
 import { replayResponse } from "../../../domain/stores/storeWrites.ts";
 import { balanceInsufficient } from "../../../domain/stores/stores.ts";
-import type { AccountQueue } from "../../batching/createAccountQueue.ts";
 import { lockBalance } from "../balance/lockBalance.ts";
 import { reportRefusal } from "../balance/reportBalance.ts";
+import type { StoreContext } from "../context.ts";
 
 /**
  * What a write does while the store's balance is locked. If it throws, nothing is recorded.
@@ -24,12 +23,6 @@ export type StoreWriteEffect = (
   now: Date,
   createdAt: Date | string,
 ) => Promise<void>;
-
-export type StoreWriteDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly writeQueue: AccountQueue;
-};
 
 /**
  * Returns the stored response to an earlier request with the write's key, or null.
@@ -55,7 +48,7 @@ export const findEarlierResponse = async (
  *   throws
  */
 export const runIdempotentWrite = async (
-  { db, clock, writeQueue }: StoreWriteDependencies,
+  { db, clock, writeQueue }: StoreContext,
   write: StoreWrite,
   { recordId, costCents }: { readonly recordId: string | null; readonly costCents: number },
   effect: StoreWriteEffect,

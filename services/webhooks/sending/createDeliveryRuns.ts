@@ -1,22 +1,15 @@
-import type { CommonQueryMethods } from "slonik";
 import { listDueEndpoints } from "../../../db/webhooks/pendingEndpoints.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { createShardRuns } from "../../shards/createShardRuns.ts";
 import type { ShardOptions, ShardRuns } from "../../shards/createShardRuns.ts";
 import { createScanPace } from "../../shards/createScanPace.ts";
 import { createShardScans } from "../../shards/createShardScans.ts";
+import type { Context } from "../../context.ts";
+import type { DeliveryContext } from "../context.ts";
 import { createDeliverySender } from "./createDeliverySender.ts";
 import type { DeliverySenderOptions, ScanEndpoints } from "./createDeliverySender.ts";
-import type { DeliveryDependencies } from "./makeAttempt.ts";
 
 /** Creates the scans of a worker's shards for endpoints that have due deliveries. */
-export const createEndpointScans = ({
-  db,
-  clock,
-}: {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-}): ScanEndpoints =>
+export const createEndpointScans = ({ db, clock }: Context): ScanEndpoints =>
   createShardScans({
     clock,
     pace: createScanPace(),
@@ -26,7 +19,7 @@ export const createEndpointScans = ({
 
 /** Creates the runs that make the deliveries of a worker's shards. */
 export const createDeliveryRuns = (
-  deps: DeliveryDependencies,
+  deps: DeliveryContext,
   { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
   const scanEndpoints = createEndpointScans(deps);

@@ -5,10 +5,10 @@ import type { DueEndpoint } from "../../../db/webhooks/pendingEndpoints.ts";
 import type { ScanShard } from "../../shards/createShardScans.ts";
 import type { ShardSender } from "../../shards/createShardRuns.ts";
 import { awaitAtMost } from "../../pause.ts";
+import type { DeliveryContext } from "../context.ts";
 import { createAttemptRecords } from "./createAttemptRecords.ts";
 import { createEndpointQueue } from "./createEndpointQueue.ts";
 import { makeAttempt } from "./makeAttempt.ts";
-import type { DeliveryDependencies } from "./makeAttempt.ts";
 
 /**
  * How long endpoints that have a free place again are gathered, so that one statement claims for them all: the longer, the
@@ -37,7 +37,7 @@ export type DeliverySenderOptions = {
  * needs to continue is in the database. What is kept in memory makes it faster and fairer.
  */
 export const createDeliverySender = (
-  deps: DeliveryDependencies,
+  deps: DeliveryContext,
   shard: number,
   { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
 ): ShardSender => {

@@ -1,37 +1,22 @@
-import type { DatabasePool } from "slonik";
 import { isContentError } from "../../../db/isContentError.ts";
 import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
 import { releaseDelivery } from "../../../db/webhooks/attempts.ts";
 import type { ClaimedDelivery, EndedAttempt } from "../../../db/webhooks/attempts.ts";
 import { disableEndpoint, findEndpoint } from "../../../db/webhooks/endpoints.ts";
-import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { decideDelivery, decideDisabling } from "../../../domain/webhooks/decideDelivery.ts";
 import type { AttemptResult } from "../../../domain/webhooks/decideDelivery.ts";
-import type { SendWebhook } from "../../../providers/webhooks/createWebhookSender.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { pause } from "../../pause.ts";
 import { signWebhook } from "../signWebhook.ts";
-
-export type DeliveryDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly send: SendWebhook;
-  /** Returns a number from 0 to 1, without 1. */
-  readonly random: () => number;
-  /** Called after each attempt. */
-  readonly observeAttempt: (delivery: ClaimedDelivery, result: AttemptResult) => void;
-  /** Called when an endpoint was disabled because of its responses. */
-  readonly observeDisabled: (endpoint: WebhookEndpoint) => void;
-};
+import type { DeliveryContext } from "../context.ts";
 
 /**
  * Disables the endpoint of a delivery that has failed, once, if it is gone or has failed for days. An endpoint whose URL was
  * changed meanwhile stays enabled.
  */
 const disableIfDead = async (
-  { db, clock, observeDisabled }: DeliveryDependencies,
+  { db, clock, observeDisabled }: DeliveryContext,
   { delivery: { endpointId, url }, result, decision }: EndedAttempt,
 ): Promise<void> => {
   const now = clock.now();
@@ -63,7 +48,7 @@ const RECORD_AGAIN_MS = 1000;
 
 /** Records an attempt. An error of the database is no reason to send the delivery again, as long as its lease lasts. */
 const recordInLease = async (
-  { clock }: Pick<DeliveryDependencies, "clock">,
+  { clock }: Pick<DeliveryContext, "clock">,
   record: (attempt: EndedAttempt) => Promise<void>,
   attempt: EndedAttempt,
   signal: AbortSignal,
@@ -88,7 +73,7 @@ const recordInLease = async (
  * @param onEnd called with the result when the receiver has responded, or will not; without it if the request was interrupted
  */
 export const makeAttempt = async (
-  deps: DeliveryDependencies,
+  deps: DeliveryContext,
   delivery: ClaimedDelivery,
   {
     record,

@@ -1,8 +1,7 @@
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
 import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
-import type { Clock } from "../../../domain/clock.ts";
+import type { Context } from "../../../services/context.ts";
 
 /** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
 type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
@@ -10,9 +9,7 @@ type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSigna
 /** A kind of work that a leader does once a second. It may keep what it knows for the next pass, also of a later leadership. */
 export type Pass = (leadership: Leadership) => Promise<void>;
 
-export type PassDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+export type DispatchContext = Context & {
   readonly temporal: Client;
   /** The deployment's name in Temporal. */
   readonly deployment: string;

@@ -2,7 +2,7 @@ import { listDueProcessorEvents } from "../../../db/billing/processorEvents/proc
 import { processorEvents, processorEventsId } from "../../../workflows/processorEvents.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { createWaker } from "../createWaker.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 /** The longest due event of the processor. Its attempts, and thus its `second`, change when it is processed. */
 type WaitingProcessorEvent = {
@@ -12,7 +12,7 @@ type WaitingProcessorEvent = {
 };
 
 /** Starts the workflow that processes the processor's events, if one is due. */
-export const createStartProcessorEvents = (deps: PassDependencies): Pass => {
+export const createStartProcessorEvents = (deps: DispatchContext): Pass => {
   const { db, clock, temporal, deployment } = deps;
   const wakeAll = createWaker<WaitingProcessorEvent>(deps, {
     keyOf: ({ id }) => id,

@@ -4,13 +4,13 @@ import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { refundWorkflowId } from "../../../workflows/workflowIds.ts";
 import { forEachConcurrently } from "../../forEachConcurrently.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 /** One signal for each registration, and one statement that marks its refunds. */
 const PER_PASS = { registrations: 200, refunds: 5000 };
 
 /** Starts or signals the workflows of refunds that wait. The accounts take turns. */
-export const createStartRefunds = ({ db, clock, temporal, deployment }: PassDependencies): Pass => {
+export const createStartRefunds = ({ db, clock, temporal, deployment }: DispatchContext): Pass => {
   let lastAccountId: string | null = null;
   return async ({ lease, signal }) => {
     const waiting = await listWaitingRefunds(db, PER_PASS, lastAccountId);

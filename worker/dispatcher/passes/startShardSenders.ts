@@ -5,7 +5,7 @@ import { SHARD_KINDS, SHARD_NUMBERS } from "../../../domain/shards.ts";
 import type { ShardKind } from "../../../domain/shards.ts";
 import { shardSenderId, startShardSender } from "../../../program/temporal/shardSenders.ts";
 import { createWaker } from "../createWaker.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 /**
  * A shard's sender looks for work every second, or less often if that takes long, and pauses for three seconds after an error.
@@ -41,7 +41,7 @@ const listSilentShards = async (
 };
 
 /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
-export const createStartShardSenders = (deps: PassDependencies): Pass => {
+export const createStartShardSenders = (deps: DispatchContext): Pass => {
   const { db, temporal, deployment } = deps;
   const wakeAll = createWaker<SilentShard>(deps, {
     keyOf: ({ kind, shard }) => `${kind}/${shard}`,

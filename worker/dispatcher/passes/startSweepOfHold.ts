@@ -4,7 +4,7 @@ import { DAY_MS } from "../../../domain/durations.ts";
 import { subscriptionSweep, subscriptionSweepId } from "../../../workflows/subscriptionSweep.ts";
 import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 /** The schedule has swept all subscriptions since a release that is older than this. */
 const SWEEP_INTERVAL_MS = DAY_MS;
@@ -19,7 +19,7 @@ export const createStartSweepOfHold = ({
   clock,
   temporal,
   deployment,
-}: PassDependencies): Pass => {
+}: DispatchContext): Pass => {
   let sweptFor: string | null = null;
   return async () => {
     const { hold, releasedAt } = await readDeployment(db);

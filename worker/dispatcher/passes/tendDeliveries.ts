@@ -1,12 +1,12 @@
 import { failPendingDeliveries } from "../../../db/webhooks/deliveries.ts";
 import { makeFutureDeliveriesDue } from "../../../db/webhooks/recovery.ts";
 import { createScanPace } from "../../../services/shards/createScanPace.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 const CHECK_TIMES_INTERVAL_MS = 60 * 1000;
 
 /** Looks for deliveries from before the clock was set back, and makes them due. */
-export const createCheckDeliveryTimes = ({ db, clock }: PassDependencies): Pass => {
+export const createCheckDeliveryTimes = ({ db, clock }: DispatchContext): Pass => {
   let checkedAtMs = Number.NEGATIVE_INFINITY;
   return async () => {
     if (performance.now() - checkedAtMs >= CHECK_TIMES_INTERVAL_MS) {
@@ -17,7 +17,7 @@ export const createCheckDeliveryTimes = ({ db, clock }: PassDependencies): Pass 
 };
 
 /** Ends a part of what is pending at disabled endpoints: more than ends with the disabling, or what was recorded meanwhile. */
-export const createEndDeliveries = ({ db }: PassDependencies): Pass => {
+export const createEndDeliveries = ({ db }: DispatchContext): Pass => {
   const pace = createScanPace();
   return async () => {
     if (pace.isDue()) {

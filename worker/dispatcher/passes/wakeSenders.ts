@@ -5,10 +5,10 @@ import { wakeSender } from "../../../program/temporal/usageSenders.ts";
 import { createScanPace } from "../../../services/shards/createScanPace.ts";
 import { usageSenderWorkflowId } from "../../../workflows/workflowIds.ts";
 import { createWaker } from "../createWaker.ts";
-import type { Pass, PassDependencies } from "./pass.ts";
+import type { Pass, DispatchContext } from "./pass.ts";
 
 /** Starts or wakes the senders of streams whose events fail again and again. */
-export const createWakeSenders = (deps: PassDependencies): Pass => {
+export const createWakeSenders = (deps: DispatchContext): Pass => {
   const { db, temporal, deployment } = deps;
   const pace = createScanPace();
   let troubled: readonly TroubledStream[] = [];

@@ -1,16 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-
-/** What changes of endpoints need. */
-export type WebhookDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  /** Null for the owner's own client, whose requests are not in the audit log. */
-  readonly actor: Actor | null;
-};
 
 /** Records what an operator did to an endpoint. The path of a URL may be a secret, which the audit log would keep forever. */
 export const recordWebhookAction = async (

@@ -1,0 +1,8 @@
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Context } from "../context.ts";
+
+/** What a change by an operator needs. */
+export type OperatorContext<Who extends Actor | null = Actor> = Context & {
+  /** Null for the account's own client, whose requests are not in the audit log. */
+  readonly actor: Who;
+};
