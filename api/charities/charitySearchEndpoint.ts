@@ -4,7 +4,7 @@ import { ein, formatEin } from "../../domain/charities/charities.ts";
 import { text } from "../../domain/fields.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
 import type { CharityContext } from "../../services/charities/context.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
@@ -77,7 +77,7 @@ export type CharitySearchDependencies = Pick<CharityContext, "db" | "charities">
 /** Searches with the account's provider, and sets the header that says whether the total is exact. */
 const findCharityPage = async (
   deps: CharitySearchDependencies,
-  ctx: ApiContext,
+  ctx: RequestContext,
   accountId: string,
   query: z.output<typeof charityQuery>,
 ): Promise<z.output<typeof charityPage>> => {

@@ -24,7 +24,7 @@ import { requireWriteScope } from "../middleware/requireWriteScope.ts";
 import { takeTurns } from "../middleware/takeTurns.ts";
 import { traceRequests } from "../middleware/traceRequests.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
-import type { ApiContext, ApiState } from "./apiContext.ts";
+import type { RequestContext, ApiState } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
 import { answerFromMemory } from "./readyResponses.ts";
@@ -46,13 +46,13 @@ export type AppDependencies = {
 export type Page = {
   readonly path: string;
   /** Calls `next` if the path turns out to have no page. */
-  readonly run: (ctx: ApiContext, next: () => Promise<unknown>) => Promise<void> | void;
+  readonly run: (ctx: RequestContext, next: () => Promise<unknown>) => Promise<void> | void;
 };
 
 /** A route that another company calls with a signed body. It is not part of the API's description. */
 export type Webhook = {
   readonly path: string;
-  readonly run: (ctx: ApiContext) => Promise<void>;
+  readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
 /** @param vary the request headers by which the responses differ; null for none */
@@ -146,7 +146,7 @@ const addEndpoints = (
       path,
       setRoute(path, access === "public" ? null : vary),
       // Composed once: the router composes what it is given for each request.
-      compose<ApiContext>([
+      compose<RequestContext>([
         ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
         ...(access === "public" ? [] : [checkKey]),
         ...(access === "write" ? [requireWriteScope] : []),

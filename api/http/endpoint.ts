@@ -3,8 +3,8 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
-import { callerOf } from "./apiContext.ts";
-import type { ApiContext } from "./apiContext.ts";
+import { callerOf } from "./requestContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 import type { ConfirmResponse } from "./readyResponses.ts";
 import { isFresh } from "./isFresh.ts";
 import { findWrongKey, hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
@@ -89,11 +89,11 @@ export type Endpoint = {
   readonly examples: Examples<z.ZodType, z.ZodType>;
   /** Finds responses in memory, which are sent before the app. Only for GET, and for paths that end with their only parameter. */
   readonly confirm?: ConfirmResponse;
-  readonly run: (ctx: ApiContext) => Promise<void>;
+  readonly run: (ctx: RequestContext) => Promise<void>;
 };
 
 type Request<Query extends z.ZodType, Body extends z.ZodType> = {
-  readonly ctx: ApiContext;
+  readonly ctx: RequestContext;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;
 };
@@ -134,7 +134,7 @@ const createReader = <
 >({
   schemas,
   checkBody,
-}: Definition<Query, Body, ResponseBody>): ((ctx: ApiContext) => Request<Query, Body>) => {
+}: Definition<Query, Body, ResponseBody>): ((ctx: RequestContext) => Request<Query, Body>) => {
   const hasKeyField = hasIdempotencyKeyField(schemas.body);
   return (ctx) => {
     const given = ctx.request.body;
@@ -163,7 +163,7 @@ export const buildKeyEndpoint = <
   Result,
 >(
   definition: KeyDefinition<Query, Body, ResponseBody, Result>,
-  respond: (ctx: ApiContext, handle: () => Result) => Promise<void>,
+  respond: (ctx: RequestContext, handle: () => Result) => Promise<void>,
 ): Endpoint => {
   const { handle, checkBody: _, ...endpoint } = definition;
   const readRequest = createReader(definition);
@@ -217,7 +217,7 @@ export const publicEndpoint = <ResponseBody extends z.ZodType>({
   handle,
   ...endpoint
 }: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
-  readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
+  readonly handle: (ctx: RequestContext) => Promise<z.output<ResponseBody>>;
 }): Endpoint => ({
   ...endpoint,
   access: "public",

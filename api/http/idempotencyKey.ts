@@ -3,7 +3,7 @@ import { z } from "zod";
 import { describeIssues } from "../../domain/describeIssues.ts";
 import { invalidRequest } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
-import type { ApiContext } from "./apiContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 import { decodeHeader } from "./decodeHeader.ts";
 import { parseRequest, queryObject } from "./parseRequest.ts";
 
@@ -26,7 +26,7 @@ const unquote = (given: string): string =>
  * Returns the key in the header; null if the header is absent or empty.
  * @throws DomainError request_invalid
  */
-export const readIdempotencyKey = (ctx: ApiContext): string | null => {
+export const readIdempotencyKey = (ctx: RequestContext): string | null => {
   // Node joins repeated headers into one value, which would be a key that the client never sent.
   if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
     throw invalidRequest("Idempotency-Key: must be given at most once");
@@ -70,7 +70,7 @@ export const hasIdempotencyKeyField = (body: z.ZodType | undefined): boolean =>
  * Returns the body with the header's key in its field. An empty field or null counts as absent.
  * @throws DomainError request_invalid if header and field differ
  */
-export const withHeaderKey = (ctx: ApiContext, body: unknown): unknown => {
+export const withHeaderKey = (ctx: RequestContext, body: unknown): unknown => {
   const key = readIdempotencyKey(ctx);
   if (key === null || typeof body !== "object" || body === null || Array.isArray(body)) {
     return body;

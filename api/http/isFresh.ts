@@ -1,10 +1,10 @@
-import type { ApiContext } from "./apiContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 
 /**
  * Returns whether the client has the response whose ETag is set. Koa compares copies of all headers, so requests without
  * the condition are sorted out before.
  */
-export const isFresh = (ctx: ApiContext): boolean => {
+export const isFresh = (ctx: RequestContext): boolean => {
   const { headers } = ctx.req;
   if (headers["if-none-match"] === undefined) {
     return false;

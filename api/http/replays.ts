@@ -1,4 +1,4 @@
-import type { ApiContext } from "./apiContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 
 /** The header of a response to a write that was done before. */
 export const REPLAY_HEADER = {
@@ -6,7 +6,10 @@ export const REPLAY_HEADER = {
 };
 
 /** Sets the header if an earlier request did the write. */
-export const markReplay = (ctx: ApiContext, { replayed }: { readonly replayed: boolean }): void => {
+export const markReplay = (
+  ctx: RequestContext,
+  { replayed }: { readonly replayed: boolean },
+): void => {
   if (replayed) {
     ctx.set("Idempotent-Replayed", "true");
   }

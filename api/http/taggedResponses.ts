@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { ApiContext } from "./apiContext.ts";
+import type { RequestContext } from "./requestContext.ts";
 import { isFresh } from "./isFresh.ts";
 import { listHeaders } from "./readyResponses.ts";
 import type { PublicResponse } from "./readyResponses.ts";
@@ -35,7 +35,7 @@ const headersOf = (
 });
 
 /** Sends a page, picture or file, or a 304 to a client that has it. */
-export const send = (ctx: ApiContext, tagged: Tagged, cacheControl: string): void => {
+export const send = (ctx: RequestContext, tagged: Tagged, cacheControl: string): void => {
   ctx.status = 200;
   ctx.type = tagged.type;
   ctx.set(headersOf(tagged, cacheControl));

@@ -3,7 +3,7 @@ import type { Middleware } from "koa";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 /** Returns the key that a request claims to have, empty if there is none. */
 const keyOf = ({ authorization = "" }: IncomingHttpHeaders): string => authorization;

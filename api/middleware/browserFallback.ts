@@ -1,10 +1,10 @@
 import type { Middleware } from "koa";
-import type { ApiContext, ApiState } from "../http/apiContext.ts";
+import type { RequestContext, ApiState } from "../http/requestContext.ts";
 
 /** What a browser is shown at paths that have no route. */
 export type BrowserFallback = {
   readonly path: RegExp;
-  readonly run: (ctx: ApiContext) => void;
+  readonly run: (ctx: RequestContext) => void;
 };
 
 /** Serves a page to browsers at such a path; API clients get the same error as at any unknown path. */

@@ -1,7 +1,7 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import { DomainError, OutageError, UnavailableError } from "../../domain/errors.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import { breakResponse } from "../http/breakResponse.ts";

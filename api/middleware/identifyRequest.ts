@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 const WELL_FORMED = /^[\u0021-\u007E]{1,128}$/u;
 

@@ -1,5 +1,5 @@
 import type { Middleware } from "koa";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 /** Several times what browsers send. */
 const MAXIMUM_LENGTH = 1000;

@@ -1,8 +1,8 @@
 import type { Middleware } from "koa";
 import { createPlaces } from "../../program/server/createPlaces.ts";
 import { withoutPlace } from "../../program/server/limitConcurrency.ts";
-import { callerOf } from "../http/apiContext.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import { callerOf } from "../http/requestContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 /** Each may take some ten megabytes until its response has been read. */
 const MAXIMUM_BATCHES = 16;

@@ -1,8 +1,8 @@
 import type { Middleware } from "koa";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { callerOf } from "../http/apiContext.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import { callerOf } from "../http/requestContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 const WINDOW_MS = 1000;
 

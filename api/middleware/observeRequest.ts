@@ -3,7 +3,7 @@ import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { PROBES } from "../../program/server/limitConcurrency.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 import { clientAddress } from "../http/clientAddress.ts";
 
 export type RequestObserver = (

@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { brotliDecompress, unzip } from "node:zlib";
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
-import type { ApiContext, ApiState } from "../http/apiContext.ts";
+import type { RequestContext, ApiState } from "../http/requestContext.ts";
 import { isJsonInUtf8 } from "../http/contentType.ts";
 import { HttpError } from "../http/httpError.ts";
 import { requireUtf8 } from "../http/requireUtf8.ts";
@@ -131,7 +131,7 @@ const takeTurnIfLong = async (
 };
 
 /** Returns the context of the same request with a body that has been received. */
-const withBody = (ctx: ApiContext, body: Buffer): ApiContext => {
+const withBody = (ctx: RequestContext, body: Buffer): RequestContext => {
   const req = Object.assign(Readable.from([body]), { headers: {} });
   return Object.create(ctx, { req: { value: req } });
 };

@@ -1,4 +1,4 @@
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { requireUtf8 } from "../http/requireUtf8.ts";
 import { receiveBody } from "./receiveBody.ts";
 
@@ -6,7 +6,7 @@ import { receiveBody } from "./receiveBody.ts";
  * Reads a body whose signature covers its bytes.
  * @throws HttpError body_too_large, request_malformed
  */
-export const readRawBody = (ctx: ApiContext, limitKib: number): Promise<string> =>
+export const readRawBody = (ctx: RequestContext, limitKib: number): Promise<string> =>
   receiveBody(ctx, limitKib, (body) => {
     requireUtf8(body);
     return Promise.resolve(body.toString("utf8"));

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { finished } from "node:stream";
 import { withoutPlace } from "../../program/server/limitConcurrency.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { createArrivingBodies } from "../http/arrivingBodies.ts";
 import type { BodyMemory } from "../http/arrivingBodies.ts";
 import { HttpError } from "../http/httpError.ts";
@@ -79,7 +79,7 @@ const collect = (
 };
 
 /** Names the client whose share a body counts against. */
-export const bodyOwnerOf = ({ state: { caller } }: ApiContext): string =>
+export const bodyOwnerOf = ({ state: { caller } }: RequestContext): string =>
   caller?.accountId ?? PUBLIC;
 
 /**
@@ -92,7 +92,7 @@ export const bodyOwnerOf = ({ state: { caller } }: ApiContext): string =>
  * @throws DomainError queue_full
  */
 export const receiveBody = <Result>(
-  ctx: ApiContext,
+  ctx: RequestContext,
   limitKib: number,
   prepare: (
     body: Buffer,

@@ -1,5 +1,5 @@
 import type { RouterContext } from "@koa/router";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 /** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */

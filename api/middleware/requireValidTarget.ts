@@ -1,9 +1,9 @@
 import type { Middleware } from "koa";
-import type { ApiContext, ApiState } from "../http/apiContext.ts";
+import type { RequestContext, ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 /** Returns the path of the request target; null if it cannot be parsed, as Koa's type does not say. */
-const pathOf = ({ request }: ApiContext): string | null => {
+const pathOf = ({ request }: RequestContext): string | null => {
   try {
     return request.path;
   } catch {

@@ -1,5 +1,5 @@
 import type { Middleware } from "koa";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 export const READ_ONLY_MESSAGE = "this API key is read-only";

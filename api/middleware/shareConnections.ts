@@ -2,7 +2,7 @@ import type { Middleware } from "koa";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { runForAccount } from "../../db/pools/connectionShares.ts";
 import { createSlowReadCheck } from "../http/slowReads.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 /** Unauthenticated requests share one account's part. */
 export const PUBLIC = "public";

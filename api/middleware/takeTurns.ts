@@ -1,8 +1,8 @@
 import type { Middleware } from "koa";
 import { accountModeKey } from "../../domain/accounts/accounts.ts";
 import { takeTurn } from "../../program/server/limitConcurrency.ts";
-import { callerOf } from "../http/apiContext.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import { callerOf } from "../http/requestContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 const runAfter = async (turn: Promise<boolean>, next: () => Promise<unknown>): Promise<void> => {

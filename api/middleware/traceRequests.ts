@@ -1,6 +1,6 @@
 import type { Middleware } from "koa";
 import type { Tracing } from "../../domain/tracing.ts";
-import type { ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/requestContext.ts";
 
 /**
  * Records a span for each request, in the trace that the client's `traceparent` names. It has the route's pattern and

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { send, tag } from "../http/taggedResponses.ts";
 import type { Tagged } from "../http/taggedResponses.ts";
 import type { Page } from "../http/createApp.ts";
@@ -80,7 +80,7 @@ const sendText = (
   type: string,
   body: string,
   headers: Readonly<Record<string, string>> = {},
-): ((ctx: ApiContext) => void) => {
+): ((ctx: RequestContext) => void) => {
   const tagged = tag({ type, body, headers });
   return (ctx) => {
     send(ctx, tagged, "no-cache");
@@ -88,7 +88,7 @@ const sendText = (
 };
 
 /** Reads a file when it is first requested, because most processes never send it. */
-const sendFile = (type: string, url: string): ((ctx: ApiContext) => Promise<void>) => {
+const sendFile = (type: string, url: string): ((ctx: RequestContext) => Promise<void>) => {
   let tagged: Tagged | null = null;
   return async (ctx) => {
     tagged ??= tag({ type, body: await readFile(new URL(url)), headers: {} });
@@ -108,7 +108,7 @@ export const documentFallback: BrowserFallback = {
  * @param createDocument called for the first request: it takes 60 ms of CPU time, which most processes never need
  */
 export const documentPages = (createDocument: () => object): readonly Page[] => {
-  let sendJson: ((ctx: ApiContext) => void) | undefined;
+  let sendJson: ((ctx: RequestContext) => void) | undefined;
   return [
     {
       path: "/openapi.json",

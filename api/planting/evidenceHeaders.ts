@@ -3,7 +3,7 @@ import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
 import { oneOf } from "../../domain/describeIssues.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
 import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/evidence/cacheEvidence.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 
 /*
  * The parameter and the headers that evidence has on both interfaces.
@@ -22,7 +22,7 @@ export const EVIDENCE_HEADERS = {
 };
 
 /** Sets the headers of a response to `evidence_stage`. */
-export const setStageHeaders = (ctx: ApiContext): void => {
+export const setStageHeaders = (ctx: RequestContext): void => {
   ctx.set("Evidence-Simulated", "true");
   ctx.set("Cache-Control", "no-store");
 };
@@ -61,7 +61,7 @@ export const ageOf = ({ storedAt }: CachedResponse, now: Date): string =>
 
 /** Sets the headers of evidence. */
 export const setCacheHeaders = (
-  ctx: ApiContext,
+  ctx: RequestContext,
   response: EvidenceResponse,
   { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {

@@ -8,8 +8,8 @@ import { mustBe } from "../../domain/describeIssues.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { inChunks } from "../../program/exports/inChunks.ts";
-import { callerOf } from "../http/apiContext.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import { callerOf } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { booleanParameter } from "../http/booleanParameter.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
@@ -135,7 +135,7 @@ type BatchDefinition<
 const PRESENTED_ITEMS = 10;
 
 /** Keys belong to items: one key for all of them would record only the first. */
-const rejectKeyOfBatch = (ctx: ApiContext): void => {
+const rejectKeyOfBatch = (ctx: RequestContext): void => {
   if (readIdempotencyKey(ctx) !== null) {
     throw invalidRequest(
       "Idempotency-Key: not accepted for a batch; set idempotency_key on each item",

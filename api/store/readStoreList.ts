@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
 import type { ListPart } from "../../services/readWholeList.ts";
@@ -19,7 +19,7 @@ export const EXPORT_DETAILS = "CSV and NDJSON have all of them, unless limit is 
 
 /** Reads a list of the store interface as a page of JSON, or whole for a file. */
 export const readStoreList = <Row extends PositionedRow, Presented extends object, Body>(
-  ctx: ApiContext,
+  ctx: RequestContext,
   { limit, after }: { readonly limit: number; readonly after: ListPosition | null },
   {
     list,

@@ -9,7 +9,7 @@ import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { RetryGuard, WriteAttempt } from "../../services/registrations/createRetryGuard.ts";
 import { findEarlierResponse } from "../../services/stores/records/runIdempotentWrite.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
@@ -31,7 +31,7 @@ const disabledError = (feature: Feature): ErrorResponse => ({
 });
 
 /** Returns the store of an authenticated request. */
-const storeOf = (ctx: ApiContext): Store => {
+const storeOf = (ctx: RequestContext): Store => {
   if (ctx.state.store === undefined) {
     throw new TypeError("The route runs without the authentication that its handler needs.");
   }

@@ -13,7 +13,7 @@ import { readDeliveries, readDelivery } from "../../services/webhooks/readDelive
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
-import { pathParameter } from "../http/apiContext.ts";
+import { pathParameter } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { queryError } from "../http/queryError.ts";

@@ -3,8 +3,8 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import { getOwnWebhookEndpoint } from "../../services/webhooks/getWebhookEndpoint.ts";
-import { pathParameter } from "../http/apiContext.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import { pathParameter } from "../http/requestContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 
 /**
  * Returns the caller's endpoint that the path names.
@@ -12,7 +12,7 @@ import type { ApiContext } from "../http/apiContext.ts";
  */
 export const getRequestedEndpoint = (
   db: CommonQueryMethods,
-  ctx: ApiContext,
+  ctx: RequestContext,
   caller: Caller,
 ): Promise<WebhookEndpoint> =>
   getOwnWebhookEndpoint(db, accountModeOf(caller), pathParameter(ctx, "id"));

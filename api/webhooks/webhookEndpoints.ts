@@ -15,7 +15,7 @@ import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndp
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import type { ApiContext } from "../http/apiContext.ts";
+import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { findWrongKey, readIdempotencyKey } from "../http/idempotencyKey.ts";
@@ -85,7 +85,7 @@ const createTools = (
     when: `The ${accountType} has no such endpoint in the key's mode.`,
     example: ENDPOINT_NOT_FOUND,
   } as const,
-  find: (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
+  find: (ctx: RequestContext, caller: Caller): Promise<WebhookEndpoint> =>
     getRequestedEndpoint(db, ctx, caller),
 });
 

@@ -1,6 +1,6 @@
 import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { EXPORT_FORMATS, formatHead, formatRows } from "../../../program/exports/formatRows.ts";
-import type { ApiContext } from "../apiContext.ts";
+import type { RequestContext } from "../requestContext.ts";
 import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
 import { parseQueryString } from "../parseQueryString.ts";
 
@@ -24,7 +24,7 @@ const JSON_TYPES = new Set(["*/*", "application/*", "application/json"]);
  * Returns the format that `Accept` prefers, or null for JSON. A format other than JSON must be named, so that clients
  * that accept anything, or nothing that we have, get JSON as ever.
  */
-export const requestedFormat = (ctx: ApiContext): ExportFormat | null => {
+export const requestedFormat = (ctx: RequestContext): ExportFormat | null => {
   ctx.vary("Accept");
   for (const type of ctx.accepts().map((accepted) => accepted.toLowerCase())) {
     if (JSON_TYPES.has(type)) {
@@ -39,7 +39,7 @@ export const requestedFormat = (ctx: ApiContext): ExportFormat | null => {
 };
 
 /** Returns whether a request names one of the parameters, so that an export has only the page that they select. */
-export const selectsPage = (ctx: ApiContext, names: readonly string[]): boolean => {
+export const selectsPage = (ctx: RequestContext, names: readonly string[]): boolean => {
   const query = parseQueryString(ctx.querystring);
   return names.some((name) => query[name] !== undefined);
 };
@@ -52,7 +52,7 @@ export async function* onePage<Row>(
 }
 
 async function* formatPages(
-  ctx: ApiContext,
+  ctx: RequestContext,
   format: ExportFormat,
   { name, columns }: ListExport,
   pages: AsyncIterable<Iterable<object>>,
@@ -83,7 +83,7 @@ async function* formatPages(
  * is an error response, which does not have them.
  */
 export const exportChunks = (
-  ctx: ApiContext,
+  ctx: RequestContext,
   format: ExportFormat,
   list: ListExport,
   pages: AsyncIterable<Iterable<object>>,

@@ -6,8 +6,8 @@ import { inChunks } from "../../../program/exports/inChunks.ts";
 import { accountModeKey } from "../../../domain/accounts/accounts.ts";
 import type { Places } from "../../../program/server/createPlaces.ts";
 import { leaveForGood } from "../../../program/server/limitConcurrency.ts";
-import { callerOf } from "../apiContext.ts";
-import type { ApiContext } from "../apiContext.ts";
+import { callerOf } from "../requestContext.ts";
+import type { RequestContext } from "../requestContext.ts";
 import { buildKeyEndpoint, RETRY_AFTER } from "../endpoint.ts";
 import type { Description, Endpoint, ErrorResponse, KeyDefinition } from "../endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
@@ -29,7 +29,7 @@ export type Streaming = {
 };
 
 const stream = async (
-  ctx: ApiContext,
+  ctx: RequestContext,
   chunks: () => AsyncIterable<string | Buffer>,
   { places, writeTimeoutMs }: Streaming,
 ): Promise<void> => {
@@ -45,7 +45,7 @@ const stream = async (
 
 /** Ends a list when its client has disconnected. While a search finds nothing, nothing is written that would fail. */
 async function* whileConnected<Page>(
-  { res }: ApiContext,
+  { res }: RequestContext,
   pages: AsyncIterable<Page>,
 ): AsyncGenerator<Page, void, void> {
   for await (const page of pages) {
@@ -57,7 +57,7 @@ async function* whileConnected<Page>(
 }
 
 /** Responds to HEAD without reading the list. */
-const sendHead = (ctx: ApiContext, format: ExportFormat | null): void => {
+const sendHead = (ctx: RequestContext, format: ExportFormat | null): void => {
   ctx.status = 200;
   ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
 };
@@ -108,7 +108,7 @@ export const pagedListEndpoint = <Query extends z.ZodType, ResponseBody extends 
   const { exported, idField, startParameter, linkParameters, ...rest } = definition;
   const description = describeExported(rest.description, exported, LINK_HEADER);
   const chunksOf = (
-    ctx: ApiContext,
+    ctx: RequestContext,
     format: ExportFormat | null,
     { limit, rows, readHead }: PagedList,
   ): AsyncIterable<string | Buffer> => {

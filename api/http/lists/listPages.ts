@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { rowsOf } from "../../../program/exports/presentPages.ts";
 import { joinPieces } from "../../../program/exports/inChunks.ts";
-import type { ApiContext } from "../apiContext.ts";
+import type { RequestContext } from "../requestContext.ts";
 
 /*
  * Pages of lists that are otherwise sent whole.
@@ -106,7 +106,7 @@ const UNSAFE_IN_LINK = /["<>]/gu;
  * encoded them, so that the link is not much longer than the request: a client or a proxy may accept no longer headers.
  */
 export const setNextLink = (
-  ctx: ApiContext,
+  ctx: RequestContext,
   baseUrl: string,
   parameters: Readonly<Record<string, string>>,
 ): void => {
@@ -139,7 +139,7 @@ type PageOptions = RowLinks & {
 
 /** Yields a list, or only its first page if there is a limit, and sets the header `Link` first if another page follows. */
 export async function* limitPages(
-  ctx: ApiContext,
+  ctx: RequestContext,
   pages: AsyncIterable<SearchedRows>,
   { limit, searchMs, idField, startParameter, linkParameters, baseUrl }: PageOptions,
 ): AsyncGenerator<Iterable<object>, void, void> {

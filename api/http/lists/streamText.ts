@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { ApiContext } from "../apiContext.ts";
+import type { RequestContext } from "../requestContext.ts";
 import { breakResponse } from "../breakResponse.ts";
 
 /** The connection of a client that accepts nothing for this time is closed. */
@@ -42,7 +42,7 @@ const CHECK_INTERVAL_MS = 500;
 
 /** Waits until the client has accepted what was written; breaks the response if that takes too long. */
 const waitForClient = (
-  { res: response, state: { arePlacesNeeded = () => false } }: ApiContext,
+  { res: response, state: { arePlacesNeeded = () => false } }: RequestContext,
   event: "drain" | "finish",
   timeoutMs: number,
 ): Promise<void> =>
@@ -79,7 +79,7 @@ const waitForClient = (
  *   another request needs its place
  */
 export const streamText = async (
-  ctx: ApiContext,
+  ctx: RequestContext,
   chunks: AsyncIterable<string | Buffer>,
   writeTimeoutMs: number,
 ): Promise<void> => {

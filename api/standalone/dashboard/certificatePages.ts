@@ -9,8 +9,8 @@ import { expectedPartner } from "../../../domain/planting/order.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { createLookups } from "../../../services/batching/createLookups.ts";
 import { rememberUnknown } from "../../../services/batching/rememberUnknown.ts";
-import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
+import type { RequestContext } from "../../http/requestContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { createRenderings } from "./createRenderings.ts";
@@ -71,7 +71,7 @@ export const certificatePages = ({
   readonly db: CommonQueryMethods;
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;
-  readonly showNotFound: (ctx: ApiContext) => void;
+  readonly showNotFound: (ctx: RequestContext) => void;
 }): readonly Page[] => {
   const lookUp = rememberUnknown(createLookups((tokens) => findCertified(db, tokens)));
   const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });

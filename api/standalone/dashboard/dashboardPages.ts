@@ -10,8 +10,8 @@ import { createDashboardCache } from "../../../services/dashboard/createDashboar
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
 import { drawMonogram, MONOGRAM_PATH } from "../../charities/monograms.ts";
-import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
+import type { RequestContext } from "../../http/requestContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { JSON_TYPE } from "../../http/readyResponses.ts";
 import type { FindPublicResponse, PublicResponse } from "../../http/readyResponses.ts";
@@ -149,7 +149,7 @@ const NOT_FOUND = tag({
   headers: { "Content-Security-Policy": policy(allowStyles(NOT_FOUND_STYLE)) },
 });
 
-const showNotFound = (ctx: ApiContext): void => {
+const showNotFound = (ctx: RequestContext): void => {
   send(ctx, NOT_FOUND, "no-store");
   ctx.status = 404;
 };
@@ -251,7 +251,7 @@ export const dashboardPages = (
   const lookUpSlug = (slug: string): Promise<string | null> =>
     SLUG.safeParse(slug).success ? lookUpWellFormed(slug) : Promise.resolve(null);
 
-  const redirect = (ctx: ApiContext, slug: string, suffix: string): void => {
+  const redirect = (ctx: RequestContext, slug: string, suffix: string): void => {
     ctx.status = 301;
     ctx.set("Cache-Control", CACHE_CONTROL);
     ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${suffix}`);
@@ -259,7 +259,7 @@ export const dashboardPages = (
 
   const serve =
     (kind: Kind) =>
-    async (ctx: ApiContext): Promise<void> => {
+    async (ctx: RequestContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
       const cached = dashboards.find(slug);
       if (cached) {
@@ -285,7 +285,10 @@ export const dashboardPages = (
     };
 
   /** The links of the page are relative, so it has no slash at the end. */
-  const redirectSlash = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
+  const redirectSlash = async (
+    ctx: RequestContext,
+    next: () => Promise<unknown>,
+  ): Promise<void> => {
     const dashboardSlug = await lookUpSlug(pathParameter(ctx, "slug"));
     if (dashboardSlug === null) {
       await next();
@@ -295,7 +298,10 @@ export const dashboardPages = (
   };
 
   /** Paths that do not exist here, but may have existed where the slug was imported from, lead to the dashboard. */
-  const redirectImported = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
+  const redirectImported = async (
+    ctx: RequestContext,
+    next: () => Promise<unknown>,
+  ): Promise<void> => {
     const slug = pathParameter(ctx, "slug");
     const dashboardSlug = await lookUpSlug(slug);
     if (dashboardSlug === null || dashboardSlug === slug) {

@@ -3,7 +3,7 @@ import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
 import { createLookups } from "../../../services/batching/createLookups.ts";
 import { rememberUnknown } from "../../../services/batching/rememberUnknown.ts";
-import { pathParameter } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { send } from "../../http/taggedResponses.ts";

@@ -4,8 +4,8 @@ import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
 import type { LookUp } from "../../../services/batching/createLookups.ts";
 import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
-import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
+import type { RequestContext } from "../../http/requestContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { send, tag } from "../../http/taggedResponses.ts";
 import { OPEN_TO_ALL, policy } from "./servePages.ts";
@@ -28,7 +28,7 @@ export const previewPage = ({
   readonly db: CommonQueryMethods;
   readonly lookUpSlug: LookUp<string>;
   readonly read: (slug: string) => Promise<Dashboard | null>;
-  readonly redirect: (ctx: ApiContext, slug: string, suffix: string) => void;
+  readonly redirect: (ctx: RequestContext, slug: string, suffix: string) => void;
 }): Page => {
   const rasterize = createRasterizer();
   const pictures = new LRUCache<string, Tagged>({

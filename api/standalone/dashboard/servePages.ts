@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { ApiContext } from "../../http/apiContext.ts";
+import type { RequestContext } from "../../http/requestContext.ts";
 import { tag } from "../../http/taggedResponses.ts";
 import type { Tagged } from "../../http/taggedResponses.ts";
 
@@ -24,8 +24,8 @@ export const OPEN_TO_ALL = {
 
 /** Lets other sites also follow a page's redirects and read its errors. */
 export const openToAll =
-  (run: (ctx: ApiContext) => Promise<void>) =>
-  (ctx: ApiContext): Promise<void> => {
+  (run: (ctx: RequestContext) => Promise<void>) =>
+  (ctx: RequestContext): Promise<void> => {
     ctx.set(OPEN_TO_ALL);
     return run(ctx);
   };

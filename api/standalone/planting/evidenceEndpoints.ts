@@ -19,7 +19,7 @@ import {
 import { evidenceSummary, renderEvidenceSummary } from "../../planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../planting/presentTreeEvidence.ts";
 import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
-import { pathParameter } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { JSON_TYPE, listHeaders } from "../../http/readyResponses.ts";

@@ -11,7 +11,7 @@ import {
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
 import { presentSearched } from "../../../program/exports/presentPages.ts";
-import { pathParameter } from "../../http/apiContext.ts";
+import { pathParameter } from "../../http/requestContext.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";

@@ -7,7 +7,7 @@ import type {
   AuthenticateStore,
   StoreName,
 } from "../../../services/stores/createStoreAuthenticator.ts";
-import type { ApiState } from "../../http/apiContext.ts";
+import type { ApiState } from "../../http/requestContext.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { decodeHeader } from "../../http/decodeHeader.ts";
 

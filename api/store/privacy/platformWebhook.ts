@@ -17,7 +17,7 @@ import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCu
 import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";
 import type { Forgotten } from "../../../services/stores/privacy/forgetCustomer.ts";
 import type { OperatorContext } from "../../../services/accounts/context.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
+import type { RequestContext } from "../../http/requestContext.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
@@ -145,7 +145,7 @@ export const platformWebhook = ({
   readonly readSecrets: () => readonly string[];
 }): Webhook => {
   const eraseAll = createErasures();
-  const run = async (ctx: ApiContext): Promise<void> => {
+  const run = async (ctx: RequestContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
     const signature = ctx.get("X-Shopify-Hmac-Sha256");
     if (!isSignedByPlatform(signature, { secrets: readSecrets(), body })) {

@@ -4,7 +4,7 @@ import Koa from "koa";
 import { pino } from "pino";
 import test from "ava";
 import { z } from "zod";
-import type { ApiState } from "../../../api/http/apiContext.ts";
+import type { ApiState } from "../../../api/http/requestContext.ts";
 import { observeRequest } from "../../../api/middleware/observeRequest.ts";
 import { serve } from "../../support/server.ts";
 import { createArrivingBodies } from "../../../api/http/arrivingBodies.ts";

@@ -7,7 +7,7 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import Koa from "koa";
 import { pino } from "pino";
-import type { ApiState } from "../../../api/http/apiContext.ts";
+import type { ApiState } from "../../../api/http/requestContext.ts";
 import { streamText } from "../../../api/http/lists/streamText.ts";
 import { handleErrors } from "../../../api/middleware/handleErrors.ts";
 import { startServer } from "../../../program/server/startServer.ts";

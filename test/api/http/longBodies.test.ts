@@ -6,7 +6,7 @@ import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import test from "ava";
 import Koa from "koa";
-import type { ApiState } from "../../../api/http/apiContext.ts";
+import type { ApiState } from "../../../api/http/requestContext.ts";
 import { takeTurnOfLongBody } from "../../../api/middleware/longBodies.ts";
 import { readBody } from "../../../api/middleware/readBody.ts";
 import { limitConcurrency } from "../../../program/server/limitConcurrency.ts";

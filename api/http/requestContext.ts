@@ -17,16 +17,16 @@ export type ApiState = {
   arePlacesNeeded?: () => boolean;
 };
 
-export type ApiContext = ParameterizedContext<ApiState>;
+export type RequestContext = ParameterizedContext<ApiState>;
 
-export const callerOf = (ctx: ApiContext): Caller => {
+export const callerOf = (ctx: RequestContext): Caller => {
   if (ctx.state.caller === undefined) {
     throw new TypeError("The route needs a caller, but is not authenticated.");
   }
   return ctx.state.caller;
 };
 
-export const pathParameter = (ctx: ApiContext, name: string): string => {
+export const pathParameter = (ctx: RequestContext, name: string): string => {
   const value = ctx.state.parameters?.[name];
   if (value === undefined) {
     throw new TypeError(`The route has no parameter ${name}.`);
