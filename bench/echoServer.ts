@@ -14,17 +14,21 @@ import { createPlaces } from "../program/server/createPlaces.ts";
 import { startServer } from "../program/server/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
+import { createRetryGuard } from "../services/registrations/createRetryGuard.ts";
 import type { RetryGuard } from "../services/registrations/createRetryGuard.ts";
+import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
+import type { Context } from "../services/context.ts";
 
 /*
  * The baseline of the registration benchmark: the API without writes to the database. Request ids, logging, metrics,
  * authentication, parsing, validation and responses are the API's own; the writer returns its input.
  */
 
-const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal"> => {
+const createEchoWriter = (context: Context): RegistrationWriter => {
   let total = 0;
   return {
+    ...createRegistrationWriter(context),
     register: (entry) => {
       total += entry.count;
       return Promise.resolve({
@@ -37,7 +41,8 @@ const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal
   };
 };
 
-const ECHO_GUARD: Pick<RetryGuard, "write" | "findOriginal"> = {
+const ECHO_GUARD: RetryGuard = {
+  ...createRetryGuard(),
   write: (_caller, { write }) => write(),
   findOriginal: (_caller, { findOriginal }) => findOriginal(),
 };
@@ -47,6 +52,7 @@ await runProgram(
   async (config, logger) => {
     const db = await openDatabase(config);
     const copies = openCopies(config);
+    const context = { db, clock: systemClock };
     const app = createApp({
       logger,
       observe: createApiMetrics().observeRequest,
@@ -55,11 +61,10 @@ await runProgram(
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({
-        db,
+        ...context,
         copies,
-        clock: systemClock,
         billing: createBilling({ db, stripe: null }),
-        writer: createEchoWriter(),
+        writer: createEchoWriter(context),
         streaming: {
           pace: unhurriedPace,
           places: createPlaces(1),

@@ -81,7 +81,7 @@ const EXCEPTIONS: readonly {
   readonly reason: string;
 }[] = [
   {
-    file: "api/main.ts",
+    file: "api/context.ts",
     imports: ["db/", "providers/"],
     reason: "the API's composition root",
   },

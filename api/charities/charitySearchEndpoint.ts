@@ -3,13 +3,13 @@ import type { Charity } from "../../domain/charities/charities.ts";
 import { ein, formatEin } from "../../domain/charities/charities.ts";
 import { text } from "../../domain/fields.ts";
 import { searchCharities } from "../../services/charities/searchCharities.ts";
-import type { CharityContext } from "../../services/charities/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint, RETRY_AFTER } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { queryObject } from "../http/parseRequest.ts";
 import { LIMIT_MUST_BE } from "../http/lists/listPages.ts";
 import { queryError } from "../http/queryError.ts";
+import type { HttpContext } from "../context.ts";
 import { monogramUrl } from "./monograms.ts";
 import { PROVIDER_SHARE_ERROR } from "./limits.ts";
 import { page, pageSize, total } from "./pages.ts";
@@ -69,19 +69,14 @@ const charityPage = z
   })
   .meta({ id: "CharityPage" });
 
-export type CharitySearchDependencies = Pick<CharityContext, "db" | "charities"> & {
-  /** Where the API serves monograms. */
-  readonly publicBaseUrl: () => string;
-};
-
 /** Searches with the account's provider, and sets the header that says whether the total is exact. */
 const findCharityPage = async (
-  deps: CharitySearchDependencies,
+  context: HttpContext,
   ctx: RequestContext,
   accountId: string,
   query: z.output<typeof charityQuery>,
 ): Promise<z.output<typeof charityPage>> => {
-  const found = await searchCharities(deps, accountId, {
+  const found = await searchCharities(context, accountId, {
     name: query.name ?? null,
     ein: query.ein ?? null,
     page: query.page,
@@ -93,7 +88,7 @@ const findCharityPage = async (
   return {
     total_items: found.totalItems,
     total_pages: Math.ceil(found.totalItems / query.page_size),
-    charities: found.items.map((charity) => presentCharity(charity, deps.publicBaseUrl())),
+    charities: found.items.map((charity) => presentCharity(charity, context.publicBaseUrl())),
   };
 };
 
@@ -114,7 +109,7 @@ const EXAMPLE: z.output<typeof charityPage> = {
 
 /** The charity search of an interface. */
 export const charitySearchEndpoint = (
-  deps: CharitySearchDependencies,
+  context: HttpContext,
   {
     path,
     tag,
@@ -158,5 +153,5 @@ export const charitySearchEndpoint = (
     },
     schemas: { query: charityQuery, response: charityPage },
     examples: { response: EXAMPLE },
-    handle: ({ ctx, caller, query }) => findCharityPage(deps, ctx, caller.accountId, query),
+    handle: ({ ctx, caller, query }) => findCharityPage(context, ctx, caller.accountId, query),
   });

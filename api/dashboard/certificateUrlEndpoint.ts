@@ -1,18 +1,13 @@
-import type { DatabasePool } from "slonik";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { HttpContext } from "../context.ts";
 import { CERTIFICATE_URL, certificateQuery, presentCertificateUrl } from "./certificateSchemas.ts";
 
 /** The endpoint of an interface for the URLs of records' certificates. */
 export const certificateUrlEndpoint = (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly publicBaseUrl: () => string;
-  },
+  context: HttpContext,
   {
     path,
     tag,
@@ -49,7 +44,7 @@ export const certificateUrlEndpoint = (
     examples: { response: CERTIFICATE_URL.example },
     handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
       presentCertificateUrl(
-        deps.publicBaseUrl(),
-        await getCertificateToken(deps, { accountId, mode }, id, kind ?? null),
+        context.publicBaseUrl(),
+        await getCertificateToken(context, { accountId, mode }, id, kind ?? null),
       ),
   });

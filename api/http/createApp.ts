@@ -2,8 +2,6 @@ import Router from "@koa/router";
 import Koa from "koa";
 import type { Middleware } from "koa";
 import compose from "koa-compose";
-import type { Logger } from "pino";
-import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
 import type { AnswersFromMemory } from "../../program/server/startServer.ts";
@@ -14,9 +12,7 @@ import { ignoreLongAccept } from "../middleware/ignoreLongAccept.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import { limitBatches } from "../middleware/limitBatches.ts";
 import { limitRate } from "../middleware/limitRate.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
-import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { BODY_KIB, readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
@@ -24,23 +20,12 @@ import { requireWriteScope } from "../middleware/requireWriteScope.ts";
 import { takeTurns } from "../middleware/takeTurns.ts";
 import { traceRequests } from "../middleware/traceRequests.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
+import type { HttpContext } from "../context.ts";
 import type { RequestContext, ApiState } from "./requestContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
 import { answerFromMemory } from "./readyResponses.ts";
 import type { ConfirmedEndpoints, FindPublicResponse } from "./readyResponses.ts";
-
-/** What the app of either interface needs from its process. */
-export type AppDependencies = {
-  readonly logger: Logger;
-  readonly observe: RequestObserver;
-  /** Absent if tracing is off. */
-  readonly tracing?: Tracing | undefined;
-  /** Limits the requests of endpoints that have `requestsPerSecond`. */
-  readonly takePermit: TakePermit;
-  /** How many proxies of our own a request passes; 0 by default. */
-  readonly trustedProxies?: number;
-};
 
 /** A page or file that is served by GET without a key and is not part of the API. */
 export type Page = {
@@ -111,7 +96,10 @@ const createRouters = (options: { readonly sensitive: boolean; readonly strict: 
   };
 };
 
-type AppOptions = AppDependencies & {
+type AppOptions = Pick<
+  HttpContext,
+  "logger" | "observe" | "tracing" | "takePermit" | "trustedProxies"
+> & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
   /** Returns the caller whom `checkKey` would set, if it need not wait for the database; otherwise null. */

@@ -1,18 +1,10 @@
-import type { CommonQueryMethods } from "slonik";
 import type { ListPosition, PositionedRow } from "../../db/listPositions.ts";
 import type { RequestContext } from "../http/requestContext.ts";
-import type { Streaming } from "../http/lists/listEndpoints.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
 import type { ListPart } from "../../services/readWholeList.ts";
 import { readWholeList } from "../../services/readWholeList.ts";
 import { onePage, selectsPage } from "../http/lists/exports.ts";
 import { toPage } from "./pagination.ts";
-
-export type ListDependencies = {
-  /** Connections for reads that may be slow. */
-  readonly db: CommonQueryMethods;
-  readonly streaming: Streaming;
-};
 
 /** What the descriptions of lists say about their other formats. */
 export const EXPORT_DETAILS = "CSV and NDJSON have all of them, unless limit is given.";

@@ -1,8 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { mustBe, mustBeOneOf, oneOf } from "../../domain/describeIssues.ts";
 import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
@@ -20,15 +18,12 @@ import { queryError } from "../http/queryError.ts";
 import { READ_ERROR } from "../http/readError.ts";
 import { defaultedLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import type { HttpContext } from "../context.ts";
 import { getRequestedEndpoint } from "./getRequestedEndpoint.ts";
 import { DISABLED_ERROR, EVENT_ID, TYPES_EXAMPLE } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  /** Connections for reads that may be slow. */
-  readonly reads: DatabasePool;
-  readonly clock: Clock;
+type DeliveryReadsContext = Pick<HttpContext, "db" | "clock" | "reads"> & {
   /** The base URL of links; null if the interface has none. */
   readonly publicBaseUrl: (() => string) | null;
 };
@@ -159,7 +154,10 @@ const createCommonParts = ({ accountType, prefix }: WebhookInterface) => ({
   example: { ...EXAMPLE, type: TYPES_EXAMPLE[accountType][0] },
 });
 
-const listEndpoint = ({ reads, publicBaseUrl }: Dependencies, on: WebhookInterface): Endpoint => {
+const listEndpoint = (
+  { reads, publicBaseUrl }: DeliveryReadsContext,
+  on: WebhookInterface,
+): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
   return keyEndpoint({
     method: "get",
@@ -203,7 +201,7 @@ const listEndpoint = ({ reads, publicBaseUrl }: Dependencies, on: WebhookInterfa
   });
 };
 
-const readEndpoint = ({ reads }: Dependencies, on: WebhookInterface): Endpoint => {
+const readEndpoint = ({ reads }: DeliveryReadsContext, on: WebhookInterface): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
   return keyEndpoint({
     method: "get",
@@ -239,7 +237,7 @@ const readEndpoint = ({ reads }: Dependencies, on: WebhookInterface): Endpoint =
   });
 };
 
-const retryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): Endpoint => {
+const retryEndpoint = ({ db, clock }: DeliveryReadsContext, on: WebhookInterface): Endpoint => {
   const { path, notFoundError, example } = createCommonParts(on);
   return keyEndpoint({
     method: "post",
@@ -266,7 +264,7 @@ const retryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): Endpo
   });
 };
 
-const recoveryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): Endpoint => {
+const recoveryEndpoint = ({ db, clock }: DeliveryReadsContext, on: WebhookInterface): Endpoint => {
   const { path, notFoundError } = createCommonParts(on);
   const positions: RecoveryPositions = new LRUCache({ max: MAXIMUM_POSITIONS });
   return keyEndpoint({
@@ -309,9 +307,9 @@ const recoveryEndpoint = ({ db, clock }: Dependencies, on: WebhookInterface): En
 
 /** The endpoints of what was sent, and of sending it again. */
 export const deliveryEndpoints = (
-  dependencies: Dependencies,
+  context: DeliveryReadsContext,
   on: WebhookInterface,
 ): readonly Endpoint[] =>
   [listEndpoint, readEndpoint, retryEndpoint, recoveryEndpoint].map((define) =>
-    define(dependencies, on),
+    define(context, on),
   );

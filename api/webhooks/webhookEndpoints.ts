@@ -1,11 +1,8 @@
-import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { listEndpoints } from "../../db/webhooks/endpoints.ts";
-import type { Clock } from "../../domain/clock.ts";
 import { SHORT_TEXT_LENGTH } from "../../domain/fields.ts";
 import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
-import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { ENDPOINT_NOT_FOUND } from "../../services/webhooks/getWebhookEndpoint.ts";
@@ -15,6 +12,7 @@ import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndp
 import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
 import { accountModeOf } from "../../domain/accounts/accounts.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { WebhookContext } from "../../services/webhooks/context.ts";
 import type { RequestContext } from "../http/requestContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
@@ -42,12 +40,6 @@ import {
 } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly webhookSettings: WebhookSettings;
-};
-
 const TAG = "webhooks";
 
 const ID_PARAMETER = { id: "The id of the endpoint." };
@@ -70,7 +62,7 @@ const storedTypes = (given: readonly string[]): string[] | null =>
 
 /** Returns what the endpoints of an interface have in common. */
 const createTools = (
-  { db, clock, webhookSettings }: Dependencies,
+  { db, clock, webhookSettings }: WebhookContext,
   { accountType }: WebhookInterface,
 ) => ({
   deps: { db, clock, webhookSettings, actor: null },
@@ -342,9 +334,9 @@ const ENDPOINTS = [
 
 /** The endpoints that manage where the events of an organization or a store are sent. */
 export const webhookEndpoints = (
-  dependencies: Dependencies,
+  context: WebhookContext,
   on: WebhookInterface,
 ): readonly Endpoint[] => {
-  const tools = createTools(dependencies, on);
+  const tools = createTools(context, on);
   return ENDPOINTS.map((define) => define(tools, on));
 };

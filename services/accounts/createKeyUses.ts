@@ -1,9 +1,8 @@
-import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { updateLastUses } from "../../db/accounts/apiKeys.ts";
 import { startOfHour } from "../../domain/accounts/apiKeys.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
+import type { Context } from "../context.ts";
 import { recordAction } from "./recordAction.ts";
 
 const CHECK_INTERVAL_MS = 60_000;
@@ -26,9 +25,7 @@ export const createKeyUses = ({
   db,
   clock,
   onError,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
+}: Context & {
   readonly onError: (error: unknown) => void;
 }): KeyUses => {
   let pending = new Map<string, Date>();

@@ -135,12 +135,10 @@ export const startStandaloneApi = async (
   const own = { url: "" };
   const documentBaseUrl = publicBaseUrl ?? "/";
   const app = createStandaloneApp({
-    app: {
-      logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
-      observe: () => undefined,
-      takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-      trustedProxies,
-    },
+    logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
+    observe: () => undefined,
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
+    trustedProxies,
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),

@@ -11,6 +11,7 @@ import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
+import { createAccountQueue } from "../../services/batching/createAccountQueue.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
 import { createRetryGuard } from "../../services/registrations/createRetryGuard.ts";
@@ -105,11 +106,9 @@ export const startStoreApi = async (
   }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
-    app: {
-      logger: pino({ level: "silent" }),
-      observe: () => undefined,
-      takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-    },
+    logger: pino({ level: "silent" }),
+    observe: () => undefined,
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     db,
     reads: db,
     clock,
@@ -118,7 +117,8 @@ export const startStoreApi = async (
     validateCharity,
     planting,
     publicBaseUrl: () => "https://impact.example",
-    authenticator,
+    storeAuthenticator: authenticator,
+    writeQueue: createAccountQueue(),
     platformSecrets: platformSecrets.length === 0 ? null : () => platformSecrets,
     webhookSettings,
     readReadiness: () => READY,

@@ -1,10 +1,8 @@
-import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
-import type { Clock } from "../../../domain/clock.ts";
 import type { ReadWebhook } from "../../../providers/billing/stripe/createWebhookReader.ts";
 import { receiveProcessorEvent } from "../../../services/billing/processorEvents/receiveProcessorEvent.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { readRawBody } from "../../middleware/readRawBody.ts";
+import type { HttpContext } from "../../context.ts";
 
 /** A subscription with many items is the largest event; it takes about 1 KiB an item. */
 const LIMIT_KIB = 512;
@@ -13,17 +11,10 @@ const LIMIT_KIB = 512;
  * Stores the events that Stripe announces, and responds before anything depends on them: Stripe repeats a webhook for days
  * if the response is slow or an error.
  */
-export const stripeWebhook = ({
-  db,
-  clock,
-  logger,
-  readWebhook,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly readWebhook: ReadWebhook;
-}): Webhook => {
+export const stripeWebhook = (
+  { db, clock, logger }: HttpContext,
+  readWebhook: ReadWebhook,
+): Webhook => {
   let isForeignModeLogged = false;
   // Stripe repeats each of its events for days, so only the first is logged.
   const observeForeignMode = (reason: string): void => {

@@ -1,18 +1,16 @@
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
-import type { BillingContext } from "../../../services/billing/context.ts";
-import type { CharityContext } from "../../../services/charities/context.ts";
 import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
 import { REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import type { DonationDependencies } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import { subscribeResponse } from "./schemas.ts";
 
-const subscribeEndpoint = ({ db, clock, billing }: CharityContext & BillingContext): Endpoint =>
+const subscribeEndpoint = ({ db, clock, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/subscribe",
@@ -53,8 +51,8 @@ const subscribeEndpoint = ({ db, clock, billing }: CharityContext & BillingConte
   });
 
 /** The endpoints of charities and donations. */
-export const charityEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
-  charitySearchEndpoint(dependencies, {
+export const charityEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  charitySearchEndpoint(context, {
     path: "/charities/search",
     requestsPerSecond: REQUESTS_PER_SECOND,
     tag: TAG,
@@ -63,6 +61,6 @@ export const charityEndpoints = (dependencies: DonationDependencies): readonly E
       "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
     keyError: KEY_ERROR,
   }),
-  ...donationEndpoints(dependencies),
-  subscribeEndpoint(dependencies),
+  ...donationEndpoints(context),
+  subscribeEndpoint(context),
 ];

@@ -2,9 +2,8 @@ import { listDonationsByIds, listDonationsByKeys } from "../../../db/charities/d
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import { donateBatch } from "../../../services/charities/donations/donateBatch.ts";
 import { refundDonationBatch } from "../../../services/charities/donations/refundDonationBatch.ts";
-import type { CharityContext } from "../../../services/charities/context.ts";
-import type { RegistrationContext } from "../../../services/registrations/context.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { isBlankId } from "../isBlankId.ts";
@@ -19,9 +18,7 @@ import {
 import { EXAMPLES, TAG } from "./examples.ts";
 import { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
 
-const donateBatchEndpoint = (
-  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
-): Endpoint =>
+const donateBatchEndpoint = (context: StandaloneContext): Endpoint =>
   batchEndpoint({
     path: "/charities/donate/batch",
     description: {
@@ -47,15 +44,13 @@ const donateBatchEndpoint = (
     schemas: { item: donateBody, result: donateResponse },
     examples: EXAMPLES.donate,
     accept: (item, caller) => donationRequestOf(caller, item),
-    write: (caller, items, isAtomic) => donateBatch(dependencies, caller, items, isAtomic),
+    write: (caller, items, isAtomic) => donateBatch(context, caller, items, isAtomic),
     present: async (caller, done) => {
       const keys = done.flatMap(({ donation, idempotencyKey }) =>
         donation === null ? (idempotencyKey ?? []) : [],
       );
       const originals =
-        keys.length === 0
-          ? []
-          : await listDonationsByKeys(dependencies.db, accountModeOf(caller), keys);
+        keys.length === 0 ? [] : await listDonationsByKeys(context.db, accountModeOf(caller), keys);
       const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
       return done.map(({ donation, idempotencyKey, totalDonations }) => {
         const recorded = donation ?? byKey.get(idempotencyKey);
@@ -67,9 +62,7 @@ const donateBatchEndpoint = (
     },
   });
 
-const refundBatchEndpoint = (
-  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
-): Endpoint =>
+const refundBatchEndpoint = (context: StandaloneContext): Endpoint =>
   batchEndpoint({
     path: "/refund/donations/batch",
     description: {
@@ -88,10 +81,10 @@ const refundBatchEndpoint = (
     checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
-      refundDonationBatch(dependencies, accountModeOf(caller), items, isAtomic),
+      refundDonationBatch(context, accountModeOf(caller), items, isAtomic),
     present: async (caller, done) => {
       const donations = await listDonationsByIds(
-        dependencies.db,
+        context.db,
         accountModeOf(caller),
         done.map(({ donationId }) => donationId),
       );
@@ -107,6 +100,7 @@ const refundBatchEndpoint = (
   });
 
 /** The endpoints that take many donations or refunds of donations in one request. */
-export const donationBatchEndpoints = (
-  dependencies: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
-): readonly Endpoint[] => [donateBatchEndpoint(dependencies), refundBatchEndpoint(dependencies)];
+export const donationBatchEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  donateBatchEndpoint(context),
+  refundBatchEndpoint(context),
+];

@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
@@ -6,20 +5,17 @@ import { donate, findOriginalDonation } from "../../../services/charities/donati
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { readDonationPage } from "../../../services/charities/donations/readDonationPage.ts";
 import { refundDonation } from "../../../services/charities/donations/refundDonation.ts";
-import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
-import type { BillingContext } from "../../../services/billing/context.ts";
-import type { CharityContext } from "../../../services/charities/context.ts";
 import { PROVIDER_SHARE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { setNextLink } from "../../http/lists/listPages.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -43,17 +39,7 @@ import {
   refundResponse,
 } from "./schemas.ts";
 
-export type DonationDependencies = CharityContext &
-  BillingContext & {
-    /** Connections for reads that may be slow. */
-    readonly reads: DatabasePool;
-    readonly streaming: Streaming;
-    /** The base URL of links. */
-    readonly publicBaseUrl: () => string;
-    readonly guard: RetryGuard;
-  };
-
-const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
+const donateEndpoint = (context: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -87,10 +73,10 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
       const request = donationRequestOf(caller, body);
-      const donated = await dependencies.guard.write(caller, {
+      const donated = await context.guard.write(caller, {
         idempotencyKey: request.idempotencyKey,
-        write: () => donate(dependencies, request),
-        findOriginal: () => findOriginalDonation(dependencies, request),
+        write: () => donate(context, request),
+        findOriginal: () => findOriginalDonation(context, request),
       });
       markReplay(ctx, donated);
       return presentDonated(donated.donation, donated.totalDonations);
@@ -107,7 +93,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies): Endpoint =>
+const listEndpoint = ({ reads, streaming, publicBaseUrl }: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -169,7 +155,7 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
     streaming,
   );
 
-const refundEndpoint = ({ db, clock }: CharityContext & BillingContext): Endpoint =>
+const refundEndpoint = ({ db, clock }: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -209,8 +195,8 @@ const refundEndpoint = ({ db, clock }: CharityContext & BillingContext): Endpoin
     },
   });
 
-export const donationEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
-  donateEndpoint(dependencies),
-  listEndpoint(dependencies),
-  refundEndpoint(dependencies),
+export const donationEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  donateEndpoint(context),
+  listEndpoint(context),
+  refundEndpoint(context),
 ];

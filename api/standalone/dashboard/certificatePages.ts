@@ -1,5 +1,4 @@
 import { LRUCache } from "lru-cache";
-import type { CommonQueryMethods } from "slonik";
 import { PLANTED_KIND } from "../../../domain/accounts/accounts.ts";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
 import type { Certified } from "../../../db/dashboard/certificates.ts";
@@ -9,6 +8,7 @@ import { expectedPartner } from "../../../domain/planting/order.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { createLookups } from "../../../services/batching/createLookups.ts";
 import { rememberUnknown } from "../../../services/batching/rememberUnknown.ts";
+import type { EvidenceContext } from "../../../services/planting/context.ts";
 import { pathParameter } from "../../http/requestContext.ts";
 import type { RequestContext } from "../../http/requestContext.ts";
 import type { Page } from "../../http/createApp.ts";
@@ -67,10 +67,7 @@ export const certificatePages = ({
   planting,
   publicBaseUrl,
   showNotFound,
-}: {
-  readonly db: CommonQueryMethods;
-  readonly planting: Planting;
-  readonly publicBaseUrl: () => string;
+}: Pick<EvidenceContext, "db" | "planting" | "publicBaseUrl"> & {
   readonly showNotFound: (ctx: RequestContext) => void;
 }): readonly Page[] => {
   const lookUp = rememberUnknown(createLookups((tokens) => findCertified(db, tokens)));

@@ -1,11 +1,10 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { CERTIFICATE_URL } from "../../dashboard/certificateSchemas.ts";
 import { certificateUrlEndpoint } from "../../dashboard/certificateUrlEndpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
 const MISSING_KEY = "missing Authorization header";
@@ -17,11 +16,7 @@ const dashboardUrlResponse = z
   })
   .meta({ id: "DashboardUrl" });
 
-export const dashboardEndpoints = (deps: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly publicBaseUrl: () => string;
-}): readonly Endpoint[] => [
+export const dashboardEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
   keyEndpoint({
     method: "get",
     path: "/dashboard_url",
@@ -47,11 +42,11 @@ export const dashboardEndpoints = (deps: {
       },
     },
     handle: async ({ caller }) => ({
-      dashboard_url: `${deps.publicBaseUrl()}/dashboard/${await getDashboardSlug(deps, caller.accountId)}`,
+      dashboard_url: `${context.publicBaseUrl()}/dashboard/${await getDashboardSlug(context, caller.accountId)}`,
       org_id: caller.accountId,
     }),
   }),
-  certificateUrlEndpoint(deps, {
+  certificateUrlEndpoint(context, {
     path: "/certificate_url",
     tag: "dashboard",
     details: CERTIFICATE_URL.details,

@@ -1,14 +1,12 @@
 import { readFileSync } from "node:fs";
 import { LRUCache } from "lru-cache";
-import type { DatabasePool } from "slonik";
 import { text } from "../../../domain/fields.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { pictureOrigin } from "../../../domain/planting/fact.ts";
-import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createDashboardCache } from "../../../services/dashboard/createDashboardCache.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
+import type { EvidenceContext } from "../../../services/planting/context.ts";
 import { drawMonogram, MONOGRAM_PATH } from "../../charities/monograms.ts";
 import { pathParameter } from "../../http/requestContext.ts";
 import type { RequestContext } from "../../http/requestContext.ts";
@@ -201,19 +199,12 @@ type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
 
 const keyOf = (kind: Kind, slug: string): string => `${kind}/${slug}`;
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly planting: Planting;
-  readonly publicBaseUrl: () => string;
-};
-
 /**
  * Caches the data of dashboards for some seconds, and what is rendered from them, which is found by the path that is usual
  * for it.
  */
-const createPageCache = ({ publicBaseUrl, ...deps }: Dependencies) => {
-  const dashboards = createDashboardCache(deps);
+const createPageCache = ({ publicBaseUrl, ...context }: EvidenceContext) => {
+  const dashboards = createDashboardCache(context);
   const rendered = createRenderings<Dashboard, CachedPage>(({ tagged }) => tagged.body.length, {
     maximumBytes: RENDERED_BYTES,
   });
@@ -242,10 +233,10 @@ const createPageCache = ({ publicBaseUrl, ...deps }: Dependencies) => {
 
 /** The public pages and pictures. */
 export const dashboardPages = (
-  dependencies: Dependencies,
+  context: EvidenceContext,
 ): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
-  const { db, clock, planting, publicBaseUrl } = dependencies;
-  const { dashboards, paths, render, findReady } = createPageCache(dependencies);
+  const { db, clock, planting, publicBaseUrl } = context;
+  const { dashboards, paths, render, findReady } = createPageCache(context);
 
   const lookUpWellFormed = createSlugLookup(db);
   const lookUpSlug = (slug: string): Promise<string | null> =>

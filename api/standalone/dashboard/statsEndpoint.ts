@@ -1,6 +1,4 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { Clock } from "../../../domain/clock.ts";
 import type { Grouping, StatisticsRow } from "../../../domain/dashboard/statistics.ts";
 import {
   INTERVALS,
@@ -13,10 +11,10 @@ import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { onePage } from "../../http/lists/exports.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
 const METADATA = "metadata.";
@@ -123,14 +121,7 @@ const presentRow = ({
       }),
 });
 
-type Dependencies = {
-  /** Connections for reads that may be slow. */
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly streaming: Streaming;
-};
-
-export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint =>
+export const statsEndpoint = ({ db, clock, streaming }: StandaloneContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",

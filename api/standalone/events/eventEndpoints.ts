@@ -1,12 +1,5 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { Clock } from "../../../domain/clock.ts";
-import {
-  EVENT_DATA,
-  EVENT_DAYS,
-  EVENT_TYPES,
-  REGISTRATION_CREATED_EXAMPLE,
-} from "../../../domain/events/events.ts";
+import { EVENT_DATA, EVENT_DAYS, EVENT_TYPES, REGISTRATION_CREATED_EXAMPLE } from "../../../domain/events/events.ts";
 import type { EventType } from "../../../domain/events/events.ts";
 import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
@@ -17,6 +10,7 @@ import { defaultedLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { EVENT_MEANINGS, schemaNameOf } from "../../events/eventMeanings.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
@@ -125,16 +119,12 @@ const EXAMPLE: z.output<typeof response> = {
   held_back_since: null,
 };
 
-type Dependencies = {
-  /** Connections for reads that may be slow. */
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  /** The base URL of links. */
-  readonly publicBaseUrl: () => string;
-};
-
 /** The feed of an organization's events. */
-export const eventEndpoints = ({ db, clock, publicBaseUrl }: Dependencies): readonly Endpoint[] => [
+export const eventEndpoints = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: StandaloneContext): readonly Endpoint[] => [
   keyEndpoint({
     method: "get",
     path: "/events",

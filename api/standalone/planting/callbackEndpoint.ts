@@ -1,9 +1,8 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { Clock } from "../../../domain/clock.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
 import { ORDER_NOT_FOUND } from "../../../services/planting/orders/requireOrder.ts";
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
+import type { WakeContext } from "../../../services/planting/context.ts";
 import { publicEndpoint, RETRY_AFTER } from "../../http/endpoint.ts";
 import type { Description, Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";
@@ -73,15 +72,10 @@ const DESCRIPTION: Description = {
 };
 
 /** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
-export const callbackEndpoint = ({
-  readSecrets,
-  ...deps
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly wakeOrder: (orderId: number) => Promise<void>;
-  readonly readSecrets: () => readonly string[];
-}): Endpoint =>
+export const callbackEndpoint = (
+  context: WakeContext,
+  readSecrets: () => readonly string[],
+): Endpoint =>
   publicEndpoint({
     method: "post",
     path: "/planting/callback",
@@ -108,13 +102,13 @@ export const callbackEndpoint = ({
         secrets: readSecrets(),
         // Without a body the signature covers the empty one.
         body: typeof ctx.request.rawBody === "string" ? ctx.request.rawBody : "",
-        now: deps.clock.now(),
+        now: context.clock.now(),
       });
       if (problem !== null) {
         throw new HttpError("signature_invalid", problem);
       }
       const report = parseRequest(plantingReport, ctx.request.body, "field");
-      const recorded = await reportPlanting(deps, report, "callback");
+      const recorded = await reportPlanting(context, report, "callback");
       return { order: report.order, results: [...recorded] };
     },
   });

@@ -29,8 +29,8 @@ import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
-const summaryEndpoint = (deps: EvidenceContext): Endpoint => {
-  const readSummary = createSummaryReader(deps, renderEvidenceSummary);
+const summaryEndpoint = (context: EvidenceContext): Endpoint => {
+  const readSummary = createSummaryReader(context, renderEvidenceSummary);
   return textKeyEndpoint({
     method: "get",
     path: "/evidence",
@@ -50,7 +50,7 @@ const summaryEndpoint = (deps: EvidenceContext): Endpoint => {
     handle: async ({ ctx, caller }) => {
       const response = await readSummary(caller.mode);
       // It is renewed when trees are planted, which may be at any time.
-      setCacheHeaders(ctx, response, { isLasting: false, now: deps.clock.now() });
+      setCacheHeaders(ctx, response, { isLasting: false, now: context.clock.now() });
       return response.body;
     },
   });
@@ -63,8 +63,8 @@ const treeQuery = queryObject({
   }),
 });
 
-const treeEndpoint = (deps: EvidenceContext): Endpoint => {
-  const cachedTrees = createCachedTreeLookup(deps);
+const treeEndpoint = (context: EvidenceContext): Endpoint => {
+  const cachedTrees = createCachedTreeLookup(context);
   /** Without `Age`, which changes every second. */
   const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
   const asReadyResponse = (response: TreeEvidenceResponse): ReadyResponse => {
@@ -76,7 +76,7 @@ const treeEndpoint = (deps: EvidenceContext): Endpoint => {
       readyResponses.set(response, ready);
     }
     return response.isComplete
-      ? { ...ready, headers: [...ready.headers, "Age", ageOf(response, deps.clock.now())] }
+      ? { ...ready, headers: [...ready.headers, "Age", ageOf(response, context.clock.now())] }
       : ready;
   };
   return textKeyEndpoint({
@@ -115,16 +115,16 @@ const treeEndpoint = (deps: EvidenceContext): Endpoint => {
         id: pathParameter(ctx, "id"),
       };
       if (query.evidence_stage !== undefined) {
-        const evidence = await simulateTreeEvidence(deps, selection, query.evidence_stage);
+        const evidence = await simulateTreeEvidence(context, selection, query.evidence_stage);
         setStageHeaders(ctx);
-        return renderTreeEvidence(evidence, deps.publicBaseUrl());
+        return renderTreeEvidence(evidence, context.publicBaseUrl());
       }
       const response =
         (await cachedTrees.find(selection)) ??
-        (await readTreeEvidence(deps, selection, renderTreeEvidence));
+        (await readTreeEvidence(context, selection, renderTreeEvidence));
       setCacheHeaders(ctx, response, {
         isLasting: response.isComplete,
-        now: deps.clock.now(),
+        now: context.clock.now(),
       });
       return response.body;
     },
@@ -135,7 +135,7 @@ const treeEndpoint = (deps: EvidenceContext): Endpoint => {
   });
 };
 
-export const evidenceEndpoints = (deps: EvidenceContext): readonly Endpoint[] => [
-  summaryEndpoint(deps),
-  treeEndpoint(deps),
+export const evidenceEndpoints = (context: EvidenceContext): readonly Endpoint[] => [
+  summaryEndpoint(context),
+  treeEndpoint(context),
 ];

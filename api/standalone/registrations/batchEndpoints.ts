@@ -17,7 +17,7 @@ import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest
 import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
 import { SCHEMAS } from "./schemas.ts";
 
-const registerBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): Endpoint => {
+const registerBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
     path: `${names.registerPath}/batch`,
@@ -36,13 +36,13 @@ const registerBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): E
     examples: EXAMPLES[kind].register,
     accept: (item, caller) => newRegistrationOf(caller, kind, item),
     write: (caller, items, isAtomic) =>
-      registerBatch(dependencies, caller, ownerOf(caller, kind), items, isAtomic),
+      registerBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) => {
       const keys = done.flatMap((item) => (item.replayed ? item.idempotencyKey : []));
       const originals =
         keys.length === 0
           ? []
-          : await listByIdempotencyKeys(dependencies.db, ownerOf(caller, kind), keys);
+          : await listByIdempotencyKeys(context.db, ownerOf(caller, kind), keys);
       const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
       return done.map((item) => {
         const registration = item.replayed ? byKey.get(item.idempotencyKey) : item.registration;
@@ -55,7 +55,7 @@ const registerBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): E
   });
 };
 
-const refundBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): Endpoint => {
+const refundBatchEndpoint = (kind: Kind, context: RegistrationContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return batchEndpoint({
     path: `${names.refundPath}/batch`,
@@ -75,10 +75,10 @@ const refundBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): End
     checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
     accept: refundRequestOf,
     write: (caller, items, isAtomic) =>
-      refundBatch(dependencies, caller, ownerOf(caller, kind), items, isAtomic),
+      refundBatch(context, caller, ownerOf(caller, kind), items, isAtomic),
     present: async (caller, done) => {
       const ids = new Set(done.map(({ registrationId }) => registrationId));
-      const registrations = await listRegistrationsByIds(dependencies.db, ownerOf(caller, kind), [
+      const registrations = await listRegistrationsByIds(context.db, ownerOf(caller, kind), [
         ...ids,
       ]);
       const byId = new Map(registrations.map((registration) => [registration.id, registration]));
@@ -95,8 +95,8 @@ const refundBatchEndpoint = (kind: Kind, dependencies: RegistrationContext): End
 };
 
 /** The endpoints that take many registrations or refunds in one request. */
-export const batchEndpoints = (dependencies: RegistrationContext): readonly Endpoint[] =>
+export const batchEndpoints = (context: RegistrationContext): readonly Endpoint[] =>
   KINDS.flatMap((kind) => [
-    registerBatchEndpoint(kind, dependencies),
-    refundBatchEndpoint(kind, dependencies),
+    registerBatchEndpoint(kind, context),
+    refundBatchEndpoint(kind, context),
   ]);

@@ -1,9 +1,5 @@
-import type { DatabasePool } from "slonik";
-import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import type { Tracing } from "../../../domain/tracing.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { Totals } from "../../../domain/registrations/registrations.ts";
 import {
   presentRegistration,
@@ -14,20 +10,19 @@ import { listRegistrations } from "../../../services/registrations/listRegistrat
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
 import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";
 import type { RefundQueue } from "../../../services/registrations/createRefundQueue.ts";
-import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import {
   findOriginalRefund,
   refundRegistration,
 } from "../../../services/registrations/refundRegistration.ts";
-import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { presentSearched } from "../../../program/exports/presentPages.ts";
+import type { ListContext, RegistrationContext } from "../../../services/registrations/context.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { markReplay, REPLAY_HEADER } from "../../http/replays.ts";
 import { DAILY_LIMIT_ERROR } from "../../http/limitErrors.ts";
+import type { HttpContext } from "../../context.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR, PROCESSOR_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
@@ -37,20 +32,11 @@ import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest
 import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
 import { listQuery, SCHEMAS } from "./schemas.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly copies: CopyPool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
-  readonly streaming: Streaming;
-  readonly guard: Pick<RetryGuard, "write" | "findOriginal">;
-  readonly tracing?: Tracing | undefined;
-  /** The base URL of links. */
-  readonly publicBaseUrl: () => string;
-};
+type EndpointContext = RegistrationContext &
+  ListContext &
+  Pick<HttpContext, "streaming" | "publicBaseUrl">;
 
-const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint => {
+const registerEndpoint = (kind: Kind, { writer, guard }: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
     method: "post",
@@ -94,7 +80,7 @@ const headOf = (kind: Kind, { all, month }: Totals): string => {
   return `{"${totalField}":${all},"${monthField}":${month},"${detailsField}":[`;
 };
 
-const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
+const listEndpoint = (kind: Kind, context: EndpointContext): Endpoint => {
   const names = KIND_NAMES[kind];
   return pagedListEndpoint(
     {
@@ -121,7 +107,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
         const { after: startingAfter = null, first: limit = null } = query;
-        const { pages, readTotals } = listRegistrations(dependencies, owner, filter, {
+        const { pages, readTotals } = listRegistrations(context, owner, filter, {
           startingAfter,
           limit,
         });
@@ -132,13 +118,13 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         };
       },
     },
-    dependencies,
+    context,
   );
 };
 
 const refundEndpoint = (
   kind: Kind,
-  { db, clock, billing, guard, tracing }: Dependencies,
+  { db, clock, billing, guard, tracing }: EndpointContext,
   queue: RefundQueue,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -195,11 +181,11 @@ const refundEndpoint = (
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
-export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => {
-  const queue = createRefundQueue(dependencies);
+export const registrationEndpoints = (context: EndpointContext): readonly Endpoint[] => {
+  const queue = createRefundQueue(context);
   return KINDS.flatMap((kind) => [
-    registerEndpoint(kind, dependencies),
-    listEndpoint(kind, dependencies),
-    refundEndpoint(kind, dependencies, queue),
+    registerEndpoint(kind, context),
+    listEndpoint(kind, context),
+    refundEndpoint(kind, context, queue),
   ]);
 };

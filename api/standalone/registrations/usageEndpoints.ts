@@ -1,11 +1,9 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
 import { date } from "../../../domain/fields.ts";
 import { mustBeOneOf, oneOf } from "../../../domain/describeIssues.ts";
 import { presentUsage, USAGE_COLUMNS, usageJson } from "../../../domain/billing/presentUsage.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
   listUsageReports,
   readUsageReport,
@@ -16,21 +14,12 @@ import { rangeOfDays } from "../../http/lists/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { pagedListEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { queryError } from "../../http/queryError.ts";
 import { pageLength, pageStart } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import type { StandaloneContext } from "../../context.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
-
-type Dependencies = {
-  /** Connections for reads that may be slow. */
-  readonly db: DatabasePool;
-  readonly billing: Billing;
-  readonly streaming: Streaming;
-  /** The base URL of links. */
-  readonly publicBaseUrl: () => string;
-};
 
 const EXAMPLE: z.output<typeof usageJson> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
@@ -51,7 +40,7 @@ const oneQuery = queryObject({
   }),
 });
 
-const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
+const readEndpoint = ({ db, billing }: StandaloneContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/usage/:registration_id",
@@ -104,7 +93,7 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usageJson) }).meta({ id: "UsageList" });
 
-const listEndpoint = (dependencies: Dependencies): Endpoint =>
+const listEndpoint = (context: StandaloneContext): Endpoint =>
   pagedListEndpoint(
     {
       method: "get",
@@ -134,7 +123,7 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
           rows: () =>
             presentSearched(
               listUsageReports(
-                { ...dependencies, pace: dependencies.streaming.pace },
+                { ...context, pace: context.streaming.pace },
                 { accountId, mode },
                 {
                   kinds: query.kind === undefined ? KINDS : [query.kind],
@@ -152,11 +141,11 @@ const listEndpoint = (dependencies: Dependencies): Endpoint =>
         };
       },
     },
-    dependencies,
+    context,
   );
 
 /** The endpoints of the registrations' billing status. */
-export const usageEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
-  readEndpoint(dependencies),
-  listEndpoint(dependencies),
+export const usageEndpoints = (context: StandaloneContext): readonly Endpoint[] => [
+  readEndpoint(context),
+  listEndpoint(context),
 ];

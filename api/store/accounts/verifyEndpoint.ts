@@ -1,9 +1,9 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "../fields.ts";
 
@@ -26,7 +26,7 @@ const response = z
   })
   .meta({ id: "KeyVerification" });
 
-export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint =>
+export const verifyEndpoint = ({ db }: StoreAppContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/app/api/verify",

@@ -1,14 +1,12 @@
 import { z } from "zod";
 import { textOrNumber } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
-import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import { donateFromStore } from "../../../services/stores/records/donateFromStore.ts";
-import type { StoreContext } from "../../../services/stores/context.ts";
-import type { CharityContext } from "../../../services/charities/context.ts";
 import { currencyField } from "../../charities/currencyField.ts";
 import { PROVIDER_SHARE_ERROR } from "../../charities/limits.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import {
   KEY_MODES,
@@ -87,12 +85,10 @@ const response = z
   })
   .meta({ id: "StoreDonation" });
 
-export const donateEndpoint = (
-  deps: StoreContext & CharityContext & { readonly guard: RetryGuard },
-): Endpoint =>
+export const donateEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint({
-    db: deps.db,
-    guard: deps.guard,
+    db: context.db,
+    guard: context.guard,
     operation: "donate",
     feature: "donations",
     path: "/app/api/charity/donate",
@@ -125,7 +121,7 @@ export const donateEndpoint = (
       mode: KEY_MODES[mode],
     }),
     write: (write, given) =>
-      donateFromStore(deps, write, {
+      donateFromStore(context, write, {
         ...customerDetailsOf(given),
         charityId: given.charity_id.trim(),
         amountCents: given.cents,

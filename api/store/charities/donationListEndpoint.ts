@@ -8,10 +8,10 @@ import {
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields } from "../pagination.ts";
 import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
-import type { ListDependencies } from "../readStoreList.ts";
 import { impactFilterOf, listQuery } from "../registrations/listQuery.ts";
 
 const response = z
@@ -23,7 +23,7 @@ const response = z
   .meta({ id: "DonationRecords" });
 
 /** The endpoint that lists a store's donations. */
-export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpoint =>
+export const donationListEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",

@@ -1,10 +1,10 @@
-import type { CharitySearchDependencies } from "../../charities/charitySearchEndpoint.ts";
 import { charitySearchEndpoint } from "../../charities/charitySearchEndpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import type { HttpContext } from "../../context.ts";
 import { KEY_ERROR } from "../errors.ts";
 
-export const searchEndpoint = (dependencies: CharitySearchDependencies): Endpoint =>
-  charitySearchEndpoint(dependencies, {
+export const searchEndpoint = (context: HttpContext): Endpoint =>
+  charitySearchEndpoint(context, {
     path: "/app/api/charity/search",
     tag: "donations",
     details:

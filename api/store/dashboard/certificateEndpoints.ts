@@ -1,5 +1,3 @@
-import type { DatabasePool } from "slonik";
-import type { Clock } from "../../../domain/clock.ts";
 import { MAXIMUM_CERTIFIED_RECORDS } from "../../../domain/dashboard/certificate.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
 import { getOrderCertificateToken } from "../../../services/dashboard/getCertificateToken.ts";
@@ -8,16 +6,13 @@ import { certificateUrlEndpoint } from "../../dashboard/certificateUrlEndpoint.t
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 
 const BRAND = "It has the brand of the organization that owns the store.";
 
-export const certificateEndpoints = (deps: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly publicBaseUrl: () => string;
-}): readonly Endpoint[] => [
-  certificateUrlEndpoint(deps, {
+export const certificateEndpoints = (context: StoreAppContext): readonly Endpoint[] => [
+  certificateUrlEndpoint(context, {
     path: "/app/api/certificate_url",
     tag: "impact",
     details: `${CERTIFICATE_URL.details} ${BRAND}`,
@@ -59,8 +54,8 @@ export const certificateEndpoints = (deps: {
     examples: { response: CERTIFICATE_URL.example },
     handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
       presentCertificateUrl(
-        deps.publicBaseUrl(),
-        await getOrderCertificateToken(deps, { accountId, mode }, order),
+        context.publicBaseUrl(),
+        await getOrderCertificateToken(context, { accountId, mode }, order),
       ),
   }),
 ];

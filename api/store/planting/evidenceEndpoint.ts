@@ -163,7 +163,7 @@ const presentStoreEvidence = (
 const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
   JSON.stringify(presentStoreEvidence(evidence, baseUrl));
 
-export const evidenceEndpoint = (deps: EvidenceContext): Endpoint =>
+export const evidenceEndpoint = (context: EvidenceContext): Endpoint =>
   textKeyEndpoint({
     method: "get",
     path: "/app/api/evidence",
@@ -200,15 +200,15 @@ export const evidenceEndpoint = (deps: EvidenceContext): Endpoint =>
       const selection = selectionOf(given);
       const owner = accountModeOf(caller);
       if (stage !== null) {
-        const evidence = await simulateStoreEvidence(deps, owner, selection, stage);
+        const evidence = await simulateStoreEvidence(context, owner, selection, stage);
         setStageHeaders(ctx);
-        return renderStoreEvidence(evidence, deps.publicBaseUrl());
+        return renderStoreEvidence(evidence, context.publicBaseUrl());
       }
-      const cached = await readStoreEvidence(deps, owner, selection, renderStoreEvidence);
+      const cached = await readStoreEvidence(context, owner, selection, renderStoreEvidence);
       setCacheHeaders(ctx, cached, {
         // The newest record may be another one at any time; a record that is named stays the same.
         isLasting: cached.isComplete && selection.id !== null,
-        now: deps.clock.now(),
+        now: context.clock.now(),
       });
       return cached.body;
     },

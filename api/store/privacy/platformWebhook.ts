@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { readPlatformRequest } from "../../../db/accounts/auditEntries.ts";
 import { findStoreByDomain } from "../../../db/stores/stores.ts";
 import type { Store } from "../../../db/stores/stores.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { DAY_MS } from "../../../domain/durations.ts";
 import { invalidRequest } from "../../../domain/errors.ts";
 import { shortText } from "../../../domain/fields.ts";
@@ -17,6 +15,7 @@ import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCu
 import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";
 import type { Forgotten } from "../../../services/stores/privacy/forgetCustomer.ts";
 import type { OperatorContext } from "../../../services/accounts/context.ts";
+import type { Context } from "../../../services/context.ts";
 import type { RequestContext } from "../../http/requestContext.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
@@ -109,7 +108,7 @@ const createErasures = (): ((deps: OperatorContext, storeId: string) => Promise<
  * @throws DomainError request_invalid
  */
 const refuseReplay = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock }: Context,
   { id, uninstalledAt }: Store,
   requested: (typeof TOPICS)[number],
   signature: string,
@@ -135,15 +134,10 @@ const refuseReplay = async (
 const NOTHING = { registrations: 0, donations: 0 };
 
 /** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
-export const platformWebhook = ({
-  db,
-  clock,
-  readSecrets,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly readSecrets: () => readonly string[];
-}): Webhook => {
+export const platformWebhook = (
+  context: Context,
+  readSecrets: () => readonly string[],
+): Webhook => {
   const eraseAll = createErasures();
   const run = async (ctx: RequestContext): Promise<void> => {
     const body = await readRawBody(ctx, LIMIT_KIB);
@@ -158,12 +152,12 @@ export const platformWebhook = ({
     )["X-Shopify-Topic"];
     const request = parseRequest(REQUESTS[requested], parseJson(body), "field");
     const domain = normalizeDomain(request.shop_domain);
-    const store = domain === null ? null : await findStoreByDomain(db, domain);
+    const store = domain === null ? null : await findStoreByDomain(context.db, domain);
     ctx.set("Cache-Control", "no-store");
     if (store) {
-      await refuseReplay({ db, clock }, store, requested, signature);
+      await refuseReplay(context, store, requested, signature);
     }
-    const deps = { db, clock, actor: { kind: "platform", signature } as const };
+    const deps = { ...context, actor: { kind: "platform", signature } as const };
     if (requested === "customers/data_request") {
       const found = store && (await exportCustomer(deps, store.id, customerOf(request)));
       ctx.body = presentCustomerExport(

@@ -9,15 +9,15 @@ import {
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields } from "../pagination.ts";
 import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
-import type { ListDependencies } from "../readStoreList.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery } from "./listQuery.ts";
 
 /** Builds the endpoint that lists the registrations of one kind. */
-export const listEndpoint = (kind: Kind, { db, streaming }: ListDependencies): Endpoint => {
+export const listEndpoint = (kind: Kind, { db, streaming }: StoreAppContext): Endpoint => {
   const { path, title, plural, listField } = KIND_NAMES[kind];
   const response = z
     .strictObject({

@@ -13,10 +13,9 @@ import {
   MAXIMUM_RECORDS,
   reverseStoreRegistrations,
 } from "../../../services/stores/records/reverseStoreRegistrations.ts";
-import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
-import type { StoreContext } from "../../../services/stores/context.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import {
   KEY_MODES,
@@ -71,10 +70,10 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
   };
 };
 
-export const refundEndpoint = (deps: StoreContext & { readonly guard: RetryGuard }): Endpoint =>
+export const refundEndpoint = (context: StoreAppContext): Endpoint =>
   storeWriteEndpoint({
-    db: deps.db,
-    guard: deps.guard,
+    db: context.db,
+    guard: context.guard,
     operation: "refund",
     feature: null,
     path: "/app/api/refund",
@@ -113,7 +112,7 @@ export const refundEndpoint = (deps: StoreContext & { readonly guard: RetryGuard
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
       const kind = KINDS.find((each) => KIND_NAMES[each].refundType === type);
       return kind === undefined
-        ? reverseStoreDonations(deps, write, reversal)
-        : reverseStoreRegistrations(deps, write, { ...reversal, kind });
+        ? reverseStoreDonations(context, write, reversal)
+        : reverseStoreRegistrations(context, write, { ...reversal, kind });
     },
   });

@@ -1,22 +1,14 @@
-import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { count } from "../../../domain/fields.ts";
-import type { StoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
-import type { RetryGuard } from "../../../services/registrations/createRetryGuard.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { DAILY_LIMIT_ERROR } from "../../http/limitErrors.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS, withOneEmail } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
-
-export type RegisterDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly storeWriter: StoreRegistrationWriter;
-  readonly guard: RetryGuard;
-};
 
 const units = (plural: string) =>
   count().meta({ description: `Number of ${plural}.`, examples: [3] });
@@ -40,7 +32,7 @@ const BODY_EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...O
 /** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (
   kind: Kind,
-  { db, storeWriter, guard }: RegisterDependencies,
+  { db, storeWriter, guard }: StoreAppContext,
 ): Endpoint => {
   const { operation, feature, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z

@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { KIND_NAMES } from "./kinds.ts";
 import { accountModeOf } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
@@ -11,6 +9,7 @@ import { READ_ERROR } from "../../http/readError.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { queryError } from "../../http/queryError.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR } from "../errors.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 
@@ -31,10 +30,7 @@ const response = z
   })
   .meta({ id: "ImpactStats" });
 
-export const statsEndpoint = (deps: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-}): Endpoint =>
+export const statsEndpoint = (context: StoreAppContext): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/app/api/impact/stats",
@@ -56,7 +52,7 @@ export const statsEndpoint = (deps: {
       },
     },
     handle: async ({ caller, query }) => {
-      const totals = await readStoreImpact(deps, accountModeOf(caller), customerFilterOf(query));
+      const totals = await readStoreImpact(context, accountModeOf(caller), customerFilterOf(query));
       return {
         trees: totals.units.tree,
         plastic_bottles: totals.units.bottle,

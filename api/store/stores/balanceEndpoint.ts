@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
@@ -10,13 +9,13 @@ import {
 import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import type { Streaming } from "../../http/lists/listEndpoints.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/lists/listEndpoints.ts";
 import { queryObject } from "../../http/parseRequest.ts";
+import type { StoreAppContext } from "../../context.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode } from "../fields.ts";
 import { limitParameter, pageFields, toPage } from "../pagination.ts";
@@ -55,13 +54,7 @@ const response = z
   })
   .meta({ id: "Balance" });
 
-export const balanceEndpoint = ({
-  db,
-  streaming,
-}: {
-  readonly db: DatabasePool;
-  readonly streaming: Streaming;
-}): Endpoint =>
+export const balanceEndpoint = ({ db, streaming }: StoreAppContext): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",

@@ -1,0 +1,258 @@
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import type { Config } from "../config/config.ts";
+import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { readServerStatus } from "../db/connections/serverStatus.ts";
+import { createPermits } from "../db/rateLimits.ts";
+import type { TakePermit } from "../db/rateLimits.ts";
+import { systemClock } from "../domain/clock.ts";
+import { addPoolMetrics } from "../program/addPoolMetrics.ts";
+import { logUnusableHits } from "../program/log/logUnusableHits.ts";
+import {
+  openCopies,
+  openDatabase,
+  openHealthConnection,
+  openReads,
+  openSearches,
+} from "../program/openDatabase.ts";
+import { addHealthMetrics } from "../program/server/addHealthMetrics.ts";
+import { createPlaces } from "../program/server/createPlaces.ts";
+import { browsableUrl } from "../program/server/startServer.ts";
+import type { RunningServer } from "../program/server/startServer.ts";
+import { watchHealth } from "../program/server/watchHealth.ts";
+import type { HealthWatch, Readiness } from "../program/server/watchHealth.ts";
+import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
+import { readPlantingSettings } from "../program/settings/readPlantingSettings.ts";
+import { findIgnoredPrice, readStripeOptions } from "../program/settings/readStripeOptions.ts";
+import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
+import { openTemporalClient } from "../program/temporal/temporalClient.ts";
+import { wakePlantingOrder } from "../program/temporal/wakePlantingOrder.ts";
+import type { RunningTracing } from "../program/tracing/startTracing.ts";
+import { createBilling } from "../providers/billing/createBilling.ts";
+import { loadStripe, loadWebhookReader } from "../providers/billing/loadStripe.ts";
+import type { ReadWebhook } from "../providers/billing/stripe/createWebhookReader.ts";
+import { createCharities } from "../providers/charities/createCharities.ts";
+import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
+import type { Authenticate } from "../services/accounts/createAuthenticator.ts";
+import { createKeyUses } from "../services/accounts/createKeyUses.ts";
+import { createAccountQueue } from "../services/batching/createAccountQueue.ts";
+import { createDeploymentName } from "../services/billing/deploymentName.ts";
+import type { CharityContext } from "../services/charities/context.ts";
+import type { Context } from "../services/context.ts";
+import type { EvidenceContext, WakeContext } from "../services/planting/context.ts";
+import type { ListContext, RegistrationContext } from "../services/registrations/context.ts";
+import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
+import { createRetryGuard } from "../services/registrations/createRetryGuard.ts";
+import type { RetryGuard } from "../services/registrations/createRetryGuard.ts";
+import type { StoreContext } from "../services/stores/context.ts";
+import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
+import type { AuthenticateStore } from "../services/stores/createStoreAuthenticator.ts";
+import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
+import type { StoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
+import type { WebhookContext } from "../services/webhooks/context.ts";
+import { createCharityValidator } from "./charities/createCharityValidator.ts";
+import type { Streaming } from "./http/lists/listEndpoints.ts";
+import { PAGE_SEARCH_MS } from "./http/lists/listPages.ts";
+import { WRITE_TIMEOUT_MS } from "./http/lists/streamText.ts";
+import { createApiMetrics } from "./metrics/createApiMetrics.ts";
+import type { ApiMetrics } from "./metrics/createApiMetrics.ts";
+import type { RequestObserver } from "./middleware/observeRequest.ts";
+
+/** Short, because the partner's report waits for it and the workflow polls anyway. */
+const WAKE_TIMEOUT_MS = 1000;
+
+/** Of lists that are sent at the same time. Each may hold a megabyte until its client has read it. */
+const MAXIMUM_LISTS = 64;
+
+/** What both interfaces need. */
+export type HttpContext = CharityContext &
+  EvidenceContext &
+  WebhookContext & {
+    readonly logger: Logger;
+    readonly observe: RequestObserver;
+    /** Limits the requests of endpoints that have `requestsPerSecond`. */
+    readonly takePermit: TakePermit;
+    /** How many proxies of our own a request passes; 0 by default. */
+    readonly trustedProxies?: number;
+    readonly readReadiness: () => Readiness;
+    /** Connections for reads that may be slow. */
+    readonly reads: DatabasePool;
+    readonly streaming: Streaming;
+    readonly guard: RetryGuard;
+  };
+
+/** What the organizations' interface needs. */
+export type StandaloneContext = HttpContext &
+  RegistrationContext &
+  ListContext &
+  WakeContext & {
+    readonly authenticator: Authenticate;
+    /** The base URL in the API description; `/` if the program does not know its public URL. */
+    readonly documentBaseUrl: string;
+    /** The secrets that the planting partner may sign its reports with; null if it sends none. */
+    readonly plantingCallbackSecrets: (() => readonly string[]) | null;
+    /** Verifies Stripe's webhooks; null if there is no signing secret. */
+    readonly readStripeWebhook: ReadWebhook | null;
+  };
+
+/** What the store-platform interface needs. */
+export type StoreAppContext = HttpContext &
+  StoreContext & {
+    readonly storeAuthenticator: AuthenticateStore;
+    readonly storeWriter: StoreRegistrationWriter;
+    /** With which the platform signs its privacy requests; null rejects the path as unknown. */
+    readonly platformSecrets: (() => readonly string[]) | null;
+  };
+
+/** What the API process creates once. */
+export type ApiContext = StandaloneContext &
+  StoreAppContext & {
+    readonly metrics: ApiMetrics;
+    readonly health: HealthWatch;
+    /** The servers that listen. The first is that of the organizations' interface. */
+    readonly servers: RunningServer[];
+    /** Stores everything for the last time and closes all connections. Call it when no requests are in progress. */
+    readonly end: () => Promise<void>;
+  };
+
+type Tracing = RunningTracing | undefined;
+
+/** Opens all pools, so that no kind of work uses up the connections of another. */
+const openConnections = async (config: Config, tracing: Tracing) => {
+  const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
+  const db = await openDatabase(config, interceptors);
+  const pace = openBulkPace(db);
+  const copies = openCopies(config, pace);
+  const searches = await openSearches(config, interceptors);
+  const reads = await openReads(config, interceptors);
+  const healthChecks = await openHealthConnection(config);
+  return {
+    db,
+    pace,
+    copies,
+    searches,
+    reads,
+    healthChecks,
+    end: async (): Promise<void> => {
+      await Promise.all([db, copies, searches, reads, healthChecks].map((pool) => pool.end()));
+    },
+  };
+};
+
+/** What collects writes in memory: registrations for a batch, and last uses of keys. */
+const createWriters = (
+  context: Context,
+  { metrics, logger }: { readonly metrics: ApiMetrics; readonly logger: Logger },
+) => {
+  const { observeBatch } = metrics;
+  const writer = createRegistrationWriter({ ...context, observeBatch });
+  const storeWriter = createStoreRegistrationWriter({ ...context, observeBatch });
+  metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
+  const keyUses = createKeyUses({
+    ...context,
+    onError: (error) => {
+      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
+    },
+  });
+  return {
+    writer,
+    storeWriter,
+    keyUses,
+    /** Stores everything for the last time. */
+    end: async (): Promise<void> => {
+      await Promise.all([writer.drain(), storeWriter.drain()]);
+      await keyUses.stop();
+    },
+  };
+};
+
+/** Returns what reads secrets that are separated by commas, or null if there are none. */
+const secretsOf = (
+  config: Config,
+  name: "PLANTING_CALLBACK_SECRET" | "STORE_PLATFORM_SECRET" | "STRIPE_WEBHOOK_SECRET",
+): (() => readonly string[]) | null =>
+  config[name] === undefined ? null : () => config[name]?.split(",") ?? [];
+
+/** Creates everything that the API's interfaces use. */
+export const openApiContext = async (
+  config: Config,
+  logger: Logger,
+  tracing: Tracing,
+): Promise<ApiContext> => {
+  const ignoredPrice = findIgnoredPrice(config);
+  if (ignoredPrice !== null) {
+    logger.warn(ignoredPrice);
+  }
+  const connections = await openConnections(config, tracing);
+  const { db, pace, copies, searches, reads, healthChecks } = connections;
+  const temporal = openTemporalClient();
+  const context: Context = { db, clock: systemClock, tracing };
+  const { clock } = context;
+  const metrics = createApiMetrics();
+  const health = await watchHealth({
+    readDatabaseTime: async () => (await readServerStatus(healthChecks)).now,
+    temporal,
+    clock,
+    logger,
+    needsTemporal: false,
+  });
+  addHealthMetrics(metrics.registry, health.read);
+  addPoolMetrics(metrics.registry, { main: db, searches, reads });
+  const { keyUses, ...writers } = createWriters(context, { metrics, logger });
+  const places = createPlaces(MAXIMUM_LISTS);
+  metrics.watchLists(places.usedCount);
+  const getDeployment = await createDeploymentName(context);
+  const servers: RunningServer[] = [];
+  return {
+    ...context,
+    logger,
+    observe: metrics.observeRequest,
+    takePermit: createPermits({ db }),
+    trustedProxies: config.TRUSTED_PROXIES,
+    readReadiness: health.read,
+    reads,
+    copies,
+    streaming: {
+      places,
+      pace,
+      writeTimeoutMs: WRITE_TIMEOUT_MS,
+      pageSearchMs: PAGE_SEARCH_MS,
+    },
+    guard: createRetryGuard(),
+    charities: createCharities({
+      db,
+      searches,
+      clock,
+      settings: readCharitySettings(config),
+      onUnusable: logUnusableHits(logger),
+    }),
+    validateCharity: createCharityValidator(temporal, getDeployment, { tracing }),
+    planting: createPlanting(readPlantingSettings(config)),
+    webhookSettings: readWebhookSettings(config),
+    publicBaseUrl: () =>
+      config.PUBLIC_BASE_URL ??
+      browsableUrl(servers[0]?.url ?? `http://${config.HOST}:${config.PORT}`),
+    documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
+    authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
+    storeAuthenticator: createStoreAuthenticator({ db, clock, keyUses }),
+    plantingCallbackSecrets: secretsOf(config, "PLANTING_CALLBACK_SECRET"),
+    platformSecrets: secretsOf(config, "STORE_PLATFORM_SECRET"),
+    readStripeWebhook: await loadWebhookReader(secretsOf(config, "STRIPE_WEBHOOK_SECRET")),
+    wakeOrder: async (orderId) => {
+      await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
+    },
+    billing: createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) }),
+    writer: writers.writer,
+    storeWriter: writers.storeWriter,
+    writeQueue: createAccountQueue(),
+    metrics,
+    health,
+    servers,
+    end: async () => {
+      await writers.end();
+      health.end();
+      await connections.end();
+    },
+  };
+};
