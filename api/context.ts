@@ -188,12 +188,11 @@ export const openApiContext = async (
   const { db, pace, copies, searches, reads, healthChecks } = connections;
   const temporal = openTemporalClient();
   const context: Context = { db, clock: systemClock, tracing };
-  const { clock } = context;
   const metrics = createApiMetrics();
   const health = await watchHealth({
+    ...context,
     readDatabaseTime: async () => (await readServerStatus(healthChecks)).now,
     temporal,
-    clock,
     logger,
     needsTemporal: false,
   });
@@ -221,9 +220,8 @@ export const openApiContext = async (
     },
     guard: createRetryGuard(),
     charities: createCharities({
-      db,
+      ...context,
       searches,
-      clock,
       settings: readCharitySettings(config),
       onUnusable: logUnusableHits(logger),
     }),
@@ -234,8 +232,8 @@ export const openApiContext = async (
       config.PUBLIC_BASE_URL ??
       browsableUrl(servers[0]?.url ?? `http://${config.HOST}:${config.PORT}`),
     documentBaseUrl: config.PUBLIC_BASE_URL ?? "/",
-    authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
-    storeAuthenticator: createStoreAuthenticator({ db, clock, keyUses }),
+    authenticator: createAuthenticator({ ...context, keyUses, accountType: "organization" }),
+    storeAuthenticator: createStoreAuthenticator({ ...context, keyUses }),
     plantingCallbackSecrets: secretsOf(config, "PLANTING_CALLBACK_SECRET"),
     platformSecrets: secretsOf(config, "STORE_PLATFORM_SECRET"),
     readStripeWebhook: await loadWebhookReader(secretsOf(config, "STRIPE_WEBHOOK_SECRET")),

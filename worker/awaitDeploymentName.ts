@@ -1,12 +1,11 @@
 import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
 import { deploymentNameOf, UNDECIDED_COPY } from "../domain/billing/deployment.ts";
-import type { Clock } from "../domain/clock.ts";
 import { readDeployment, readServerMark } from "../db/billing/deployment.ts";
 import { StartupError } from "../program/startupError.ts";
 import { workerIdentity } from "../program/temporal/workerIdentity.ts";
 import { findDeploymentName } from "../services/billing/deploymentName.ts";
 import { pause } from "../services/pause.ts";
+import type { Context } from "../services/context.ts";
 
 const INTERVAL_MS = 5000;
 const LINES_APART_MS = 60_000;
@@ -24,12 +23,7 @@ export const awaitDeploymentName = async (
     clock,
     logger,
     intervalMs = INTERVAL_MS,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly logger: Logger;
-    readonly intervalMs?: number;
-  },
+  }: Context & { readonly logger: Logger; readonly intervalMs?: number },
   signal: AbortSignal,
 ): Promise<{ readonly name: string; readonly identity: string } | null> => {
   let loggedAtMs: number | null = null;

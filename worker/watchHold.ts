@@ -1,9 +1,8 @@
 import type { Logger } from "pino";
-import type { DatabasePool } from "slonik";
 import { describeHold, HOLD_ADVICE } from "../domain/billing/deployment.ts";
-import type { Clock } from "../domain/clock.ts";
 import { guardUsage } from "../services/billing/holdUsage.ts";
 import { pause } from "../services/pause.ts";
+import type { Context } from "../services/context.ts";
 
 const INTERVAL_MS = 60_000;
 
@@ -13,11 +12,7 @@ const INTERVAL_MS = 60_000;
  * @returns `ended`, which resolves after the signal is aborted
  */
 export const watchHold = async (
-  {
-    db,
-    clock,
-    logger,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly logger: Logger },
+  { db, clock, logger }: Context & { readonly logger: Logger },
   signal: AbortSignal,
 ): Promise<{ readonly ended: Promise<void> }> => {
   const check = async (): Promise<void> => {

@@ -1,9 +1,7 @@
-import type { DatabasePool } from "slonik";
 import type { Logger } from "pino";
-import type { Clock } from "../../domain/clock.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
 import { ProcessorUnavailableError } from "../../providers/billing/processor.ts";
 import { sweepSubscriptions } from "../../services/billing/processorEvents/sweepSubscriptions.ts";
+import type { BillingContext } from "../../services/billing/context.ts";
 
 const NEVER = new Date(0);
 
@@ -16,10 +14,7 @@ export const readNewSubscriptions = async (
     logger,
     observeUnread,
     ...deps
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly billing: Billing;
+  }: BillingContext & {
     readonly logger: Logger;
     readonly observeUnread: (accountId: string, error: unknown) => void;
   },

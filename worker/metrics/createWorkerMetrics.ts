@@ -1,12 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
-import type { DatabasePool } from "slonik";
 import type { Owner } from "../../domain/accounts/accounts.ts";
 import type { SendResult } from "../../domain/billing/decideNextStep.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
 import type { LateRejection } from "../../services/billing/processorEvents/applyRejectionReport.ts";
+import type { Context } from "../../services/context.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "../createOutageLog.ts";
 
@@ -36,11 +35,7 @@ export const createWorkerMetrics = ({
   db,
   clock,
   logger,
-}: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly logger: Logger;
-}): WorkerMetrics => {
+}: Context & { readonly logger: Logger }): WorkerMetrics => {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const registers = [registry];
