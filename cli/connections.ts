@@ -78,10 +78,13 @@ const notRunningError = (config: Config, setting: string): StartupError =>
       `Run \`npm start\`, set DATA_DIR to the data folder of a running one, or set ${setting}.`,
   );
 
-/** Creates connections from the settings and, for those that are not set, from a running `npm start`. */
-export const createConnections = (readConfig: () => Config): Connections => {
-  const closing: (() => Promise<unknown>)[] = [];
-  const config = once(readConfig);
+type Addresses = Pick<
+  Connections,
+  "running" | "otherRunning" | "publicBaseUrl" | "databaseUrl" | "databaseRoles"
+>;
+
+/** Finds the addresses in the settings and, for those that are not set, in a running `npm start`. */
+const createAddresses = (config: () => Config): Addresses => {
   const anyRunning = once(() => readRunFile(config().DATA_DIR));
   const isOurs = ({ databaseUrl: url }: RunFile): boolean => (config().DATABASE_URL ?? url) === url;
   const running = once(async () => {
@@ -118,9 +121,39 @@ export const createConnections = (readConfig: () => Config): Connections => {
     };
   });
 
+  return { running, otherRunning, publicBaseUrl, databaseUrl, databaseRoles };
+};
+
+const openTemporal = async (config: Config, running: Connections["running"]): Promise<Client> => {
+  // Most commands need no Temporal, and its client is the largest library.
+  const { openTemporalClient } = await import("../program/temporal/temporalClient.ts");
+  const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config;
+  if (TEMPORAL_ADDRESS !== undefined) {
+    return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });
+  }
+  const started = await running();
+  if (started) {
+    return openTemporalClient({
+      address: started.temporalAddress,
+      namespace: started.temporalNamespace,
+    });
+  }
+  if (DATABASE_URL === undefined) {
+    throw notRunningError(config, "TEMPORAL_ADDRESS");
+  }
+  // Temporal's own configuration and defaults, as for the API and the worker.
+  return openTemporalClient();
+};
+
+/** Creates connections from the settings and, for those that are not set, from a running `npm start`. */
+export const createConnections = (readConfig: () => Config): Connections => {
+  const closing: (() => Promise<unknown>)[] = [];
+  const config = once(readConfig);
+  const addresses = createAddresses(config);
+
   const database = once(async () => {
     const db = await openDatabase({
-      DATABASE_URL: await databaseUrl(),
+      DATABASE_URL: await addresses.databaseUrl(),
       DATABASE_POOL_SIZE: POOL_SIZE,
     });
     closing.push(() => db.end());
@@ -144,7 +177,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const copies = once(async () => {
     const opened = openCopies(
       {
-        DATABASE_URL: await databaseUrl(),
+        DATABASE_URL: await addresses.databaseUrl(),
         READ_TIMEOUT_SECONDS: config().READ_TIMEOUT_SECONDS,
       },
       await pace(),
@@ -153,50 +186,25 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return opened;
   });
 
-  const billing = once(async () => {
-    return createBilling({
+  const billing = once(async () =>
+    createBilling({
       db: await database(),
       stripe: await loadStripe(readStripeOptions(config())),
       pace: await pace(),
-    });
-  });
+    }),
+  );
 
   const stripe = once(() => loadStripeInspector(readStripeOptions(config())));
 
-  const openTemporal = async (): Promise<Client> => {
-    // Most commands need no Temporal, and its client is the largest library.
-    const { openTemporalClient } = await import("../program/temporal/temporalClient.ts");
-    const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config();
-    if (TEMPORAL_ADDRESS !== undefined) {
-      return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });
-    }
-    const started = await running();
-    if (started) {
-      return openTemporalClient({
-        address: started.temporalAddress,
-        namespace: started.temporalNamespace,
-      });
-    }
-    if (DATABASE_URL === undefined) {
-      throw notRunningError(config(), "TEMPORAL_ADDRESS");
-    }
-    // Temporal's own configuration and defaults, as for the API and the worker.
-    return openTemporalClient();
-  };
-
   const temporal = once(async () => {
-    const client = await openTemporal();
+    const client = await openTemporal(config(), addresses.running);
     closing.push(() => client.connection.close());
     return client;
   });
 
   return {
     config,
-    running,
-    otherRunning,
-    publicBaseUrl,
-    databaseUrl,
-    databaseRoles,
+    ...addresses,
     database,
     deploymentName,
     decidedDeploymentName,

@@ -1,4 +1,5 @@
 import type { Clock } from "../domain/clock.ts";
+import type { BillingContext } from "../services/billing/context.ts";
 import type { Connections } from "./connections.ts";
 import type { Io } from "./io.ts";
 
@@ -7,3 +8,9 @@ export type Context = {
   readonly connections: Connections;
   readonly clock: Clock;
 };
+
+export const openBilling = async ({ connections, clock }: Context): Promise<BillingContext> => ({
+  db: await connections.database(),
+  clock,
+  billing: await connections.billing(),
+});

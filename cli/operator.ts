@@ -1,9 +1,9 @@
 import { userInfo } from "node:os";
 import { Option } from "commander";
 import type { Command } from "commander";
-import type { DatabasePool } from "slonik";
 import type { Actor } from "../domain/accounts/audit.ts";
-import type { Clock } from "../domain/clock.ts";
+import type { OperatorContext } from "../services/accounts/context.ts";
+import type { BillingContext } from "../services/billing/context.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
 import type { Context } from "./context.ts";
 import type { JsonOption } from "./output/print.ts";
@@ -57,8 +57,17 @@ export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind:
 export const openChange = async (
   { connections, clock }: Context,
   options: OperatorOptions,
-): Promise<{
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly actor: ReturnType<typeof actorOf>;
-}> => ({ db: await connections.database(), clock, actor: actorOf(options) });
+): Promise<OperatorContext<ReturnType<typeof actorOf>>> => ({
+  db: await connections.database(),
+  clock,
+  actor: actorOf(options),
+});
+
+/** The same for a change that reads or writes at the processor. */
+export const openBillingChange = async (
+  context: Context,
+  options: OperatorOptions,
+): Promise<BillingContext & OperatorContext> => ({
+  ...(await openChange(context, options)),
+  billing: await context.connections.billing(),
+});

@@ -1,14 +1,12 @@
-import type { DatabasePool } from "slonik";
 import type { Account } from "../../db/accounts/accounts.ts";
 import type { DonationSubscription } from "../../db/charities/donationSubscriptions.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { MODES } from "../../domain/accounts/accounts.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { formatCents } from "../../domain/money.ts";
-import type { Billing } from "../../providers/billing/createBilling.ts";
 import { readDonationSubscription } from "../../services/charities/donations/requireDonationSubscription.ts";
+import type { BillingContext } from "../../services/billing/context.ts";
 import { formatTime } from "./formatTable.ts";
 import type { Columns } from "./print.ts";
 
@@ -20,7 +18,7 @@ type DonationSummary = {
 };
 
 export const readDonationSummaries = (
-  deps: { readonly db: DatabasePool; readonly billing: Billing; readonly clock: Clock },
+  deps: BillingContext,
   account: Account,
 ): Promise<readonly DonationSummary[]> =>
   Promise.all(

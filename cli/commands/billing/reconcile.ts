@@ -12,6 +12,7 @@ import {
   recordReconciliationFailure,
   runReconciliation,
 } from "../../../services/billing/reconciliation/runReconciliation.ts";
+import { openBilling } from "../../context.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
@@ -71,19 +72,14 @@ const withIds = (stream: StreamReport, stored: readonly DriftingStream[]): Compa
 
 /** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
 const runOnce = async (
-  { connections, clock }: Context,
+  context: Context,
   { org, since, until }: ReconcileOptions,
   span: Span,
 ): Promise<{
   readonly streams: readonly ComparedStream[];
   readonly problems: readonly StreamReport[];
 }> => {
-  const deps = {
-    db: await connections.database(),
-    clock,
-    billing: await connections.billing(),
-    pace: await connections.pace(),
-  };
+  const deps = { ...(await openBilling(context)), pace: await context.connections.pace() };
   const accountId = await readAccountFilter(deps.db, org);
   const id = crypto.randomUUID();
   const isPartial = org !== undefined || since !== undefined || until !== undefined;

@@ -9,6 +9,7 @@ import { readStatement, readStatementDetails } from "../../../services/billing/r
 import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
 import { counted } from "../../../domain/counted.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
+import { openBilling } from "../../context.ts";
 import type { Context } from "../../context.ts";
 import { CommandError } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -199,11 +200,12 @@ const printDetails = async (
 };
 
 const showStatement = async (
-  { io, connections, clock }: Context,
+  context: Context,
   { org: accountId, period: given, mode, csv, json, detail }: StatementOptions,
 ): Promise<void> => {
+  const { io } = context;
   const period = given === CURRENT ? null : given;
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const deps = await openBilling(context);
   const owner = { accountId, mode };
   if (detail) {
     await printDetails(io, readStatementDetails(deps, owner, period), csv === true);

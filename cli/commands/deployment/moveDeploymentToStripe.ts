@@ -4,7 +4,7 @@ import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { openChange, operatorName } from "../../operator.ts";
+import { operatorName, openBillingChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { printJson, printRows } from "../../output/print.ts";
 import { sayIfHeld } from "../billing/sayIfHeld.ts";
@@ -26,10 +26,7 @@ export const moveDeploymentToStripe = async (
     );
   }
   const { account, isRepeated, usage } = await moveToStripe(
-    {
-      ...(await openChange(context, { as, reason })),
-      billing: await connections.billing(),
-    },
+    await openBillingChange(context, { as, reason }),
     { isDryRun, operator: operatorName(as) },
   );
   if (json) {

@@ -1,17 +1,12 @@
 import type { DatabasePool } from "slonik";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import type { CopyPool } from "../../../db/pools/copyPool.ts";
 import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../domain/billing/presentUsage.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import {
-  presentRegistration,
-  REGISTRATION_COLUMNS,
-} from "../../../domain/registrations/presentRegistration.ts";
+import { presentRegistration, REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
 import {
   BALANCE_COLUMNS,
   presentBalanceEntry,
@@ -25,12 +20,13 @@ import {
   presentImpactRecord,
 } from "../../../domain/stores/presentImpactRecord.ts";
 import { presentPages, rowsOf } from "../../../program/exports/presentPages.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { readWholeList } from "../../../services/readWholeList.ts";
 import { readWholeLedger } from "../../../services/stores/records/readWholeLedger.ts";
+import type { BillingContext } from "../../../services/billing/context.ts";
+import type { ListContext } from "../../../services/registrations/context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 
 export const LISTS = [
@@ -54,13 +50,7 @@ const notListed = (list: List, owner: string): CommandError =>
   new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
 
 export const readOfOrganization = (
-  deps: {
-    readonly db: DatabasePool;
-    readonly copies: CopyPool;
-    readonly billing: Billing;
-    readonly clock: Clock;
-    readonly pace: BulkPace;
-  },
+  deps: ListContext & BillingContext & { readonly pace: BulkPace },
   owner: AccountMode,
   list: List,
   range: Range,

@@ -10,8 +10,6 @@ import { getRecordId } from "../../../services/getRecordId.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
 import { refundMatching } from "../../../services/support/refundMatching.ts";
-import type { OperatorContext } from "../../../services/accounts/context.ts";
-import type { BillingContext } from "../../../services/billing/context.ts";
 import {
   parseCount,
   parseId,
@@ -26,7 +24,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
-import { openChange, operatorOption } from "../../operator.ts";
+import { operatorOption, openBillingChange } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printRows } from "../../output/print.ts";
@@ -47,14 +45,6 @@ type RefundOptions = RecordOwnerOptions &
     readonly dryRun?: true;
   };
 
-const openDependencies = async (
-  context: Context,
-  options: RefundOptions,
-): Promise<BillingContext & OperatorContext> => ({
-  ...(await openChange(context, options)),
-  billing: await context.connections.billing(),
-});
-
 const refundOne = async (
   context: Context,
   id: string,
@@ -62,7 +52,7 @@ const refundOne = async (
 ): Promise<void> => {
   const isDryRun = options.dryRun === true;
   const { registration, refundedCount, replayed } = await refundAnyRegistration(
-    await openDependencies(context, options),
+    await openBillingChange(context, options),
     {
       id,
       accountId: options.org ?? null,
@@ -94,7 +84,7 @@ const refundOneDonation = async (
   id: string,
   options: RefundOptions,
 ): Promise<void> => {
-  const { db, clock, actor } = await openDependencies(context, options);
+  const { db, clock, actor } = await openBillingChange(context, options);
   const donation = await findDonationDetails(
     db,
     await getRecordId(db, "donation", id, options.org ?? null),
@@ -177,7 +167,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
     throw new CommandError(EXIT.usage, "Pass --attribution, or --since and --until.");
   }
   requireTimeRange(options);
-  const deps = await openDependencies(context, options);
+  const deps = await openBillingChange(context, options);
   await getOrganizationOrStore(deps.db, accountId);
   const filter = { accountId, mode, attribution, from, until };
   const { registrations, units } = await sumRefundable(deps.db, filter);

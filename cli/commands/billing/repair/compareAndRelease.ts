@@ -9,7 +9,7 @@ import {
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { openChange, operatorName } from "../../../operator.ts";
+import { operatorName, openBillingChange } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printRows } from "../../../output/print.ts";
 import { warnOfEndedPeriods } from "./warnOfEndedPeriods.ts";
@@ -29,7 +29,7 @@ export const compareAndRelease = async (
 ): Promise<void> => {
   const { io } = context;
   const settled = await settleAfterRestore(
-    { ...(await openChange(context, { as })), billing: await context.connections.billing() },
+    await openBillingChange(context, { as }),
     { operator: operatorName(as), since: since ?? null, isDryRun: dryRun === true },
     AbortSignal.timeout(TIMEOUT_MS),
   );

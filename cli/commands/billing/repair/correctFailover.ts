@@ -9,6 +9,7 @@ import {
   correctFailover as correct,
   unitsOf,
 } from "../../../../services/billing/reconciliation/correctFailover.ts";
+import { openBilling } from "../../../context.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
@@ -100,7 +101,7 @@ const print = (
 };
 
 export const correctFailover = async (context: Context, options: CorrectOptions): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io } = context;
   const settlement = readDocument(options);
   if (options.reason === undefined && !options.dryRun) {
     throw new CommandError(EXIT.usage, "Pass --reason; it is recorded with each correction.");
@@ -117,7 +118,7 @@ export const correctFailover = async (context: Context, options: CorrectOptions)
       "A credit note or invoice item belongs to one customer: pass --org.",
     );
   }
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const deps = await openBilling(context);
   const accountId = await readAccountFilter(deps.db, options.org);
   const report = await correct(
     deps,

@@ -2,7 +2,7 @@ import { counted } from "../../../../domain/counted.ts";
 import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
-import { openChange } from "../../../operator.ts";
+import { openBillingChange } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 import { sayIfHeld } from "../sayIfHeld.ts";
@@ -19,10 +19,7 @@ export const reopenEvent = async (
   { dryRun, json, ...operator }: ReopenOptions,
 ): Promise<void> => {
   const { io } = context;
-  const deps = {
-    ...(await openChange(context, operator)),
-    billing: await context.connections.billing(),
-  };
+  const deps = await openBillingChange(context, operator);
   const isDryRun = dryRun === true;
   const { quantity } = await reopenUsage(deps, meterEventId, {
     reason: operator.reason,

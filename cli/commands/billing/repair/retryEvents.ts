@@ -9,7 +9,7 @@ import type { RetryId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { openChange } from "../../../operator.ts";
+import { openBillingChange } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
 import { readAccountFilter } from "../../accounts/accountOptions.ts";
@@ -95,10 +95,7 @@ export const retryEvents = async (
   requireOneSelection(ids, options);
   const { io } = context;
   const { events, failures } = await collectEvents(context, ids, options);
-  const deps = {
-    ...(await openChange(context, options)),
-    billing: await context.connections.billing(),
-  };
+  const deps = await openBillingChange(context, options);
   await warnOfEndedPeriods(context, events);
   const retried = await runForEach(io, events, "retried", (id) =>
     retryUsage(deps, id, {
