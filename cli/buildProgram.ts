@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command, Help } from "commander";
-import type { Context } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
 
@@ -39,7 +39,7 @@ const subcommandTerm: Help["subcommandTerm"] = (command) =>
   command.parent?.parent === null ? command.name() : new Help().subcommandTerm(command);
 
 /** Adds the options and subcommands of a command. */
-type Define = (command: Command, context: Context) => void;
+type Define = (command: Command, context: CliContext) => void;
 
 type Entry = { readonly description: string; readonly load: () => Promise<Define> };
 
@@ -187,7 +187,7 @@ const commandIn = (args: readonly string[]): string | undefined => {
  * @param printsUsageErrors whether it also prints what is wrong with the command line
  */
 export const buildProgram = async (
-  context: Context,
+  context: CliContext,
   {
     args = null,
     printsUsageErrors = true,

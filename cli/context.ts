@@ -3,13 +3,13 @@ import type { BillingContext } from "../services/billing/context.ts";
 import type { Connections } from "./connections.ts";
 import type { Io } from "./io.ts";
 
-export type Context = {
+export type CliContext = {
   readonly io: Io;
   readonly connections: Connections;
   readonly clock: Clock;
 };
 
-export const openBilling = async ({ connections, clock }: Context): Promise<BillingContext> => ({
+export const openBilling = async ({ connections, clock }: CliContext): Promise<BillingContext> => ({
   db: await connections.database(),
   clock,
   billing: await connections.billing(),

@@ -5,7 +5,7 @@ import type { Actor } from "../domain/accounts/audit.ts";
 import type { OperatorContext } from "../services/accounts/context.ts";
 import type { BillingContext } from "../services/billing/context.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
-import type { Context } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import type { JsonOption } from "./output/print.ts";
 
 /** The options that say who runs a command, and why. */
@@ -55,7 +55,7 @@ export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind:
 
 /** Opens what a change needs: the database, the clock, and who makes the change and why. */
 export const openChange = async (
-  { connections, clock }: Context,
+  { connections, clock }: CliContext,
   options: OperatorOptions,
 ): Promise<OperatorContext<ReturnType<typeof actorOf>>> => ({
   db: await connections.database(),
@@ -65,7 +65,7 @@ export const openChange = async (
 
 /** The same for a change that reads or writes at the processor. */
 export const openBillingChange = async (
-  context: Context,
+  context: CliContext,
   options: OperatorOptions,
 ): Promise<BillingContext & OperatorContext> => ({
   ...(await openChange(context, options)),

@@ -1,6 +1,6 @@
 import { CommanderError } from "commander";
 import { buildProgram } from "./buildProgram.ts";
-import type { Context } from "./context.ts";
+import type { CliContext } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
 import { say, sayError } from "./io.ts";
 
@@ -14,7 +14,7 @@ export const asksForJson = (args: readonly string[]): boolean => {
 const SAID_PAUSE_MS = 1000;
 
 /** Explains why a command took longer than usual. */
-const sayPause = ({ io, connections }: Context): void => {
+const sayPause = ({ io, connections }: CliContext): void => {
   const pausedMs = connections.pausedMs();
   if (pausedMs >= SAID_PAUSE_MS) {
     say(
@@ -29,7 +29,7 @@ const sayPause = ({ io, connections }: Context): void => {
  * @param args the arguments after the program's name
  * @returns the exit code
  */
-export const runCli = async (args: readonly string[], context: Context): Promise<number> => {
+export const runCli = async (args: readonly string[], context: CliContext): Promise<number> => {
   const isJson = asksForJson(args);
   try {
     const program = await buildProgram(context, { args, printsUsageErrors: !isJson });

@@ -3,14 +3,14 @@ import type { Command } from "commander";
 import { migrate } from "../../db/upgrade/migrate.ts";
 import { counted } from "../../domain/counted.ts";
 import { unusableDatabaseError } from "../../program/openDatabase.ts";
-import type { Context } from "../context.ts";
+import type { CliContext } from "../context.ts";
 import { isUnreachable } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { actorOf, withAudit } from "../operator.ts";
 import type { ChangeOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
-export const defineMigrateCommand = (command: Command, { io, connections }: Context): void => {
+export const defineMigrateCommand = (command: Command, { io, connections }: CliContext): void => {
   withAudit(command).action(async ({ json, ...operator }: ChangeOptions) => {
     const { ownerUrl, ...roles } = await connections.databaseRoles();
     const { applied } = await migrate(ownerUrl, roles, {

@@ -5,7 +5,7 @@ import type { Account } from "../../../db/accounts/accounts.ts";
 import { getAccount } from "../../../services/accounts/getAccount.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { parseId } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
@@ -38,7 +38,7 @@ export const recordOwnerOption = (): Option =>
 
 /** Opens the database and finds the account that a command names. */
 export const openAccount = async (
-  { connections }: Context,
+  { connections }: CliContext,
   { org, store }: AccountOptions,
 ): Promise<{ readonly db: DatabasePool; readonly account: Account }> => {
   if (store !== undefined) {

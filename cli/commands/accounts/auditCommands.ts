@@ -6,7 +6,7 @@ import type { AuditEntry } from "../../../db/accounts/auditEntries.ts";
 import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
 import { parseCount, parseLimit, parseOperator, parserOf } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { requireTimeRange, sinceOption, untilOption } from "../../timeRange.ts";
@@ -60,7 +60,7 @@ const formatDetails = (details: AuditEntry["details"]): string =>
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(" ");
 
-const list = async ({ io, connections }: Context, options: ListOptions): Promise<void> => {
+const list = async ({ io, connections }: CliContext, options: ListOptions): Promise<void> => {
   requireTimeRange(options);
   const db = await connections.database();
   const { account, action = null, operator = null, since = null, until = null, limit } = options;
@@ -89,7 +89,7 @@ const list = async ({ io, connections }: Context, options: ListOptions): Promise
   sayIfOlder(io, found, limit);
 };
 
-export const addAuditCommands = (audit: Command, context: Context): void => {
+export const addAuditCommands = (audit: Command, context: CliContext): void => {
   audit
     .command("list")
     .description("List audit entries, newest first")

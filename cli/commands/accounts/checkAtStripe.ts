@@ -2,7 +2,7 @@ import type { Account } from "../../../db/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 
@@ -11,7 +11,7 @@ const TIMEOUT_MS = 20_000;
 type Organization = Pick<Account, "id" | "stripeCustomerId" | "stripeSubscriptionId">;
 
 /** Stores what Stripe has of the subscription. Until the first worker has recorded who bills, nothing depends on it. */
-const refresh = async ({ connections, clock }: Context, accountId: string): Promise<void> => {
+const refresh = async ({ connections, clock }: CliContext, accountId: string): Promise<void> => {
   const db = await connections.database();
   const { processor } = await readDeployment(db);
   if (processor?.name === "stripe") {
@@ -30,7 +30,7 @@ const refresh = async ({ connections, clock }: Context, accountId: string): Prom
  * An outage of Stripe is a warning, too.
  */
 export const checkAtStripe = async (
-  context: Context,
+  context: CliContext,
   organization: Organization,
 ): Promise<void> => {
   const { io, connections } = context;

@@ -1,6 +1,6 @@
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createOrganization } from "../../../services/accounts/createOrganization.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
@@ -17,7 +17,7 @@ export type CreateOptions = ChangeOptions & {
   readonly subscriptionPolicy: SubscriptionPolicy;
 };
 
-export const createOrg = async (context: Context, options: CreateOptions): Promise<void> => {
+export const createOrg = async (context: CliContext, options: CreateOptions): Promise<void> => {
   const { io } = context;
   const { stripeCustomer = null, stripeSubscription = null } = options;
   if (stripeSubscription !== null && stripeCustomer === null) {

@@ -4,7 +4,7 @@ import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf, openChange, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -26,7 +26,7 @@ Times are in UTC. "Last used" names the hour only, and may appear an hour late.`
 
 type ListOptions = JsonOption & AccountOptions;
 
-const list = async (context: Context, { json, ...named }: ListOptions): Promise<void> => {
+const list = async (context: CliContext, { json, ...named }: ListOptions): Promise<void> => {
   const { io } = context;
   const { db, account } = await openAccount(context, named);
   const keys = await listApiKeys(db, account.id);
@@ -35,7 +35,7 @@ const list = async (context: Context, { json, ...named }: ListOptions): Promise<
 
 type IssueOptions = ChangeOptions & AccountOptions & NewKeyOptions;
 
-const issue = async (context: Context, options: IssueOptions): Promise<void> => {
+const issue = async (context: CliContext, options: IssueOptions): Promise<void> => {
   const { io, clock } = context;
   const { mode, json } = options;
   const { db, account } = await openAccount(context, options);
@@ -56,7 +56,7 @@ const issue = async (context: Context, options: IssueOptions): Promise<void> => 
 };
 
 const revoke = async (
-  context: Context,
+  context: CliContext,
   id: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
@@ -75,7 +75,7 @@ const revoke = async (
   }
 };
 
-export const addKeyCommands = (key: Command, context: Context): void => {
+export const addKeyCommands = (key: Command, context: CliContext): void => {
   withAccount(key.command("list").description("List the keys of an organization or a store"))
     .addHelpText("after", LIST_HELP)
     .action((options: ListOptions) => list(context, options));

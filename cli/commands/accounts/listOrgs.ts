@@ -2,13 +2,13 @@ import type { Account } from "../../../db/accounts/accounts.ts";
 import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { presentOrganization } from "./presentOrganization.ts";
 
 export const listOrgs = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();

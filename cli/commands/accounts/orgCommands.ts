@@ -13,7 +13,7 @@ import {
   parseSubscriptionPolicy,
   parseSwitch,
 } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { withAudit } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { CreateOptions } from "./createOrg.ts";
@@ -37,7 +37,7 @@ const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cyc
 const SUBSCRIPTION_POLICY =
   "what to do if the subscription is not active: alert, suspend (reject registrations) or keep";
 
-export const addOrgCommands = (org: Command, context: Context): void => {
+export const addOrgCommands = (org: Command, context: CliContext): void => {
   withAudit(
     org
       .command("create")

@@ -1,5 +1,5 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printRecord } from "../../output/print.ts";
 
 /** An organization as programs read it. */
@@ -15,7 +15,7 @@ export const presentOrganization = (account: Account) => ({
   created_at: account.createdAt,
 });
 
-export const printOrganization = ({ io }: Context, account: Account): void => {
+export const printOrganization = ({ io }: CliContext, account: Account): void => {
   printRecord(io, {
     id: account.id,
     name: account.name,

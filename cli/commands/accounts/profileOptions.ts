@@ -15,7 +15,7 @@ import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../../services/dashboard/n
 import type { ProfileChanges } from "../../../services/dashboard/updateAccountProfile.ts";
 import { NONE, nullIfNone, orNone, parserOf } from "../../arguments.ts";
 import type { OrNone } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { readSmallFile } from "../../input/readSmallFile.ts";
 import { say } from "../../io.ts";
 
@@ -85,7 +85,10 @@ export const readProfileChanges = async (
 };
 
 /** Tells an operator where a color is not legible, and what pages use instead. */
-export const reportColorAdjustments = ({ io }: Context, changes: ProfileChanges | null): void => {
+export const reportColorAdjustments = (
+  { io }: CliContext,
+  changes: ProfileChanges | null,
+): void => {
   const given = changes?.color ?? null;
   for (const { appearance, contrast, used } of given === null ? [] : listColorAdjustments(given)) {
     say(

@@ -12,7 +12,7 @@ import { monthOf } from "../../../domain/registrations/registrations.ts";
 import type { Totals } from "../../../domain/registrations/registrations.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import {
   DONATION_COLUMNS,
   presentDonationSummaries,
@@ -46,7 +46,7 @@ const readAllTotals = (
 };
 
 export const showOrg = async (
-  context: Context,
+  context: CliContext,
   id: string,
   { json }: JsonOption,
 ): Promise<void> => {

@@ -5,7 +5,7 @@ import type { SubscriptionPolicy, CharityProviderName } from "../../../domain/ac
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { nullIfNone } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -36,7 +36,7 @@ export type UpdateOptions = LimitOptions &
   };
 
 export const updateOrg = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: UpdateOptions,
 ): Promise<void> => {

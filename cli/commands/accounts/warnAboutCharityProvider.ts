@@ -1,11 +1,11 @@
 import type { CharityProviderName } from "../../../domain/accounts/accounts.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";
 
 /** Warns an operator who selects a provider without its API key: every search and donation would fail. */
 export const warnAboutCharityProvider = (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   provider: CharityProviderName,
 ): void => {
   const missing = missingCharitySettings(connections.config(), provider);

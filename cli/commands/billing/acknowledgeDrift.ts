@@ -1,6 +1,6 @@
 import { timeOf } from "../../../domain/billing/usage.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange, operatorName } from "../../operator.ts";
@@ -12,7 +12,7 @@ const HEADINGS = ["difference", "customer", "mode", "meter", "minute", "units"];
 
 /** Acknowledges each difference separately: an unknown one does not stop the others. */
 export const acknowledge = async (
-  context: Context,
+  context: CliContext,
   ids: readonly bigint[],
   { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {

@@ -1,7 +1,7 @@
 import { counted } from "../../../domain/counted.ts";
 import { foldUsage as fold } from "../../../services/billing/foldUsage.ts";
 import type { FoldedStream } from "../../../services/billing/foldUsage.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -24,7 +24,7 @@ const sumOf = (streams: readonly FoldedStream[], name: "facts" | "events" | "kep
 
 /** Folds settled usage into sums by hour. */
 export const foldUsage = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   { before, org, dryRun, json, ...operator }: FoldOptions,
 ): Promise<void> => {
   const db = await connections.database();

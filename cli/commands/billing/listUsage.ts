@@ -5,7 +5,7 @@ import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { timeOf } from "../../../domain/billing/usage.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
@@ -48,7 +48,7 @@ const unsealedCells = (unsealed: UnsealedUsage): readonly Cell[] => [
 ];
 
 export const listUsage = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   { state, org, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();

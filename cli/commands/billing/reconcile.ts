@@ -13,7 +13,7 @@ import {
   runReconciliation,
 } from "../../../services/billing/reconciliation/runReconciliation.ts";
 import { openBilling } from "../../context.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -72,7 +72,7 @@ const withIds = (stream: StreamReport, stored: readonly DriftingStream[]): Compa
 
 /** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
 const runOnce = async (
-  context: Context,
+  context: CliContext,
   { org, since, until }: ReconcileOptions,
   span: Span,
 ): Promise<{
@@ -99,7 +99,7 @@ const runOnce = async (
   }
 };
 
-export const reconcile = async (context: Context, options: ReconcileOptions): Promise<void> => {
+export const reconcile = async (context: CliContext, options: ReconcileOptions): Promise<void> => {
   const { io, clock, connections } = context;
   if (options.until !== undefined) {
     // A span that does not depend on the time is checked before the database is needed.

@@ -5,7 +5,7 @@ import {
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { timeOf } from "../../../domain/billing/usage.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
@@ -16,7 +16,7 @@ const describe = ({ endedAt, error }: StoredReconciliation): string =>
 
 /** Shows the stored result of the last complete reconciliation. The exit code is 1 if it failed or found something. */
 export const showLastReconciliation = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();

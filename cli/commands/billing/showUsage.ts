@@ -12,7 +12,7 @@ import { getRecordId } from "../../../services/getRecordId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
 import { findRefundWindow } from "../../../services/registrations/readRefundWindow.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -86,7 +86,7 @@ const hasOwnSender = (events: readonly ListedMeterEvent[]): boolean =>
 
 /** Whether a refund is possible now, as far as that is known without a call to the processor. */
 const canBeRefunded = async (
-  { connections, clock }: Context,
+  { connections, clock }: CliContext,
   registration: AccountRegistration,
   { facts }: RegistrationUsage,
 ): Promise<boolean> => {
@@ -128,7 +128,7 @@ const advise = (
 export type ShowUsageOptions = RecordOwnerOptions & JsonOption;
 
 export const showUsage = async (
-  context: Context,
+  context: CliContext,
   given: string,
   { org, json }: ShowUsageOptions,
 ): Promise<void> => {

@@ -10,7 +10,7 @@ import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
 import { counted } from "../../../domain/counted.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { openBilling } from "../../context.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -200,7 +200,7 @@ const printDetails = async (
 };
 
 const showStatement = async (
-  context: Context,
+  context: CliContext,
   { org: accountId, period: given, mode, csv, json, detail }: StatementOptions,
 ): Promise<void> => {
   const { io } = context;
@@ -243,7 +243,7 @@ const showStatement = async (
   }
 };
 
-export const defineStatementCommand = (command: Command, context: Context): void => {
+export const defineStatementCommand = (command: Command, context: CliContext): void => {
   command
     .requiredOption("--org <id>", "id of the organization or store", parseId)
     .requiredOption(

@@ -16,7 +16,7 @@ import {
   parseUnits,
 } from "../../arguments.ts";
 import type { RetryId } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { operatorOption, reasonOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../../operator.ts";
 import { sinceOption, untilOption } from "../../timeRange.ts";
@@ -102,7 +102,7 @@ Usage that failed, was corrected, has a note, or was delivered late or less than
 ago stays as it is.
 Make a backup first. The command may be stopped at any time and repeated.`;
 
-const addListCommands = (usage: Command, context: Context): void => {
+const addListCommands = (usage: Command, context: CliContext): void => {
   usage
     .command("list")
     .description("List meter events, latest first, and usage that is not sealed yet")
@@ -123,7 +123,7 @@ const addListCommands = (usage: Command, context: Context): void => {
     .action((id: string, options: ShowUsageOptions) => showUsage(context, id, options));
 };
 
-const addSendingCommands = (usage: Command, context: Context): void => {
+const addSendingCommands = (usage: Command, context: CliContext): void => {
   withAudit(
     usage
       .command("retry")
@@ -158,7 +158,7 @@ const addSendingCommands = (usage: Command, context: Context): void => {
   ).action((options: SendNowOptions) => sendUsageNow(context, options));
 };
 
-const addRepairCommands = (usage: Command, context: Context): void => {
+const addRepairCommands = (usage: Command, context: CliContext): void => {
   usage
     .command("waive")
     .description("Close failed or held meter events whose usage will never be sent")
@@ -217,7 +217,7 @@ const addRepairCommands = (usage: Command, context: Context): void => {
     .action((id: bigint, options: ReopenOptions) => reopenEvent(context, id, options));
 };
 
-const addReconciliationCommands = (usage: Command, context: Context): void => {
+const addReconciliationCommands = (usage: Command, context: CliContext): void => {
   usage
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered, without correcting it")
@@ -253,7 +253,7 @@ const addReconciliationCommands = (usage: Command, context: Context): void => {
     );
 };
 
-const addFoldCommand = (usage: Command, context: Context): void => {
+const addFoldCommand = (usage: Command, context: CliContext): void => {
   usage
     .command("fold")
     .description("Fold settled usage of past billing periods into sums, to save space")
@@ -266,7 +266,7 @@ const addFoldCommand = (usage: Command, context: Context): void => {
     .action((options: FoldOptions) => foldUsage(context, options));
 };
 
-const addHoldCommands = (usage: Command, context: Context): void => {
+const addHoldCommands = (usage: Command, context: CliContext): void => {
   usage
     .command("hold")
     .description("Hold all usage: nothing is sealed or sent")
@@ -280,7 +280,7 @@ const addHoldCommands = (usage: Command, context: Context): void => {
   ).action((options: ChangeOptions) => releaseAllUsage(context, options));
 };
 
-export const addUsageCommands = (usage: Command, context: Context): void => {
+export const addUsageCommands = (usage: Command, context: CliContext): void => {
   addListCommands(usage, context);
   addSendingCommands(usage, context);
   addRepairCommands(usage, context);

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
 import { date } from "../../../domain/fields.ts";
 import { parseLimit, parserOf, parseSearchText } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
@@ -25,7 +25,7 @@ const LINKS_HELP = `
 Each line is {"ein": "53-0196605", "website": "https://…", "icon_url": "https://…"}. An
 absent URL leaves what is stored, and an empty one removes it.`;
 
-export const addCharityCommands = (charity: Command, context: Context): void => {
+export const addCharityCommands = (charity: Command, context: CliContext): void => {
   withAudit(
     charity
       .command("import")

@@ -1,13 +1,13 @@
 import type { Command } from "commander";
 import { parseId, parseRecordId, parseLimit, parseMode } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
 import type { ListOptions } from "./listOrgDonations.ts";
 import { listOrgDonations } from "./listOrgDonations.ts";
 import type { ShowOptions } from "./showDonation.ts";
 import { showDonation } from "./showDonation.ts";
 
-export const addDonationCommands = (donation: Command, context: Context): void => {
+export const addDonationCommands = (donation: Command, context: CliContext): void => {
   donation
     .command("list")
     .description("List an organization's donations, newest first")

@@ -4,7 +4,7 @@ import { counted } from "../../../domain/counted.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { CharityImport } from "../../../services/charities/importCharities.ts";
 import { importCharities } from "../../../services/charities/importCharities.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readTextLines } from "../../input/readTextLines.ts";
@@ -25,7 +25,7 @@ export type ImportOptions = ChangeOptions & {
 };
 
 const importFile = async (
-  context: Context,
+  context: CliContext,
   path: string,
   { extracted, ...operator }: ImportOptions,
 ): Promise<CharityImport & { readonly file: string }> => {
@@ -94,7 +94,7 @@ const IMPORT_COLUMNS: Columns<FileImport> = {
 };
 
 export const importCharityFiles = async (
-  context: Context,
+  context: CliContext,
   paths: readonly string[],
   options: ImportOptions,
 ): Promise<void> => {

@@ -1,6 +1,6 @@
 import { counted } from "../../../domain/counted.ts";
 import { importCharityLinks } from "../../../services/charities/importCharityLinks.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { openInput } from "../../input/openInput.ts";
 import { readTextLines } from "../../input/readTextLines.ts";
 import { say } from "../../io.ts";
@@ -13,7 +13,7 @@ import { requireNoneSkipped } from "./requireNoneSkipped.ts";
 const BAD_LINES_SHOWN = 20;
 
 export const importLinks = async (
-  context: Context,
+  context: CliContext,
   path: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {

@@ -3,7 +3,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
@@ -16,7 +16,7 @@ export type ListOptions = {
 };
 
 export const listOrgDonations = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { org, mode, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();

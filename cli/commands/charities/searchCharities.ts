@@ -1,6 +1,6 @@
 import { formatEin } from "../../../domain/charities/charities.ts";
 import { searchCatalogue } from "../../../services/charities/searchCharities.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { printJson, printRows } from "../../output/print.ts";
 
@@ -9,7 +9,7 @@ const PAGE_SIZE = 20;
 export type SearchOptions = { readonly page: number; readonly json?: true };
 
 export const searchCharities = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   name: string,
   { page, json }: SearchOptions,
 ): Promise<void> => {

@@ -1,12 +1,12 @@
 import { findCharityRecord } from "../../../db/charities/charities.ts";
 import { formatEin } from "../../../domain/charities/charities.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 
 export const showCharity = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   ein: string,
   { json }: JsonOption,
 ): Promise<void> => {

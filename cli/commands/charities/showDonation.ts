@@ -2,7 +2,7 @@ import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { recordNotFound, shownIdOf } from "../../../domain/recordIds.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import type { RecordOwnerOptions } from "../accounts/accountOptions.ts";
@@ -11,7 +11,7 @@ import { einOf, presentDonation } from "./presentDonation.ts";
 export type ShowOptions = RecordOwnerOptions & JsonOption;
 
 export const showDonation = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   given: string,
   { org, json }: ShowOptions,
 ): Promise<void> => {

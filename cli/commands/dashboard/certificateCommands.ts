@@ -3,7 +3,7 @@ import { z } from "zod";
 import { CERTIFICATE_TOKEN } from "../../../domain/dashboard/certificate.ts";
 import { revokeCertificate } from "../../../services/dashboard/revokeCertificate.ts";
 import { parserOf } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { openChange, withAudit } from "../../operator.ts";
@@ -18,7 +18,7 @@ const parseCertificate = parserOf(
   "the URL of a certificate, or its last part",
 );
 
-export const addCertificateCommands = (certificate: Command, context: Context): void => {
+export const addCertificateCommands = (certificate: Command, context: CliContext): void => {
   withAudit(
     certificate
       .command("revoke")

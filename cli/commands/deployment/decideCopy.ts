@@ -2,7 +2,7 @@ import { describeHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts
 import { counted } from "../../../domain/counted.ts";
 import { separateDeployment } from "../../../services/billing/separateDeployment.ts";
 import { takeOverDeployment } from "../../../services/billing/takeOverDeployment.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange, operatorName } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -12,7 +12,7 @@ export type SeparateOptions = ChangeOptions & { readonly isCopy?: true };
 
 /** Declares that a restored, promoted or copied database replaces the old one. */
 export const takeOver = async (
-  context: Context,
+  context: CliContext,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {
   const { io } = context;
@@ -35,7 +35,7 @@ export const takeOver = async (
 
 /** Makes a copied database a deployment of its own. */
 export const separate = async (
-  context: Context,
+  context: CliContext,
   { json, isCopy, ...operator }: SeparateOptions,
 ): Promise<void> => {
   const { io } = context;

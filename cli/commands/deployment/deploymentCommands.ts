@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { PROCESSOR_EVENT_STATES } from "../../../domain/billing/processorEvents.ts";
 import { parseLimit, parseProcessorEventId, parseReason } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { operatorOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
@@ -42,7 +42,7 @@ Discarding changes nothing at Stripe and no usage. First find out what the event
 report of refused usage shows as drift in impact usage reconcile, and a change of a
 subscription is read every night.`;
 
-export const addDeploymentCommands = (deployment: Command, context: Context): void => {
+export const addDeploymentCommands = (deployment: Command, context: CliContext): void => {
   deployment
     .command("show")
     .description("Show the deployment's id, its processor and its database")

@@ -1,7 +1,7 @@
 import { describeAccount } from "../../../domain/billing/deployment.ts";
 import { counted } from "../../../domain/counted.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { operatorName, openBillingChange } from "../../operator.ts";
@@ -14,7 +14,7 @@ export type MoveOptions = ChangeOptions & {
 };
 
 export const moveDeploymentToStripe = async (
-  context: Context,
+  context: CliContext,
   { dryRun, as, reason, json }: MoveOptions,
 ): Promise<void> => {
   const { io, connections } = context;

@@ -1,7 +1,7 @@
 import { listProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
 import type { ProcessorEventState } from "../../../domain/billing/processorEvents.ts";
 import { resolveProcessorEvent } from "../../../services/billing/processorEvents/resolveProcessorEvent.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -15,7 +15,7 @@ export type ListEventsOptions = {
 };
 
 export const listEvents = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { state, limit, json }: ListEventsOptions,
 ): Promise<void> => {
   const db = await connections.database();
@@ -58,7 +58,7 @@ const describeResult = (id: string, action: "retry" | "discard", changed: boolea
 };
 
 export const resolveEvent = async (
-  context: Context,
+  context: CliContext,
   id: string,
   action: "retry" | "discard",
   { json, ...options }: ChangeOptions,

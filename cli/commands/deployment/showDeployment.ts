@@ -1,11 +1,11 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { deploymentNameOf, describeHold, findHold } from "../../../domain/billing/deployment.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 
 export const showDeployment = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { json }: JsonOption,
 ): Promise<void> => {
   const { id, createdAt, processor, ...recorded } = await readDeployment(

@@ -1,5 +1,5 @@
 import { withTimeout } from "../../../domain/withTimeout.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 
 /**
@@ -40,8 +40,8 @@ export const check = async (name: string, run: () => Promise<Result>): Promise<F
  * @param skipReason why none of them can run, or null
  */
 export const checkEach = async (
-  context: Context,
-  checks: Readonly<Record<string, (context: Context) => Promise<Result>>>,
+  context: CliContext,
+  checks: Readonly<Record<string, (context: CliContext) => Promise<Result>>>,
   skipReason: string | null,
 ): Promise<readonly Finding[]> => {
   const findings: Finding[] = [];
@@ -55,7 +55,7 @@ export const checkEach = async (
   return findings;
 };
 
-export const isDatabaseReachable = async ({ connections }: Context): Promise<boolean> => {
+export const isDatabaseReachable = async ({ connections }: CliContext): Promise<boolean> => {
   try {
     await connections.database();
     return true;
@@ -66,7 +66,7 @@ export const isDatabaseReachable = async ({ connections }: Context): Promise<boo
 
 /** Runs a check that needs the database. If that is down, the check of the database itself says why. */
 export const checkWithDatabase = async (
-  context: Context,
+  context: CliContext,
   name: string,
   run: () => Promise<Result>,
 ): Promise<Finding> =>

@@ -1,4 +1,4 @@
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
@@ -14,7 +14,7 @@ const checkReady = (name: string, url: string): Promise<Finding> =>
   });
 
 /** Checks the two APIs of a running `npm start`. */
-export const checkApi = async ({ connections }: Context): Promise<readonly Finding[]> => {
+export const checkApi = async ({ connections }: CliContext): Promise<readonly Finding[]> => {
   const started = await connections.running();
   if (!started) {
     return [

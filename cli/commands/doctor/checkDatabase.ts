@@ -14,7 +14,7 @@ import {
 import { timeOf } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { check, checkEach, ok, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
@@ -23,7 +23,7 @@ import type { Finding, Result } from "./check.ts";
 const TOLERATED_SKEW_MS = 5000;
 const TOLERATED_WAIT_SECONDS = 5 * 60;
 
-const checkClock = async ({ connections, clock }: Context): Promise<Result> => {
+const checkClock = async ({ connections, clock }: CliContext): Promise<Result> => {
   const db = await connections.database();
   const sentAtMs = clock.now().getTime();
   const { now } = await readServerStatus(db);
@@ -35,7 +35,7 @@ const checkClock = async ({ connections, clock }: Context): Promise<Result> => {
     : wrong(`${detail}; synchronize both clocks with NTP`);
 };
 
-const checkWrites = async ({ connections }: Context): Promise<Result> => {
+const checkWrites = async ({ connections }: CliContext): Promise<Result> => {
   const { acceptsWrites } = await readServerStatus(await connections.database());
   return acceptsWrites
     ? ok("accepted")
@@ -44,7 +44,7 @@ const checkWrites = async ({ connections }: Context): Promise<Result> => {
       );
 };
 
-const checkEncryption = async ({ connections }: Context): Promise<Result> => {
+const checkEncryption = async ({ connections }: CliContext): Promise<Result> => {
   const { server, tls } = await readEncryption(await connections.databaseUrl());
   if (tls === null) {
     return ok(`plain text to ${server}`);
@@ -62,7 +62,7 @@ const checkEncryption = async ({ connections }: Context): Promise<Result> => {
   return ok(parts.join(", "));
 };
 
-const checkPooler = async ({ connections }: Context): Promise<Result> => {
+const checkPooler = async ({ connections }: CliContext): Promise<Result> => {
   const pooler = await readPooler(await connections.databaseUrl());
   if (pooler === null) {
     return ok("none");
@@ -79,7 +79,7 @@ const checkPooler = async ({ connections }: Context): Promise<Result> => {
   return ok(parts.join("; "));
 };
 
-const checkRole = async ({ connections }: Context): Promise<Result> => {
+const checkRole = async ({ connections }: CliContext): Promise<Result> => {
   const { name, mayChangeSchema } = await readRole(await connections.database());
   if (!mayChangeSchema) {
     return ok(`${name} may not change the schema`);
@@ -91,7 +91,7 @@ const checkRole = async ({ connections }: Context): Promise<Result> => {
 };
 
 /** What decides identity is compared by bytes, so that only searches may miss what indexes have in another order. */
-const checkLocale = async ({ connections }: Context): Promise<Result> => {
+const checkLocale = async ({ connections }: CliContext): Promise<Result> => {
   const db = await connections.database();
   const changed = await listChangedLocales(db);
   const [first] = changed;
@@ -108,7 +108,7 @@ const checkLocale = async ({ connections }: Context): Promise<Result> => {
   );
 };
 
-const checkBacklog = async ({ connections, clock }: Context): Promise<Result> => {
+const checkBacklog = async ({ connections, clock }: CliContext): Promise<Result> => {
   const second = await findOldestUnreportedSecond(await connections.database());
   if (second === null) {
     return ok("none");
@@ -120,14 +120,14 @@ const checkBacklog = async ({ connections, clock }: Context): Promise<Result> =>
     : wrong(`${detail}; see \`impact usage list --state pending\``);
 };
 
-const checkFailed = async ({ connections }: Context): Promise<Result> => {
+const checkFailed = async ({ connections }: CliContext): Promise<Result> => {
   const failed = await countFailedMeterEvents(await connections.database());
   return failed === 0
     ? ok("none")
     : wrong(`${counted(failed, "meter event")}; see \`impact usage list --state failed\``);
 };
 
-const checkUncredited = async ({ connections }: Context): Promise<Result> => {
+const checkUncredited = async ({ connections }: CliContext): Promise<Result> => {
   const uncredited = await countUncreditedMeterEvents(await connections.database());
   return uncredited === 0
     ? ok("none")
@@ -137,7 +137,7 @@ const checkUncredited = async ({ connections }: Context): Promise<Result> => {
 /** A nightly reconciliation that failed once, and some hours to repair it. */
 const TOLERATED_RECONCILIATION_AGE_MS = 36 * HOUR_MS;
 
-const checkReconciliation = async ({ connections, clock }: Context): Promise<Result> => {
+const checkReconciliation = async ({ connections, clock }: CliContext): Promise<Result> => {
   const status = await readReconciliationStatus(await connections.database());
   const { lastSuccessAt, installedAt, driftUnits, unreadable, hasFailed } = status;
   const detail =
@@ -176,7 +176,7 @@ const CHECKS = {
 };
 
 /** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */
-export const checkDatabase = async (context: Context): Promise<readonly Finding[]> => {
+export const checkDatabase = async (context: CliContext): Promise<readonly Finding[]> => {
   const reachable = await check("database", async () => {
     const { version } = await readServerStatus(await context.connections.database());
     return ok(`PostgreSQL ${version}, schema up to date`);

@@ -16,17 +16,17 @@ import { SHARDS } from "../../../domain/shards.ts";
 import type { ShardKind } from "../../../domain/shards.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import { counted } from "../../../domain/counted.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { checkWithDatabase, ok, START_WORKER, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> => {
+const readConfigured = async ({ connections }: CliContext): Promise<LiveProcessor> => {
   const stripe = await connections.stripe();
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
 /** Checks that an operator has decided whose workflows a restored, promoted or copied database has. */
-const checkName = (context: Context): Promise<Finding> =>
+const checkName = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "deployment", async () => {
     const deployment = await readDeployment(await context.connections.database());
     return deployment.isServerChanged
@@ -34,14 +34,14 @@ const checkName = (context: Context): Promise<Finding> =>
       : ok(`${deploymentNameOf(deployment)} is its name in Temporal`);
   });
 
-const checkHold = (context: Context): Promise<Finding> =>
+const checkHold = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "usage hold", async () => {
     const hold = findHold(await readDeployment(await context.connections.database()));
     return hold ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`) : ok("none");
   });
 
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
-const checkProcessor = (context: Context): Promise<Finding> =>
+const checkProcessor = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "billing processor", async () => {
     const db = await context.connections.database();
     const { processor, originalStripeAccountId } = await readDeployment(db);
@@ -60,7 +60,7 @@ const checkProcessor = (context: Context): Promise<Finding> =>
     );
   });
 
-const checkEvents = (context: Context): Promise<Finding> =>
+const checkEvents = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "Stripe events", async () => {
     const failed = await countFailedProcessorEvents(await context.connections.database());
     return failed === 0
@@ -71,7 +71,7 @@ const checkEvents = (context: Context): Promise<Finding> =>
 /** A leader that was killed is replaced within 15 seconds. */
 const TOLERATED_SILENCE_SECONDS = 60;
 
-const checkDispatcher = (context: Context): Promise<Finding> =>
+const checkDispatcher = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "dispatcher", async () => {
     const status = await readDispatcherStatus(await context.connections.database());
     const { holder, isHeld, lastPassAgeSeconds } = status;
@@ -93,7 +93,7 @@ const SHARD_CHECKS = {
 } as const satisfies Record<ShardKind, unknown>;
 
 /** A shard of a worker that was killed has another one within about 15 seconds. */
-const checkShards = (context: Context, kind: ShardKind): Promise<Finding> => {
+const checkShards = (context: CliContext, kind: ShardKind): Promise<Finding> => {
   const { name, work, workflowType } = SHARD_CHECKS[kind];
   return checkWithDatabase(context, name, async () => {
     const statuses = await listShardStatuses(await context.connections.database(), kind);
@@ -111,7 +111,7 @@ const checkShards = (context: Context, kind: ShardKind): Promise<Finding> => {
 };
 
 /** Checks whose the database is, that a worker dispatches, that senders look for usage and deliveries, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
-export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
+export const checkDeployment = async (context: CliContext): Promise<readonly Finding[]> => [
   await checkName(context),
   await checkDispatcher(context),
   await checkShards(context, "usage"),

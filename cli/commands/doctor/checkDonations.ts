@@ -1,13 +1,13 @@
 import { listOrganizations } from "../../../db/accounts/accounts.ts";
 import { listStores } from "../../../db/stores/stores.ts";
 import { counted } from "../../../domain/counted.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { findIgnoredPrice } from "../../../program/settings/readStripeOptions.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";
 import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-const checkProviders = (context: Context): Promise<Finding> =>
+const checkProviders = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "charity providers", async () => {
     const { connections } = context;
     const db = await connections.database();
@@ -30,7 +30,7 @@ const checkProviders = (context: Context): Promise<Finding> =>
       : wrong(`${missing.join("; ")}. Their searches and donations fail`);
   });
 
-const checkPrices = ({ connections }: Context): Promise<Finding> =>
+const checkPrices = ({ connections }: CliContext): Promise<Finding> =>
   check("donation prices", () => {
     const {
       STRIPE_SECRET_KEY,
@@ -54,7 +54,7 @@ const checkPrices = ({ connections }: Context): Promise<Finding> =>
   });
 
 /** Checks that donations have the settings that they need. */
-export const checkDonations = async (context: Context): Promise<readonly Finding[]> => [
+export const checkDonations = async (context: CliContext): Promise<readonly Finding[]> => [
   await checkProviders(context),
   await checkPrices(context),
 ];

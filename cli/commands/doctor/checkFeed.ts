@@ -1,5 +1,5 @@
 import { findFeedBlocker } from "../../../db/events/feed.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
@@ -7,7 +7,7 @@ import type { Finding } from "./check.ts";
 const TOLERATED_MS = 5 * 60 * 1000;
 
 /** Checks that no open transaction keeps clients from seeing new events. */
-export const checkFeed = (context: Context): Promise<Finding> =>
+export const checkFeed = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "event feed", async () => {
     const blocker = await findFeedBlocker(await context.connections.database());
     if (blocker === null) {

@@ -1,7 +1,7 @@
 import { listExpiringKeys } from "../../../db/accounts/apiKeys.ts";
 import { counted } from "../../../domain/counted.ts";
 import { DAY_MS } from "../../../domain/durations.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning } from "./check.ts";
 import type { Finding } from "./check.ts";
@@ -12,7 +12,7 @@ const NOTICE_DAYS = 14;
 const NAMED_KEYS = 3;
 
 /** Warns of valid API keys that expire soon: afterwards their clients receive the response for an unknown key. */
-export const checkKeys = (context: Context): Promise<Finding> =>
+export const checkKeys = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "API keys", async () => {
     const now = context.clock.now();
     const until = new Date(now.getTime() + NOTICE_DAYS * DAY_MS);

@@ -1,6 +1,6 @@
 import { findProxy } from "../../../program/outgoing.ts";
 import { findTemporalProxy, readTemporalConfig } from "../../../program/temporal/temporalClient.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { check, ok } from "./check.ts";
 import type { Finding } from "./check.ts";
 
@@ -9,7 +9,7 @@ const describeRoute = (proxy: URL | null): string =>
   proxy === null ? "directly" : `through ${proxy.protocol}//${proxy.host}`;
 
 /** Shows how this process reaches other companies and Temporal: the proxies are settings of its environment. */
-export const checkRoutes = ({ connections }: Context): Promise<Finding> =>
+export const checkRoutes = ({ connections }: CliContext): Promise<Finding> =>
   check("routes", () => {
     const config = connections.config();
     const { address } = readTemporalConfig().connectionOptions;

@@ -6,7 +6,7 @@ import {
 } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { counted } from "../../../domain/counted.ts";
 import { runConcurrently } from "../../../services/runConcurrently.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { check, checkEach, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
 
@@ -26,7 +26,7 @@ const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-s
 const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
   `${counted(organizations.length, "organization")}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
 
-const checkCustomers = async ({ connections }: Context): Promise<Result> => {
+const checkCustomers = async ({ connections }: CliContext): Promise<Result> => {
   const stripe = await connections.stripe();
   const db = await connections.database();
   const organizations = await listOrganizations(db);
@@ -63,7 +63,7 @@ const checkCustomers = async ({ connections }: Context): Promise<Result> => {
     : ok(`Stripe has the newest ${newest.length} of ${counted(customers.length, "customer")}`);
 };
 
-const checkSubscriptions = async ({ connections }: Context): Promise<Result> => {
+const checkSubscriptions = async ({ connections }: CliContext): Promise<Result> => {
   const stripe = await connections.stripe();
   const db = await connections.database();
   const organizations = await listOrganizations(db);
@@ -99,7 +99,7 @@ const CHECKS = {
 };
 
 /** Without a key, usage of organizations with a Stripe customer is not sent. */
-const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
+const checkWithoutKey = async ({ connections }: CliContext): Promise<Result> => {
   const db = await connections.database();
   const organizations = await listOrganizations(db);
   const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
@@ -118,7 +118,7 @@ const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
 };
 
 /** Checks that Stripe accepts the key and that its meters, customers and subscriptions fit. It is read-only. */
-export const checkStripe = async (context: Context): Promise<readonly Finding[]> => {
+export const checkStripe = async (context: CliContext): Promise<readonly Finding[]> => {
   const hasDatabase = await isDatabaseReachable(context);
   const reachable = await check("Stripe", async () => {
     const stripe = await context.connections.stripe();

@@ -4,7 +4,7 @@ import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
 import { usesOtherDatabase } from "../../../program/temporal/workerIdentity.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { check, checkWithDatabase, ok, skipped, START_WORKER, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
@@ -44,7 +44,7 @@ const listPollers = async (
 };
 
 const checkWorkers = (
-  context: Context,
+  context: CliContext,
   name: string,
   queueOf: (deployment: string) => string,
 ): Promise<Finding> =>
@@ -77,7 +77,7 @@ const checkWorkers = (
   });
 
 /** Checks Temporal, its namespace and that workers poll all task queues. */
-export const checkTemporal = async (context: Context): Promise<readonly Finding[]> => {
+export const checkTemporal = async (context: CliContext): Promise<readonly Finding[]> => {
   const reachable = await check("Temporal", async () => {
     const temporal = await context.connections.temporal();
     const { namespace } = temporal.options;

@@ -1,13 +1,13 @@
 import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 const SHOWN = 10;
 
 /** Reports the problems of subscriptions as they were last read. */
-export const checkWatchedSubscriptions = (context: Context): Promise<Finding> =>
+export const checkWatchedSubscriptions = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "subscriptions as last read", async () => {
     const watched = await listWatchedSubscriptions(await context.connections.database(), null);
     if (watched.length === 0) {

@@ -6,7 +6,7 @@ import {
 import { readWebhookState } from "../../../db/webhooks/state.ts";
 import { counted } from "../../../domain/counted.ts";
 import { HOUR_MS } from "../../../domain/durations.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { checkWithDatabase, ok, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
@@ -20,7 +20,7 @@ const TOLERATED_UNATTENDED_SECONDS = 5 * 60;
 /** Fewer deliveries do not show whether a backlog grows. */
 const TELLING_DELIVERIES = 10;
 
-const checkDisabled = (context: Context): Promise<Finding> =>
+const checkDisabled = (context: CliContext): Promise<Finding> =>
   checkWithDatabase(context, "webhook endpoints", async () => {
     const disabled = await listEndpointsDisabledByFailure(await context.connections.database());
     const [latest] = disabled;
@@ -79,7 +79,7 @@ const describeOldest = (
 };
 
 /** Checks that webhooks arrive: disabled endpoints, growing backlogs, and the age of the oldest undelivered delivery. */
-export const checkWebhooks = async (context: Context): Promise<readonly Finding[]> => {
+export const checkWebhooks = async (context: CliContext): Promise<readonly Finding[]> => {
   const now = context.clock.now();
   const readBacklogs = async (): Promise<readonly EndpointBacklog[]> =>
     listEndpointBacklogs(await context.connections.database(), new Date(now.getTime() - HOUR_MS));

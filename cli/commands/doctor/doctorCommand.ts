@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import {
   describeUnknownSettings,
   findUnknownSettings,
@@ -37,7 +37,7 @@ const checkNode = (): Promise<Finding> =>
     );
   });
 
-const checkSettings = ({ connections }: Context): Promise<Finding> =>
+const checkSettings = ({ connections }: CliContext): Promise<Finding> =>
   check("settings", async () => {
     const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
     const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
@@ -62,7 +62,7 @@ const checkSettingNames = (): Promise<Finding> =>
     );
   });
 
-const diagnose = async (context: Context, { json }: JsonOption): Promise<void> => {
+const diagnose = async (context: CliContext, { json }: JsonOption): Promise<void> => {
   const { io } = context;
   const settings = await checkSettings(context);
   const findings = [
@@ -102,6 +102,6 @@ const diagnose = async (context: Context, { json }: JsonOption): Promise<void> =
   }
 };
 
-export const defineDoctorCommand = (command: Command, context: Context): void => {
+export const defineDoctorCommand = (command: Command, context: CliContext): void => {
   command.action((options: JsonOption) => diagnose(context, options));
 };

@@ -1,10 +1,10 @@
 import type { Command } from "commander";
 import { parseEventId, parseEventTypes, parseId, parseLimit, parseMode } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import type { ListOptions } from "./listEvents.ts";
 import { listEvents } from "./listEvents.ts";
 
-export const addEventCommands = (event: Command, context: Context): void => {
+export const addEventCommands = (event: Command, context: CliContext): void => {
   event
     .command("list")
     .description("List an organization's events as GET /events returns them, oldest first")

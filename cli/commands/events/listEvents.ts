@@ -5,7 +5,7 @@ import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Feed } from "../../../services/events/readFeed.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { printList } from "../../output/print.ts";
 
@@ -21,7 +21,7 @@ export type ListOptions = {
 const PAGE_EVENTS = 1000;
 
 export const listEvents = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   { org, mode, types = EVENT_TYPES, startingAfter, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();

@@ -5,7 +5,7 @@ import { recordAction } from "../../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../../services/history/createReport.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
 import { parseId, parsePath, parseSlug } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { withEndingSignals } from "../../endingSignals.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say, sayError } from "../../io.ts";
@@ -68,7 +68,7 @@ type ImportOptions = ChangeOptions &
     readonly dryRun?: true;
   };
 
-const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
+const printSummary = ({ io }: CliContext, summary: ImportSummary, isDryRun: boolean): void => {
   printTable(
     io,
     ["kind", isDryRun ? "would be new" : "new", "already there", "refunded since", "conflict"],
@@ -92,7 +92,7 @@ const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
 });
 
 const runImport = async (
-  context: Context,
+  context: CliContext,
   paths: readonly string[],
   options: ImportOptions,
 ): Promise<void> => {
@@ -170,7 +170,7 @@ const runImport = async (
   }
 };
 
-export const addImportCommands = (group: Command, context: Context): void => {
+export const addImportCommands = (group: Command, context: CliContext): void => {
   withHistory(
     group
       .command("history")

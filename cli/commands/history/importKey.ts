@@ -1,5 +1,5 @@
 import { importKey } from "../../../services/history/importKey.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { readSecret } from "../../input/readSecret.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
@@ -16,7 +16,10 @@ export type ImportKeyOptions = ChangeOptions &
     readonly keyFile?: string;
   };
 
-export const runImportKey = async (context: Context, options: ImportKeyOptions): Promise<void> => {
+export const runImportKey = async (
+  context: CliContext,
+  options: ImportKeyOptions,
+): Promise<void> => {
   const { io, clock } = context;
   const { mode } = options;
   const { db, account } = await openAccount(context, options);

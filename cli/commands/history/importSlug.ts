@@ -1,5 +1,5 @@
 import { importSlug } from "../../../services/history/importSlug.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -8,7 +8,7 @@ import { printJson } from "../../output/print.ts";
 export type ImportSlugOptions = ChangeOptions & { readonly org: string };
 
 export const runImportSlug = async (
-  context: Context,
+  context: CliContext,
   slug: string,
   options: ImportSlugOptions,
 ): Promise<void> => {

@@ -3,7 +3,7 @@ import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { LineKind } from "../../../domain/history/importedRecords.ts";
 import type { ImportLine } from "../../../services/history/importLine.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Input } from "../../input/openInput.ts";
 import { openInput } from "../../input/openInput.ts";
@@ -37,7 +37,7 @@ async function* readAll(
   { fractionalCounting, type }: Account,
   mode: Mode,
   { kind, source }: Defaults,
-  { clock }: Context,
+  { clock }: CliContext,
 ): AsyncGenerator<ImportLine, void, void> {
   for (const input of inputs) {
     yield* readHistory(input, {
@@ -55,7 +55,7 @@ async function* readAll(
  * @throws CommandError also for a file that is given twice: its lines without id and key would be separate records
  */
 export const openHistory = async (
-  context: Context,
+  context: CliContext,
   paths: readonly string[],
   defaults: Defaults,
 ): Promise<History> => {

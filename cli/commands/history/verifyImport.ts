@@ -3,7 +3,7 @@ import type { Verification } from "../../../services/history/verifyImport.ts";
 import { isLedgerEqual, verifyImport } from "../../../services/history/verifyImport.ts";
 import { counted } from "../../../domain/counted.ts";
 import { formatCents } from "../../../domain/money.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -84,7 +84,7 @@ const present = (verification: Verification) => ({
 });
 
 const verify = async (
-  context: Context,
+  context: CliContext,
   paths: readonly string[],
   { mode, json, ...options }: VerifyOptions,
 ): Promise<void> => {
@@ -148,7 +148,7 @@ const verify = async (
   say(io, `${counted(verification.lines, "line")}: the database has all of them.`);
 };
 
-export const defineVerifyImportCommand = (command: Command, context: Context): void => {
+export const defineVerifyImportCommand = (command: Command, context: CliContext): void => {
   withHistory(command)
     .addHelpText("after", VERIFY_HELP)
     .action((paths: readonly string[], options: VerifyOptions) => verify(context, paths, options));

@@ -3,7 +3,7 @@ import { counted } from "../../../domain/counted.ts";
 import { getRecordId } from "../../../services/getRecordId.ts";
 import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { CachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -32,7 +32,7 @@ const selectResponses = async (
     : { kind: "tree", registrationId: await getRecordId(db, "registration", tree, org ?? null) };
 };
 
-export const clearCache = async (context: Context, options: ClearOptions): Promise<void> => {
+export const clearCache = async (context: CliContext, options: ClearOptions): Promise<void> => {
   const { io } = context;
   requireOneSelection(options);
   const deps = await openChange(context, options);

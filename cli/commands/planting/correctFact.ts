@@ -3,7 +3,7 @@ import {
   reinstatePlantingFact,
   withdrawPlantingFact,
 } from "../../../services/planting/orders/withdrawPlantingFact.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { operatorName } from "../../operator.ts";
@@ -18,7 +18,7 @@ type CorrectOptions = ReasonedOptions & {
 export type WithdrawOptions = CorrectOptions & { readonly replacement?: string };
 export type ReinstateOptions = CorrectOptions;
 
-const depsOf = async (context: Context, { as, reason }: CorrectOptions) => ({
+const depsOf = async (context: CliContext, { as, reason }: CorrectOptions) => ({
   db: await context.connections.database(),
   clock: context.clock,
   actor: { kind: "operator", name: operatorName(as), reason } as const,
@@ -34,7 +34,7 @@ const present = ({ order, stageBefore, stageAfter, changes, replacement }: Corre
 });
 
 const show = (
-  { io }: Context,
+  { io }: CliContext,
   corrected: CorrectedOrder,
   { dryRun, json }: CorrectOptions,
 ): void => {
@@ -74,7 +74,7 @@ const show = (
 };
 
 export const withdrawFact = async (
-  context: Context,
+  context: CliContext,
   factId: number,
   options: WithdrawOptions,
 ): Promise<void> => {
@@ -92,7 +92,7 @@ export const withdrawFact = async (
 };
 
 export const reinstateFact = async (
-  context: Context,
+  context: CliContext,
   factId: number,
   options: ReinstateOptions,
 ): Promise<void> => {

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { ORDER_STAGES } from "../../../domain/planting/order.ts";
 import { parseCount, parseId, parseLimit, parseReason, parseRecordId } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { operatorOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { recordOwnerOption } from "../accounts/accountOptions.ts";
@@ -27,7 +27,7 @@ A withdrawn fact stays stored with its proof, the reason and the operator, but n
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
 again, the latest report first. Evidence and the summary change with the next request.`;
 
-export const addEvidenceCommands = (evidence: Command, context: Context): void => {
+export const addEvidenceCommands = (evidence: Command, context: CliContext): void => {
   const order = evidence.command("order").description("Inspect planting orders");
   order
     .command("list")

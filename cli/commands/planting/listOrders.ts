@@ -1,7 +1,7 @@
 import { listPlantingOrders } from "../../../db/planting/orders.ts";
 import type { OrderStage } from "../../../domain/planting/order.ts";
 import { getOrganizationOrStore } from "../../../services/accounts/getOrganizationOrStore.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printJson, printRows } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { presentOrder } from "./presentOrder.ts";
@@ -15,7 +15,7 @@ export type ListOptions = {
 };
 
 export const listOrders = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { org, stage, contradicted, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();

@@ -3,7 +3,7 @@ import { text } from "node:stream/consumers";
 import { listIssues, messageOfIssue } from "../../../domain/describeIssues.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
 import type { PlantingReport } from "../../../domain/planting/fact.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 
@@ -29,7 +29,7 @@ const parseReport = (json: string): PlantingReport => {
 
 /** @param file a path, or `-` for standard input */
 export const readReport = async (
-  { stdin }: Context["io"],
+  { stdin }: CliContext["io"],
   file: string,
 ): Promise<PlantingReport> => {
   let json: string;

@@ -1,5 +1,5 @@
 import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -9,7 +9,7 @@ import { wakeOrder } from "./wakeOrder.ts";
 
 /** @param file a path, or `-` for standard input */
 export const recordReport = async (
-  context: Context,
+  context: CliContext,
   file: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {

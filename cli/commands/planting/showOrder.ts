@@ -3,7 +3,7 @@ import { listFacts } from "../../../db/planting/facts.ts";
 import type { StoredFact } from "../../../db/planting/facts.ts";
 import { listPlantingOrdersWithId } from "../../../db/planting/orders.ts";
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord, printRows } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
@@ -50,7 +50,7 @@ const getOrder = async (db: DatabasePool, given: string): Promise<PlantingOrder>
 
 /** @param id the order's number or public id, here or in evidence */
 export const showOrder = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   id: string,
   { json }: JsonOption,
 ): Promise<void> => {

@@ -1,6 +1,6 @@
 import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { openChange } from "../../operator.ts";
 import type { ReasonedOptions } from "../../operator.ts";
 import { printJson, printText } from "../../output/print.ts";
@@ -12,7 +12,7 @@ export type AdjustOptions = ReasonedOptions & {
 };
 
 export const adjustStore = async (
-  context: Context,
+  context: CliContext,
   idOrDomain: string,
   { amount, reference, reason, as, json }: AdjustOptions,
 ): Promise<void> => {

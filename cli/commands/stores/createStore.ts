@@ -1,5 +1,5 @@
 import { createStore as create } from "../../../services/stores/createStore.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -14,7 +14,7 @@ export type CreateOptions = ChangeOptions & {
   readonly lowBalance: number;
 };
 
-export const createStore = async (context: Context, options: CreateOptions): Promise<void> => {
+export const createStore = async (context: CliContext, options: CreateOptions): Promise<void> => {
   const { io } = context;
   const { id, domain, apiKeyProd, apiKeyTest } = await create(await openChange(context, options), {
     domain: options.domain,

@@ -1,7 +1,7 @@
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { formatCents } from "../../../domain/money.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import { sayIfOlder } from "../../output/sayIfMore.ts";
 import { findNamedStore } from "./findNamedStore.ts";
@@ -25,7 +25,7 @@ const presentEntry = (entry: BalanceEntry) => ({
 });
 
 export const listLedger = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   idOrDomain: string,
   { limit, before, json }: LedgerOptions,
 ): Promise<void> => {

@@ -2,13 +2,13 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { listStores as list } from "../../../db/stores/stores.ts";
 import type { Store } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { presentStore } from "./presentStore.ts";
 
 export const listStores = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { json }: JsonOption,
 ): Promise<void> => {
   const stores = await list(await connections.database());

@@ -1,12 +1,12 @@
 import { reinstallStore as reinstall } from "../../../services/stores/reinstallStore.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
 export const reinstallStore = async (
-  context: Context,
+  context: CliContext,
   idOrDomain: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {

@@ -1,12 +1,12 @@
 import { formatCents } from "../../../domain/money.ts";
 import { isBalanceLow } from "../../../domain/stores/stores.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export const showBalance = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   idOrDomain: string,
   { json }: JsonOption,
 ): Promise<void> => {

@@ -1,6 +1,6 @@
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printJson, printRows, printTable } from "../../output/print.ts";
 import type { JsonOption } from "../../output/print.ts";
 import { KEY_COLUMNS, presentKey } from "../../output/presentKey.ts";
@@ -9,7 +9,7 @@ import { findNamedStore } from "./findNamedStore.ts";
 import { presentStore, printStore } from "./presentStore.ts";
 
 export const showStore = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   idOrDomain: string,
   { json }: JsonOption,
 ): Promise<void> => {

@@ -16,7 +16,7 @@ import {
   parserOf,
   parseSwitch,
 } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { operatorOption, withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import { addLimitOptions } from "../accounts/limitOptions.ts";
@@ -76,7 +76,7 @@ const BOTTLE_PRICE = "price of a bottle";
 const LOW_BALANCE = "low-balance threshold";
 const USER_ID = "value of the user_id header that names the store";
 
-const addSettingCommands = (store: Command, context: Context): void => {
+const addSettingCommands = (store: Command, context: CliContext): void => {
   withAudit(
     store
       .command("create")
@@ -131,7 +131,7 @@ const addSettingCommands = (store: Command, context: Context): void => {
   ).action((named: string, options: ChangeOptions) => reinstallStore(context, named, options));
 };
 
-const addBalanceCommands = (store: Command, context: Context): void => {
+const addBalanceCommands = (store: Command, context: CliContext): void => {
   withAudit(
     store
       .command("topup")
@@ -176,7 +176,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .action((named: string, options: LedgerOptions) => listLedger(context, named, options));
 };
 
-export const addStoreCommands = (store: Command, context: Context): void => {
+export const addStoreCommands = (store: Command, context: CliContext): void => {
   addSettingCommands(store, context);
   addBalanceCommands(store, context);
   addPrivacyCommands(store, context);

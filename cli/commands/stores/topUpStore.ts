@@ -1,6 +1,6 @@
 import { changeBalance } from "../../../services/stores/balance/changeBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -14,7 +14,7 @@ export type TopUpOptions = ChangeOptions & {
 };
 
 export const topUpStore = async (
-  context: Context,
+  context: CliContext,
   idOrDomain: string,
   { amount, reference: given, note = "", json, ...operator }: TopUpOptions,
 ): Promise<void> => {

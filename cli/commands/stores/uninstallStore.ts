@@ -1,6 +1,6 @@
 import { uninstallStore as uninstall } from "../../../services/stores/uninstallStore.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -8,7 +8,7 @@ import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
 export const uninstallStore = async (
-  context: Context,
+  context: CliContext,
   idOrDomain: string,
   { json, ...operator }: ChangeOptions,
 ): Promise<void> => {

@@ -2,7 +2,7 @@ import type { CharityProviderName, Kind } from "../../../domain/accounts/account
 import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { nullIfNone } from "../../arguments.ts";
 import { awaitCachedKeys } from "../../awaitCachedKeys.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -26,7 +26,7 @@ export type UpdateOptions = ChangeOptions &
   };
 
 export const updateStore = async (
-  context: Context,
+  context: CliContext,
   idOrDomain: string,
   options: UpdateOptions,
 ): Promise<void> => {

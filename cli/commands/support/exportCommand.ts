@@ -7,7 +7,7 @@ import type { ExportFormat } from "../../../program/exports/formatRows.ts";
 import { inChunks, joinPieces } from "../../../program/exports/inChunks.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
 import { parseMode, parsePath } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
@@ -80,7 +80,11 @@ const writeToStdout = async (io: Io, chunks: AsyncIterable<Buffer>): Promise<voi
   }
 };
 
-const exportList = async (context: Context, list: List, options: ExportOptions): Promise<void> => {
+const exportList = async (
+  context: CliContext,
+  list: List,
+  options: ExportOptions,
+): Promise<void> => {
   const { io, connections, clock } = context;
   const { mode, format, since, until, output } = options;
   requireTimeRange(options);
@@ -123,7 +127,7 @@ const exportList = async (context: Context, list: List, options: ExportOptions):
   say(io, `Exported ${counted(exported, "row")}${output === undefined ? "" : ` to ${output}`}.`);
 };
 
-export const defineExportCommand = (command: Command, context: Context): void => {
+export const defineExportCommand = (command: Command, context: CliContext): void => {
   withAccount(command.addArgument(new Argument("<list>", "list to export").choices(LISTS)))
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(

@@ -7,7 +7,7 @@ import { formatCents } from "../../../domain/money.ts";
 import type { FoundRecords } from "../../../services/support/findRecords.ts";
 import { findRecords } from "../../../services/support/findRecords.ts";
 import { parseFindLimit, parseId, parseSearchText } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange, operatorOption, reasonOption } from "../../operator.ts";
@@ -185,7 +185,7 @@ const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
   );
 
 const find = async (
-  context: Context,
+  context: CliContext,
   text: string,
   { org, limit, json, ...operator }: FindOptions,
 ): Promise<void> => {
@@ -209,7 +209,7 @@ const find = async (
   }
 };
 
-export const defineFindCommand = (command: Command, context: Context): void => {
+export const defineFindCommand = (command: Command, context: CliContext): void => {
   command
     .argument("<text>", "id, key, order, customer or other text to search for", parseSearchText)
     .option("--org <id>", "only this organization or store", parseId)

@@ -18,7 +18,7 @@ import {
   parseRecordId,
   parseRefundKey,
 } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
@@ -46,7 +46,7 @@ type RefundOptions = RecordOwnerOptions &
   };
 
 const refundOne = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: RefundOptions & { readonly count?: number; readonly idempotencyKey?: string },
 ): Promise<void> => {
@@ -80,7 +80,7 @@ const refundOne = async (
 };
 
 const refundOneDonation = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: RefundOptions,
 ): Promise<void> => {
@@ -160,7 +160,7 @@ const printMatching = (
   );
 };
 
-const refundByFilter = async (context: Context, options: FilterOptions): Promise<void> => {
+const refundByFilter = async (context: CliContext, options: FilterOptions): Promise<void> => {
   const { io } = context;
   const { org: accountId, mode, attribution = null, since: from = null, until = null } = options;
   if (attribution === null && (from === null || until === null)) {
@@ -219,7 +219,7 @@ const addCommonOptions = (command: Command): Command =>
     .addOption(operatorOption())
     .option("--dry-run", "check only");
 
-export const addRefundCommands = (refund: Command, context: Context): void => {
+export const addRefundCommands = (refund: Command, context: CliContext): void => {
   addCommonOptions(
     refund
       .command("registration")

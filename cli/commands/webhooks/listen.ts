@@ -21,7 +21,7 @@ import {
   parsePath,
   parseUrl,
 } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { readSecret } from "../../input/readSecret.ts";
 import type { Io } from "../../io.ts";
@@ -100,7 +100,7 @@ const fetchText = async (
 
 /** @throws CommandError with the exit code `unreachable` if the API cannot respond now */
 const readFromApi = async (
-  { connections, io }: Context,
+  { connections, io }: CliContext,
   { keyFile, url: base, types = TYPES }: ListenOptions,
 ): Promise<ReadPage> => {
   const key = await readSecret(io, keyFile);
@@ -137,7 +137,7 @@ const readFromApi = async (
 };
 
 const readFromDatabase = async (
-  { connections, clock }: Context,
+  { connections, clock }: CliContext,
   { mode, types = TYPES }: ListenOptions,
   org: string,
 ): Promise<ReadPage> => {
@@ -231,7 +231,7 @@ const readSigningSecret = async (io: Io, path: string): Promise<string> => {
   return secret;
 };
 
-const listen = async (context: Context, options: ListenOptions): Promise<void> => {
+const listen = async (context: CliContext, options: ListenOptions): Promise<void> => {
   const { io, clock } = context;
   const { org, secretFile } = options;
   const secret =
@@ -261,7 +261,7 @@ const listen = async (context: Context, options: ListenOptions): Promise<void> =
   }
 };
 
-export const addListenCommand = (webhook: Command, context: Context): void => {
+export const addListenCommand = (webhook: Command, context: CliContext): void => {
   webhook
     .command("listen")
     .description("Send new events to a server on a developer's machine, until interrupted")

@@ -5,7 +5,7 @@ import { readDeliveries, readDelivery } from "../../../services/webhooks/readDel
 import { recoverWebhookEvents } from "../../../services/webhooks/recoverWebhookEvents.ts";
 import type { RecoveryPositions } from "../../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
@@ -20,7 +20,7 @@ export type ListDeliveriesOptions = JsonOption & {
 };
 
 export const listEndpointDeliveries = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   id: string,
   { state, startingAfter, limit, json }: ListDeliveriesOptions,
 ): Promise<void> => {
@@ -38,7 +38,7 @@ export const listEndpointDeliveries = async (
 };
 
 export const showAttempts = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   id: string,
   event: string,
   { json }: JsonOption,
@@ -69,7 +69,7 @@ export const showAttempts = async (
 };
 
 export const retryDelivery = async (
-  context: Context,
+  context: CliContext,
   id: string,
   event: string,
   options: ChangeOptions,
@@ -83,7 +83,7 @@ export const retryDelivery = async (
 };
 
 export const recoverEvents = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: ChangeOptions & { readonly since: Date },
 ): Promise<void> => {

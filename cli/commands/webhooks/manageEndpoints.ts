@@ -11,7 +11,7 @@ import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSec
 import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
 import { getAccount } from "../../../services/accounts/getAccount.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { openChange } from "../../operator.ts";
@@ -30,7 +30,7 @@ import {
 const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
 
 const printEndpoint = (
-  { io }: Context,
+  { io }: CliContext,
   endpoint: WebhookEndpoint,
   json: true | undefined,
 ): void => {
@@ -49,7 +49,10 @@ export type CreateOptions = ChangeOptions &
     readonly description: string;
   };
 
-export const createEndpoint = async (context: Context, options: CreateOptions): Promise<void> => {
+export const createEndpoint = async (
+  context: CliContext,
+  options: CreateOptions,
+): Promise<void> => {
   const { io, connections } = context;
   const { mode, url, types = null, description, json } = options;
   const { account } = await openAccount(context, options);
@@ -72,7 +75,7 @@ export type ListOptions = JsonOption &
   AccountOptions & { readonly mode?: Mode; readonly limit: number };
 
 export const listEndpoints = async (
-  context: Context,
+  context: CliContext,
   { mode, limit, json, ...named }: ListOptions,
 ): Promise<void> => {
   const { io, connections } = context;
@@ -100,7 +103,7 @@ export const listEndpoints = async (
 };
 
 export const showEndpoint = async (
-  context: Context,
+  context: CliContext,
   id: string,
   { json }: JsonOption,
 ): Promise<void> => {
@@ -127,7 +130,7 @@ export type UpdateOptions = ChangeOptions & {
 };
 
 export const updateEndpoint = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: UpdateOptions,
 ): Promise<void> => {
@@ -147,7 +150,7 @@ export const updateEndpoint = async (
 };
 
 export const deleteEndpoint = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: ChangeOptions,
 ): Promise<void> => {
@@ -161,7 +164,7 @@ export const deleteEndpoint = async (
 };
 
 export const switchEndpoint = async (
-  context: Context,
+  context: CliContext,
   id: string,
   state: "enabled" | "disabled",
   options: ChangeOptions,
@@ -172,7 +175,7 @@ export const switchEndpoint = async (
 };
 
 export const rotateSecret = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: ChangeOptions & { readonly revokePrevious?: true },
 ): Promise<void> => {
@@ -195,7 +198,7 @@ export const rotateSecret = async (
 };
 
 export const pingEndpoint = async (
-  context: Context,
+  context: CliContext,
   id: string,
   options: ChangeOptions,
 ): Promise<void> => {

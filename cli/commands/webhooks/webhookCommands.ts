@@ -8,7 +8,7 @@ import {
   parseMode,
   parseWebhookTypes,
 } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { withAudit } from "../../operator.ts";
 import type { ChangeOptions } from "../../operator.ts";
 import type { JsonOption } from "../../output/print.ts";
@@ -37,7 +37,7 @@ import type { CreateOptions, ListOptions, UpdateOptions } from "./manageEndpoint
 const ENDPOINT = ["<endpoint-id>", "id of the endpoint, from `webhook list`", parseId] as const;
 const EVENT = ["<event>", "id of the event, from `webhook deliveries`", parseEventId] as const;
 
-const addEndpointCommands = (webhook: Command, context: Context): void => {
+const addEndpointCommands = (webhook: Command, context: CliContext): void => {
   withAudit(
     withAccount(
       webhook
@@ -86,7 +86,7 @@ const addEndpointCommands = (webhook: Command, context: Context): void => {
   ).action((id: string, options: ChangeOptions) => deleteEndpoint(context, id, options));
 };
 
-const addActions = (webhook: Command, context: Context): void => {
+const addActions = (webhook: Command, context: CliContext): void => {
   withAudit(
     webhook
       .command("rotate")
@@ -121,7 +121,7 @@ const addActions = (webhook: Command, context: Context): void => {
   ).action((id: string, options: ChangeOptions) => pingEndpoint(context, id, options));
 };
 
-const addDeliveryCommands = (webhook: Command, context: Context): void => {
+const addDeliveryCommands = (webhook: Command, context: CliContext): void => {
   webhook
     .command("deliveries")
     .description("List an endpoint's deliveries, newest first")
@@ -165,7 +165,7 @@ const addDeliveryCommands = (webhook: Command, context: Context): void => {
   );
 };
 
-export const addWebhookCommands = (webhook: Command, context: Context): void => {
+export const addWebhookCommands = (webhook: Command, context: CliContext): void => {
   addEndpointCommands(webhook, context);
   addActions(webhook, context);
   addDeliveryCommands(webhook, context);

@@ -1,6 +1,6 @@
 import type { WorkflowExecutionInfo } from "@temporalio/client";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { printList } from "../../output/print.ts";
 import { sayIfMore } from "../../output/sayIfMore.ts";
 import { listingQuery } from "./listingQuery.ts";
@@ -10,7 +10,7 @@ import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
 export type ListOptions = WorkflowFilter & { readonly limit: number; readonly json?: true };
 
 export const listWorkflows = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   { limit, json, ...filter }: ListOptions,
 ): Promise<void> => {
   const deployment = await connections.deploymentName();

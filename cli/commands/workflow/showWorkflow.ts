@@ -1,7 +1,7 @@
 import type { Client, WorkflowExecutionDescription } from "@temporalio/client";
 import { WorkflowContinuedAsNewError, WorkflowFailedError } from "@temporalio/client";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 import { printJson, printRecord, printRows } from "../../output/print.ts";
 import { formatStatus, presentWorkflow } from "./presentWorkflow.ts";
@@ -48,7 +48,7 @@ const presentPending = ({ raw }: WorkflowExecutionDescription) =>
 export type ShowOptions = { readonly run?: string; readonly json?: true };
 
 export const showWorkflow = async (
-  { io, connections }: Context,
+  { io, connections }: CliContext,
   given: string,
   { run, json }: ShowOptions,
 ): Promise<void> => {

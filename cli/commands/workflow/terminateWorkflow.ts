@@ -1,6 +1,6 @@
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { callTemporal } from "../../callTemporal.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
@@ -15,7 +15,7 @@ export type TerminateOptions = ReasonedOptions & {
 };
 
 export const terminateWorkflow = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   given: string,
   { reason, as, run, json }: TerminateOptions,
 ): Promise<void> => {

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { Option } from "commander";
 import { parseId, parseLimit, parseReason } from "../../arguments.ts";
-import type { Context } from "../../context.ts";
+import type { CliContext } from "../../context.ts";
 import { operatorOption } from "../../operator.ts";
 import { STATUSES } from "./listingQuery.ts";
 import { listWorkflows } from "./listWorkflows.ts";
@@ -17,7 +17,7 @@ that of a stream in trouble within a minute, and a planting order when
 plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
 is reported nevertheless.`;
 
-export const addWorkflowCommands = (workflow: Command, context: Context): void => {
+export const addWorkflowCommands = (workflow: Command, context: CliContext): void => {
   workflow
     .command("list")
     .description(

@@ -6,7 +6,7 @@ import {
   processorQuantityOf,
   settleAfterRestore,
 } from "../../../../services/billing/reconciliation/settleAfterRestore.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { operatorName, openBillingChange } from "../../../operator.ts";
@@ -24,7 +24,7 @@ export type CompareAndReleaseOptions = Pick<OperatorOptions, "as"> & {
 const TIMEOUT_MS = HOUR_MS;
 
 export const compareAndRelease = async (
-  context: Context,
+  context: CliContext,
   { as, since, dryRun, json }: CompareAndReleaseOptions,
 ): Promise<void> => {
   const { io } = context;

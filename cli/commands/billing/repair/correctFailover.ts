@@ -10,7 +10,7 @@ import {
   unitsOf,
 } from "../../../../services/billing/reconciliation/correctFailover.ts";
 import { openBilling } from "../../../context.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { operatorName } from "../../../operator.ts";
@@ -38,7 +38,7 @@ const correctionOf = (correction: ProposedCorrection): number | null =>
   correction.action === "wait" || correction.action === "skip" ? null : unitsOf(correction);
 
 /** Says which documents the operator has to issue. Each is of one customer, and each kind has its price. */
-const sayNeeded = ({ io }: Context, corrections: readonly ProposedCorrection[]): void => {
+const sayNeeded = ({ io }: CliContext, corrections: readonly ProposedCorrection[]): void => {
   const needed = Map.groupBy(
     corrections.filter(({ action }) => action === "document_needed"),
     ({ stream, ...correction }) =>
@@ -51,7 +51,7 @@ const sayNeeded = ({ io }: Context, corrections: readonly ProposedCorrection[]):
 };
 
 const print = (
-  { io }: Context,
+  { io }: CliContext,
   { span, corrections, unreadable }: FailoverReport,
   json: boolean,
 ): void => {
@@ -100,7 +100,10 @@ const print = (
   }
 };
 
-export const correctFailover = async (context: Context, options: CorrectOptions): Promise<void> => {
+export const correctFailover = async (
+  context: CliContext,
+  options: CorrectOptions,
+): Promise<void> => {
   const { io } = context;
   const settlement = readDocument(options);
   if (options.reason === undefined && !options.dryRun) {

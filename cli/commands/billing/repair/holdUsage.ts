@@ -1,12 +1,12 @@
 import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { openChange, operatorName } from "../../../operator.ts";
 import type { ChangeOptions, ReasonedOptions } from "../../../operator.ts";
 import { printJson, printText } from "../../../output/print.ts";
 
 export const holdAllUsage = async (
-  context: Context,
+  context: CliContext,
   { reason, as, json }: ReasonedOptions,
 ): Promise<void> => {
   const { io } = context;
@@ -25,7 +25,7 @@ export const holdAllUsage = async (
 };
 
 export const releaseAllUsage = async (
-  context: Context,
+  context: CliContext,
   { as, reason, json }: ChangeOptions,
 ): Promise<void> => {
   const { io } = context;

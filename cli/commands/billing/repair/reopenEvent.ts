@@ -1,6 +1,6 @@
 import { counted } from "../../../../domain/counted.ts";
 import { reopenUsage } from "../../../../services/billing/repair/reopenUsage.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { openBillingChange } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
@@ -14,7 +14,7 @@ export type ReopenOptions = ReasonedOptions & {
 
 /** @throws DomainError if the processor's sums do not show that it lost exactly this event */
 export const reopenEvent = async (
-  context: Context,
+  context: CliContext,
   meterEventId: bigint,
   { dryRun, json, ...operator }: ReopenOptions,
 ): Promise<void> => {

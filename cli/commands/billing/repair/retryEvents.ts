@@ -6,7 +6,7 @@ import { invalidRequest } from "../../../../domain/errors.ts";
 import { recordNotFound } from "../../../../domain/recordIds.ts";
 import { retryUsage } from "../../../../services/billing/repair/retryUsage.ts";
 import type { RetryId } from "../../../arguments.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { openBillingChange } from "../../../operator.ts";
@@ -45,7 +45,7 @@ const requireOneSelection = (
 };
 
 /** @throws DomainError if a registration is unknown or has no failed event */
-const findEvents = async ({ connections }: Context, id: RetryId): Promise<readonly bigint[]> => {
+const findEvents = async ({ connections }: CliContext, id: RetryId): Promise<readonly bigint[]> => {
   if ("meterEventId" in id) {
     return [id.meterEventId];
   }
@@ -60,7 +60,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
 };
 
 const collectEvents = async (
-  context: Context,
+  context: CliContext,
   ids: readonly RetryId[],
   { org }: RetryOptions,
 ): Promise<{ readonly events: readonly bigint[]; readonly failures: readonly Result<never>[] }> => {
@@ -88,7 +88,7 @@ const collectEvents = async (
 };
 
 export const retryEvents = async (
-  context: Context,
+  context: CliContext,
   ids: readonly RetryId[],
   options: RetryOptions,
 ): Promise<void> => {

@@ -2,7 +2,7 @@ import { ownerKey } from "../../../../domain/accounts/accounts.ts";
 import { timeOf } from "../../../../domain/billing/usage.ts";
 import { counted } from "../../../../domain/counted.ts";
 import { sendUsageNow as send } from "../../../../services/billing/sending/sendUsageNow.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import type { ChangeOptions } from "../../../operator.ts";
@@ -15,7 +15,7 @@ export type SendNowOptions = ChangeOptions & { readonly org?: string };
 const LISTED_STREAMS = 50;
 
 export const sendUsageNow = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   { org, json, ...operator }: SendNowOptions,
 ): Promise<void> => {
   const db = await connections.database();

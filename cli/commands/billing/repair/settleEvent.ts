@@ -1,6 +1,6 @@
 import { counted } from "../../../../domain/counted.ts";
 import { settleUsage } from "../../../../services/billing/repair/settleUsage.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { openChange } from "../../../operator.ts";
@@ -12,7 +12,7 @@ import { readDocument } from "./readDocument.ts";
 export type SettleOptions = DocumentOptions & ReasonedOptions & { readonly units?: number };
 
 export const settleEvent = async (
-  context: Context,
+  context: CliContext,
   meterEventId: bigint,
   options: SettleOptions,
 ): Promise<void> => {

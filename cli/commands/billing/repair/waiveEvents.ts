@@ -1,11 +1,11 @@
 import { waiveUsage } from "../../../../services/billing/repair/waiveUsage.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { openChange } from "../../../operator.ts";
 import type { ReasonedOptions } from "../../../operator.ts";
 import { printResults, requireSuccess, runForEach } from "./reportResults.ts";
 
 export const waiveEvents = async (
-  context: Context,
+  context: CliContext,
   ids: readonly bigint[],
   { json, ...operator }: ReasonedOptions,
 ): Promise<void> => {

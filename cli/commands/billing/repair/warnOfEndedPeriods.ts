@@ -1,10 +1,10 @@
 import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEventReports.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { say } from "../../../io.ts";
 
 /** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
 export const warnOfEndedPeriods = async (
-  { io, connections, clock }: Context,
+  { io, connections, clock }: CliContext,
   meterEventIds: readonly bigint[],
 ): Promise<void> => {
   const db = await connections.database();

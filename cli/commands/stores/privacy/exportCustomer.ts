@@ -1,6 +1,6 @@
 import { presentCustomerExport } from "../../../../services/stores/privacy/presentCustomerExport.ts";
 import { exportCustomer as readCustomer } from "../../../../services/stores/privacy/exportCustomer.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { openChange } from "../../../operator.ts";
 import type { OperatorOptions } from "../../../operator.ts";
@@ -12,7 +12,7 @@ import type { CustomerOptions } from "./customerOptions.ts";
 export type ExportOptions = OperatorOptions & CustomerOptions;
 
 export const exportCustomer = async (
-  context: Context,
+  context: CliContext,
   named: string,
   options: ExportOptions,
 ): Promise<void> => {

@@ -2,7 +2,7 @@ import { counted } from "../../../../domain/counted.ts";
 import type { Store } from "../../../../db/stores/stores.ts";
 import { forgetAllCustomers } from "../../../../services/stores/privacy/forgetAllCustomers.ts";
 import { forgetCustomer } from "../../../../services/stores/privacy/forgetCustomer.ts";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { openChange } from "../../../operator.ts";
@@ -19,7 +19,7 @@ export type ForgetOptions = ChangeOptions &
     readonly dryRun?: true;
   };
 
-const forgetAll = async (context: Context, { id, domain }: Store, options: ForgetOptions) => {
+const forgetAll = async (context: CliContext, { id, domain }: Store, options: ForgetOptions) => {
   if (options.customerId ?? options.customerEmail ?? options.orderId) {
     throw new CommandError(
       EXIT.usage,
@@ -37,7 +37,7 @@ const forgetAll = async (context: Context, { id, domain }: Store, options: Forge
 };
 
 export const forget = async (
-  context: Context,
+  context: CliContext,
   named: string,
   options: ForgetOptions,
 ): Promise<void> => {

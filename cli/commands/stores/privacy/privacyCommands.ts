@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Context } from "../../../context.ts";
+import type { CliContext } from "../../../context.ts";
 import { operatorOption, reasonOption, withAudit } from "../../../operator.ts";
 import { addCustomerOptions } from "./customerOptions.ts";
 import type { ExportOptions } from "./exportCustomer.ts";
@@ -21,7 +21,7 @@ Names, email addresses, customer and order ids, notes, reasons of refunds and st
 responses are erased in both modes. Counts, prices and amounts stay. It cannot be undone,
 and may be repeated.`;
 
-export const addPrivacyCommands = (store: Command, context: Context): void => {
+export const addPrivacyCommands = (store: Command, context: CliContext): void => {
   addCustomerOptions(
     store
       .command("export-customer")
