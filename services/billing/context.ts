@@ -1,9 +1,8 @@
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Context } from "../context.ts";
 
-export type BillingContext = Context & { readonly billing: Billing };
-
-export type SendingContext = BillingContext & {
-  /** Milliseconds of the monotonic clock. */
+export type BillingContext = Context & {
+  readonly billing: Billing;
+  /** Milliseconds of the monotonic clock; by default, of the process's. */
   readonly monotonicMs?: () => number;
 };

@@ -1,11 +1,10 @@
-import type { CommonQueryMethods } from "slonik";
-import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import type { CharityContext } from "./context.ts";
 
 /** Returns the charity provider that an operator has chosen for an account. */
 export const providerOf = async (
-  { db, charities }: { readonly db: CommonQueryMethods; readonly charities: Charities },
+  { db, charities }: Pick<CharityContext, "db" | "charities">,
   accountId: string,
 ): Promise<CharityProvider> => {
   const { charityProvider } = await getAccount(db, accountId);

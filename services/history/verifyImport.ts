@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabasePool } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
@@ -23,6 +23,7 @@ import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.
 import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
+import type { Context } from "../context.ts";
 import { uuidOf } from "./assignIds.ts";
 import { sortLines } from "./importLine.ts";
 import type { EvidenceLine, ImportLine } from "./importLine.ts";
@@ -127,10 +128,7 @@ export const isLedgerEqual = ({ ledger }: Pick<Verification, "ledger">): boolean
  * @param onProgress called with the lines read so far
  */
 export const verifyImport = (
-  {
-    pace = unhurriedPace,
-    ...given
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly pace?: BulkPace },
+  { pace = unhurriedPace, ...given }: Context & { readonly pace?: BulkPace },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   onProgress: (lines: number) => void,

@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import {
   failReconciliation,
   insertReconciliation,
@@ -7,12 +6,11 @@ import {
   updateReconciliation,
 } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { Span } from "../../../domain/billing/usage.ts";
 import { counted } from "../../../domain/counted.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { Context } from "../../context.ts";
 import { correctClock } from "../readDatabaseTime.ts";
+import type { BillingContext } from "../context.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
 import type { StreamReport } from "./reconcileUsage.ts";
 
@@ -40,12 +38,7 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
  * @param reconciliation.span null for the default one
  */
 export const runReconciliation = async (
-  deps: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly billing: Billing;
-    readonly pace?: BulkPace | undefined;
-  },
+  deps: BillingContext & { readonly pace?: BulkPace | undefined },
   {
     id,
     isFinal,

@@ -5,7 +5,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import { pause } from "../../pause.ts";
-import type { SendingContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
 import { lowerStripeCallRate } from "./shareCallRate.ts";
@@ -41,7 +41,7 @@ export type AttemptPool = {
 
 /** Creates the pool of the attempts that a shard's sender makes at the same time. */
 export const createAttemptPool = (
-  deps: SendingContext,
+  deps: BillingContext,
   { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
 ): AttemptPool => {
   /** The attempts in progress, with the keys of their streams. */

@@ -1,6 +1,6 @@
 import { ownerKey } from "../../../domain/accounts/accounts.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import type { SendingContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import type { BegunAttempt } from "./createAttemptPool.ts";
 import { beginSending } from "./sendMeterEvent.ts";
 import { reserveStripeCalls } from "./shareCallRate.ts";
@@ -18,7 +18,7 @@ export type AttemptQueue = {
 
 /** Creates the queue of sealed events whose next attempt has not begun. */
 export const createAttemptQueue = (
-  deps: SendingContext,
+  deps: BillingContext,
   start: (attempt: BegunAttempt) => void,
 ): AttemptQueue => {
   let waiting: StoredMeterEvent[] = [];

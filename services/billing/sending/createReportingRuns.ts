@@ -1,6 +1,6 @@
 import { createShardRuns, spreadOverSecond } from "../../shards/createShardRuns.ts";
 import type { ShardOptions, ShardRuns } from "../../shards/createShardRuns.ts";
-import type { SendingContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import { createShardSender } from "./createShardSender.ts";
 import { createStreamScans } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";
@@ -10,7 +10,7 @@ import type { ShardObservers } from "./createShardSender.ts";
  * second may be sealed.
  */
 export const createReportingRuns = (
-  deps: SendingContext,
+  deps: BillingContext,
   { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
   const scans = createStreamScans(deps);

@@ -6,7 +6,7 @@ import { STRIPE_MISSING, wrongProcessor } from "../../../domain/billing/decideNe
 import { lastSealableSecond } from "../../../domain/billing/usage.ts";
 import type { ShardSender } from "../../shards/createShardRuns.ts";
 import { awaitAtMost, pause } from "../../pause.ts";
-import type { SendingContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import { startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { createAttemptPool } from "./createAttemptPool.ts";
@@ -60,7 +60,7 @@ export type UsageSender = ShardSender & {
 };
 
 type SealingContext = ShardObservers & {
-  readonly deps: SendingContext;
+  readonly deps: BillingContext;
   readonly streams: StreamQueue;
   readonly attempts: AttemptQueue;
   readonly pool: AttemptPool;
@@ -148,7 +148,7 @@ const seal = async (context: SealingContext, queued: readonly UnsealedStream[]):
  * What is kept in memory only saves queries. Everything that another process needs to continue is in the database.
  */
 export const createShardSender = (
-  deps: SendingContext,
+  deps: BillingContext,
   shard: number,
   {
     signal,

@@ -28,7 +28,7 @@ import type {
 import { DEFAULT_GRACE_MS, isFailed } from "../../../domain/billing/meterEvents.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
-import type { SendingContext } from "../context.ts";
+import type { BillingContext } from "../context.ts";
 import { isLeaseOver, leaseOf, startLease } from "./attemptLease.ts";
 import type { LeaseStart } from "./attemptLease.ts";
 import { checkDelivery } from "./checkDelivery.ts";
@@ -56,7 +56,7 @@ const callProcessor = (
   );
 
 const traceCall = <Result>(
-  { tracing }: SendingContext,
+  { tracing }: BillingContext,
   { processor }: StoredMeterEvent,
   call: () => Promise<Result>,
 ): Promise<Result> =>
@@ -73,7 +73,7 @@ const traceCall = <Result>(
  * @returns null if the lease was lost: another attempt has begun
  */
 const makeAttempt = async (
-  deps: SendingContext,
+  deps: BillingContext,
   event: StoredMeterEvent,
   { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
 ): Promise<SendResult | null> => {
@@ -201,7 +201,7 @@ export type BegunAttempts = {
 
 /** Leases sealed events to attempts, and records those before they are made. */
 export const beginSending = async (
-  deps: SendingContext,
+  deps: BillingContext,
   ids: readonly bigint[],
 ): Promise<BegunAttempts> => {
   const started = startLease(deps);
@@ -216,7 +216,7 @@ const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
 
 /** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
-  deps: SendingContext & { readonly records: AttemptRecords },
+  deps: BillingContext & { readonly records: AttemptRecords },
   event: StoredMeterEvent,
   {
     started,
@@ -255,7 +255,7 @@ export const finishSending = async (
 
 /** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
 export const sendMeterEvent = async (
-  deps: SendingContext,
+  deps: BillingContext,
   id: bigint,
   signal: AbortSignal,
 ): Promise<AttemptResult> => {

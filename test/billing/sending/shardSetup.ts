@@ -16,7 +16,7 @@ import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEven
 import type { ScanPace } from "../../../services/shards/createScanPace.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
-import type { SendingContext } from "../../../services/billing/context.ts";
+import type { BillingContext } from "../../../services/billing/context.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -36,7 +36,7 @@ export type BilledOrganization = {
 export type ShardSetup = BillingSetup & {
   readonly organizations: readonly BilledOrganization[];
   /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
-  readonly sender: (shard: number, deps?: SendingContext, maximumRunning?: number) => UsageSender;
+  readonly sender: (shard: number, deps?: BillingContext, maximumRunning?: number) => UsageSender;
   readonly results: readonly { readonly key: string; readonly result: SendResult }[];
   readonly failures: readonly { readonly key: string; readonly error: unknown }[];
   /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
