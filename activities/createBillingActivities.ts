@@ -27,7 +27,7 @@ export type BillingObservers = ProcessorEventObservers & {
 
 /** The activities of billing. Each is idempotent: its progress is stored in the database. */
 export const createBillingActivities = (
-  deps: BillingContext &
+  context: BillingContext &
     BillingObservers & {
       /** When reconciliations read sums; if absent, as fast as they can. */
       readonly pace?: BulkPace;
@@ -39,9 +39,9 @@ export const createBillingActivities = (
    */
   drainUsage: async (stream: Owner): Promise<{ readonly moreIsReady: boolean }> => {
     const result = await withHeartbeat((signal) =>
-      drainUsage(deps, stream, {
+      drainUsage(context, stream, {
         signal,
-        onResult: (sent, meterEventId) => deps.observeSend(stream, sent, meterEventId),
+        onResult: (sent, meterEventId) => context.observeSend(stream, sent, meterEventId),
       }),
     );
     if (result.kind === "delayed" && result.hasOwnSender) {
@@ -64,7 +64,7 @@ export const createBillingActivities = (
    * has failed: only an operator can settle that, and then the dispatcher starts the workflow again.
    */
   confirmRefund: async (registrationId: string): Promise<void> => {
-    const state = await checkRefund(deps, registrationId);
+    const state = await checkRefund(context, registrationId);
     if (state === "failed") {
       throw ApplicationFailure.create({
         message: `the refunded usage has failed; see: impact usage show ${registrationId}`,
@@ -84,14 +84,14 @@ export const createBillingActivities = (
 
   /** Processes the due events of the processor once; those that fail become due again. */
   processProcessorEvents: (): Promise<void> =>
-    withHeartbeat((signal) => processProcessorEvents(deps, signal)),
+    withHeartbeat((signal) => processProcessorEvents(context, signal)),
 
   /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
   sweepSubscriptions: (readBeforeMs: number): Promise<SubscriptionSweep> =>
     withHeartbeat((signal) =>
-      sweepSubscriptions(deps, new Date(readBeforeMs), {
+      sweepSubscriptions(context, new Date(readBeforeMs), {
         signal,
-        onFailure: deps.observeUnreadSubscription,
+        onFailure: context.observeUnreadSubscription,
       }),
     ),
 
@@ -108,10 +108,10 @@ export const createBillingActivities = (
     readonly isFinal: boolean;
   }): Promise<{ readonly compared: number; readonly drifting: number }> => {
     const { streams, drifting } = await withHeartbeat((signal) =>
-      runReconciliation(deps, { id, isFinal }, signal),
+      runReconciliation(context, { id, isFinal }, signal),
     );
     if (isFinal) {
-      deps.observeDrift(drifting);
+      context.observeDrift(drifting);
     }
     return { compared: streams.length, drifting: drifting.length };
   },
@@ -119,7 +119,7 @@ export const createBillingActivities = (
   recordReconciliationFailure: (failure: {
     readonly id: string;
     readonly error: string;
-  }): Promise<void> => recordReconciliationFailure(deps, failure),
+  }): Promise<void> => recordReconciliationFailure(context, failure),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

@@ -5,16 +5,18 @@ import { validateCharity } from "../services/charities/confirmCharity.ts";
 import type { CharityContext } from "../services/charities/context.ts";
 
 /** The activities of donations, which run on the interactive queue because clients wait for them. */
-export const createDonationActivities = (deps: Pick<CharityContext, "charities" | "tracing">) => ({
+export const createDonationActivities = (
+  context: Pick<CharityContext, "charities" | "tracing">,
+) => ({
   validateCharity: (
     lookup: CharityLookup,
     traceParent?: TraceParent,
   ): Promise<CharityValidation> => {
     const validate = (): Promise<CharityValidation> =>
-      validateCharity(deps, lookup, Context.current().cancellationSignal);
-    return deps.tracing === undefined
+      validateCharity(context, lookup, Context.current().cancellationSignal);
+    return context.tracing === undefined
       ? validate()
-      : deps.tracing.run(
+      : context.tracing.run(
           "validate charity",
           { kind: "client", parent: traceParent ?? null },
           validate,

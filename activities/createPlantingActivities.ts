@@ -17,7 +17,7 @@ const MIN_POLL_INTERVAL_MS = 100;
 
 /** The activities of planting. Each is idempotent: its progress is stored in the database. */
 export const createPlantingActivities = (
-  deps: PlantingContext &
+  context: PlantingContext &
     PollInterval & {
       /** The pool of the work for all accounts together, which yields to what clients record. */
       readonly bulkDb: DatabasePool;
@@ -28,27 +28,27 @@ export const createPlantingActivities = (
   /** Creates planting orders of the trees that have none. */
   createPlantingOrders: (): Promise<{ readonly orders: number }> =>
     withHeartbeat(async (signal) => ({
-      orders: await createPlantingOrders({ ...deps, db: deps.bulkDb }, signal, {
-        intervalMs: deps.plantingOrderIntervalMs,
+      orders: await createPlantingOrders({ ...context, db: context.bulkDb }, signal, {
+        intervalMs: context.plantingOrderIntervalMs,
       }),
     })),
 
   /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */
-  listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),
+  listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(context),
 
   markOrdersStarted: (orderIds: readonly number[]): Promise<void> =>
-    recordPlantingOrdersStarted(deps, orderIds),
+    recordPlantingOrdersStarted(context, orderIds),
 
   /** Places an order with its partner, if it is not placed, polls the partner once, and returns when to poll again. */
   pollPlantingOrder: async (
     orderId: number,
   ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {
     const { isFinished, nextPollMs } = await asNonRetryable(() =>
-      pollPlantingOrder(deps, orderId, Context.current().cancellationSignal),
+      pollPlantingOrder(context, orderId, Context.current().cancellationSignal),
     );
     return {
       isFinished,
-      nextPollMs: Math.max(nextPollMs ?? (await readPollIntervalMs(deps)), MIN_POLL_INTERVAL_MS),
+      nextPollMs: Math.max(nextPollMs ?? (await readPollIntervalMs(context)), MIN_POLL_INTERVAL_MS),
     };
   },
 });

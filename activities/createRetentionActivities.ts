@@ -4,8 +4,8 @@ import type { RetentionSettings } from "../services/retention/deleteOldData.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 /** Creates the activity of retention. It is idempotent: a repeated attempt continues. */
-export const createRetentionActivities = (deps: Context & RetentionSettings) => ({
-  deleteOldData: () => withHeartbeat((signal) => deleteOldData(deps, signal)),
+export const createRetentionActivities = (context: Context & RetentionSettings) => ({
+  deleteOldData: () => withHeartbeat((signal) => deleteOldData(context, signal)),
 });
 
 export type RetentionActivities = ReturnType<typeof createRetentionActivities>;

@@ -8,13 +8,13 @@ const runShard = ({ runs, stopping }: ShardWork, shard: number): Promise<void> =
   withHeartbeat((signal) => runs.run(shard, { stop: stopping, signal }));
 
 /** The activity that reports the usage of many streams. It is idempotent: its progress is stored in the database. */
-export const createShardActivities = (deps: ShardWork) => ({
-  reportShard: (shard: number): Promise<void> => runShard(deps, shard),
+export const createShardActivities = (context: ShardWork) => ({
+  reportShard: (shard: number): Promise<void> => runShard(context, shard),
 });
 
 /** The activity that makes the deliveries of many endpoints. It may be repeated: its progress is stored in the database. */
-export const createWebhookActivities = (deps: ShardWork) => ({
-  deliverShard: (shard: number): Promise<void> => runShard(deps, shard),
+export const createWebhookActivities = (context: ShardWork) => ({
+  deliverShard: (shard: number): Promise<void> => runShard(context, shard),
 });
 
 export type ShardActivities = ReturnType<typeof createShardActivities>;

@@ -60,9 +60,9 @@ export const measureCached = async (
     reported: true,
   });
   const db = await openPool(databaseUrl);
-  const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
-  await plantOrders(deps, await createPlantingOrders(deps, NEVER_ABORTED));
-  const slug = await getDashboardSlug(deps, accountId);
+  const context = { db, clock: systemClock, planting: createPlantedPlanting() };
+  await plantOrders(context, await createPlantingOrders(context, NEVER_ABORTED));
+  const slug = await getDashboardSlug(context, accountId);
   const settings = { DATABASE_URL: databaseUrl };
   const api = await services.startProgram("api/main.ts", settings);
   const headers = { Authorization: key };

@@ -76,17 +76,17 @@ const measureReads = async (
 
 /** Reads the data of the dashboards of a large and of a small account. */
 const measureDashboards = async (
-  deps: PlantingContext,
+  context: PlantingContext,
   accounts: { readonly large: string; readonly small: string },
   rounds: number,
 ) => {
   const slugs = {
-    large: await getDashboardSlug(deps, accounts.large),
-    small: await getDashboardSlug(deps, accounts.small),
+    large: await getDashboardSlug(context, accounts.large),
+    small: await getDashboardSlug(context, accounts.small),
   };
   return repeat(rounds, async () => ({
-    large: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.large)),
-    small: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.small)),
+    large: await timeCalls(DASHBOARD_READS, () => readDashboard(context, slugs.large)),
+    small: await timeCalls(DASHBOARD_READS, () => readDashboard(context, slugs.small)),
   }));
 };
 
@@ -102,12 +102,12 @@ export const measureEvidence = async (
   await fill(databaseUrl, large, registrations);
   await fill(databaseUrl, small, FEW);
   const db = await openPool(databaseUrl);
-  const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
+  const context = { db, clock: systemClock, planting: createPlantedPlanting() };
   const startedAtMs = performance.now();
-  const orders = await createPlantingOrders(deps, NEVER_ABORTED);
+  const orders = await createPlantingOrders(context, NEVER_ABORTED);
   const creationMs = performance.now() - startedAtMs;
   report(`${orders} orders created in ${(creationMs / 1000).toFixed(0)} s`);
-  await plantOrders(deps, orders);
+  await plantOrders(context, orders);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   await client.query("VACUUM (ANALYZE) registration");
@@ -126,7 +126,7 @@ export const measureEvidence = async (
     `evidence: first ${first.toFixed(2)} ms, cached ${cached.toFixed(2)} ms, primary key ${keyRead.toFixed(2)} ms`,
   );
 
-  const dashboards = await measureDashboards(deps, { large, small }, rounds);
+  const dashboards = await measureDashboards(context, { large, small }, rounds);
   await api.stop();
   await client.end();
   await db.end();

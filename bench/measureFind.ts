@@ -75,12 +75,12 @@ export const measureFind = async (
   report(`filling ${sizes.registrations} registrations of ${sizes.accounts} accounts`);
   const [first = ""] = await fill(databaseUrl, sizes);
   const db = await openPool(databaseUrl);
-  const deps = { db, clock: systemClock, actor: SERVICE };
+  const context = { db, clock: systemClock, actor: SERVICE };
   const time = async (text: string, accountId: string | null): Promise<readonly number[]> => {
     const times: number[] = [];
     for (let round = 0; round < sizes.rounds; round += 1) {
       const startedAtMs = performance.now();
-      await findRecords(deps, { text, accountId, limit: LIMIT });
+      await findRecords(context, { text, accountId, limit: LIMIT });
       times.push(performance.now() - startedAtMs);
     }
     return times;

@@ -28,10 +28,10 @@ const createFundedStores = async (
   db: Awaited<ReturnType<typeof openPool>>,
   count: number,
 ): Promise<readonly BenchStore[]> => {
-  const deps = { db, clock: systemClock, actor: SERVICE };
+  const context = { db, clock: systemClock, actor: SERVICE };
   const stores: BenchStore[] = [];
   for (let index = 0; index < count; index += 1) {
-    const store = await createStore(deps, {
+    const store = await createStore(context, {
       domain: `bench-${index}.example`,
       userId: null,
       organizationId: null,
@@ -39,7 +39,7 @@ const createFundedStores = async (
       bottlePriceCents: 10,
       lowBalanceCents: 0,
     });
-    await changeBalance(deps, {
+    await changeBalance(context, {
       kind: "topup",
       storeId: store.id,
       amountCents: BALANCE_CENTS,

@@ -269,7 +269,7 @@ const fold = async (
   budgetMs: number,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  const deps = { db: stage.db, clock: systemClock, actor: SERVICE };
+  const context = { db: stage.db, clock: systemClock, actor: SERVICE };
   const before = latestFoldTime(systemClock.now());
   const startedAtMs = performance.now();
   const secondsOfMillion: number[] = [];
@@ -281,7 +281,7 @@ const fold = async (
   ) {
     const beganAtMs = performance.now();
     const [folded] = await foldUsage(
-      deps,
+      context,
       { before, accountId: pgbenchAccountId(number), isDryRun: false },
       () => undefined,
     );

@@ -65,7 +65,7 @@ const createTools = (
   { db, clock, webhookSettings }: WebhookContext,
   { accountType }: WebhookInterface,
 ) => ({
-  deps: { db, clock, webhookSettings, actor: null },
+  change: { db, clock, webhookSettings, actor: null },
   example: endpointExample(accountType),
   invalidError: {
     code: "request_invalid",
@@ -84,7 +84,7 @@ const createTools = (
 type Tools = ReturnType<typeof createTools>;
 
 const creationEndpoint = (
-  { deps, example, invalidError }: Tools,
+  { change, example, invalidError }: Tools,
   { accountType, prefix, keyError }: WebhookInterface,
 ): Endpoint =>
   keyEndpoint({
@@ -124,7 +124,7 @@ const creationEndpoint = (
       response: { ...example, secret: SECRET_EXAMPLE },
     },
     handle: async ({ ctx, caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
-      const created = await createWebhookEndpoint(deps, accountModeOf(caller), {
+      const created = await createWebhookEndpoint(change, accountModeOf(caller), {
         url,
         types: storedTypes(types),
         description,
@@ -135,7 +135,10 @@ const creationEndpoint = (
     },
   });
 
-const listEndpoint = ({ deps, example }: Tools, { prefix, keyError }: WebhookInterface): Endpoint =>
+const listEndpoint = (
+  { change, example }: Tools,
+  { prefix, keyError }: WebhookInterface,
+): Endpoint =>
   keyEndpoint({
     method: "get",
     path: `${prefix}/webhook_endpoints`,
@@ -148,7 +151,9 @@ const listEndpoint = ({ deps, example }: Tools, { prefix, keyError }: WebhookInt
     schemas: { response: endpointListSchema },
     examples: { response: { webhook_endpoints: [example] } },
     handle: async ({ caller }) => ({
-      webhook_endpoints: (await listEndpoints(deps.db, accountModeOf(caller))).map(presentEndpoint),
+      webhook_endpoints: (await listEndpoints(change.db, accountModeOf(caller))).map(
+        presentEndpoint,
+      ),
     }),
   });
 
@@ -172,7 +177,7 @@ const readEndpoint = (
   });
 
 const updateEndpoint = (
-  { deps, example, invalidError, notFoundError, find }: Tools,
+  { change, example, invalidError, notFoundError, find }: Tools,
   { accountType, prefix, keyError }: WebhookInterface,
 ): Endpoint =>
   keyEndpoint({
@@ -191,7 +196,7 @@ const updateEndpoint = (
     examples: { body: { types: [TYPES_EXAMPLE[accountType][0]] }, response: example },
     handle: async ({ ctx, caller, body: { url, types, description } }) =>
       presentEndpoint(
-        await updateWebhookEndpoint(deps, await find(ctx, caller), {
+        await updateWebhookEndpoint(change, await find(ctx, caller), {
           url,
           types: types && storedTypes(types),
           description,
@@ -200,7 +205,7 @@ const updateEndpoint = (
   });
 
 const deletionEndpoint = (
-  { deps, example, notFoundError, find }: Tools,
+  { change, example, notFoundError, find }: Tools,
   { prefix, keyError }: WebhookInterface,
 ): Endpoint =>
   keyEndpoint({
@@ -218,13 +223,13 @@ const deletionEndpoint = (
     examples: { response: { id: example.id, deleted: true } },
     handle: async ({ ctx, caller }) => {
       const endpoint = await find(ctx, caller);
-      await deleteWebhookEndpoint(deps, endpoint);
+      await deleteWebhookEndpoint(change, endpoint);
       return { id: endpoint.id, deleted: true as const };
     },
   });
 
 const rotationEndpoint = (
-  { deps, example, invalidError, notFoundError, find }: Tools,
+  { change, example, invalidError, notFoundError, find }: Tools,
   { prefix, keyError }: WebhookInterface,
 ): Endpoint =>
   keyEndpoint({
@@ -256,7 +261,7 @@ const rotationEndpoint = (
     },
     handle: async ({ ctx, caller, body: { revoke_previous: revokesPrevious = false } }) => {
       const endpoint = await find(ctx, caller);
-      const rotated = await rotateWebhookSecret(deps, endpoint, { revokesPrevious });
+      const rotated = await rotateWebhookSecret(change, endpoint, { revokesPrevious });
       return {
         id: endpoint.id,
         secret: rotated.secret,
@@ -268,7 +273,7 @@ const rotationEndpoint = (
 const switchEndpoint =
   (action: "enable" | "disable") =>
   (
-    { deps, example, notFoundError, find }: Tools,
+    { change, example, notFoundError, find }: Tools,
     { prefix, keyError }: WebhookInterface,
   ): Endpoint =>
     keyEndpoint({
@@ -290,7 +295,7 @@ const switchEndpoint =
       handle: async ({ ctx, caller }) =>
         presentEndpoint(
           await switchWebhookEndpoint(
-            deps,
+            change,
             await find(ctx, caller),
             action === "enable" ? "enabled" : "disabled",
           ),
@@ -298,7 +303,7 @@ const switchEndpoint =
     });
 
 const pingEndpoint = (
-  { deps, notFoundError, find }: Tools,
+  { change, notFoundError, find }: Tools,
   { prefix, keyError }: WebhookInterface,
 ): Endpoint =>
   keyEndpoint({
@@ -316,7 +321,7 @@ const pingEndpoint = (
     schemas: { response: pingSchema },
     examples: { response: { id: EVENT_ID } },
     handle: async ({ ctx, caller }) => ({
-      id: await pingWebhookEndpoint(deps, await find(ctx, caller)),
+      id: await pingWebhookEndpoint(change, await find(ctx, caller)),
     }),
   });
 

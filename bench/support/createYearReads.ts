@@ -45,8 +45,8 @@ export const createYearReads = async (
   },
 ): Promise<Reads> => {
   const billing = createBilling({ db, stripe: null });
-  const deps = { db, clock: systemClock, billing, planting: createPlantedPlanting() };
-  const slug = await getDashboardSlug(deps, accountId);
+  const context = { db, clock: systemClock, billing, planting: createPlantedPlanting() };
+  const slug = await getDashboardSlug(context, accountId);
   const read = async (path: string): Promise<void> => {
     const response = await fetch(apiUrl + path, { headers: { Authorization: key } });
     await response.text();
@@ -66,7 +66,7 @@ export const createYearReads = async (
     const startMs = Date.now() - daysAgo * DAY_MS;
     const month = { start: new Date(startMs), end: new Date(startMs + 30 * DAY_MS) };
     return timeWarmCalls(SLOW_READS, () =>
-      readStatement(deps, { accountId, mode: "live" }, month, signal),
+      readStatement(context, { accountId, mode: "live" }, month, signal),
     );
   };
   return new Map([
@@ -74,7 +74,7 @@ export const createYearReads = async (
     ["one id of the list", inTurn((id) => `/plant/trees?id=${id}`)],
     ["billing status of one id", inTurn((id) => `/usage/${id}`)],
     ["evidence of one id, not cached", inTurn((id) => `/evidence/tree/${id}`)],
-    ["data of the dashboard", () => timeWarmCalls(READS, () => readDashboard(deps, slug))],
+    ["data of the dashboard", () => timeWarmCalls(READS, () => readDashboard(context, slug))],
     ["statement of 30 days", readMonth(RECENT_DAYS)],
     ["statement of the oldest 30 days", readMonth(oldestDays)],
     [
@@ -97,7 +97,7 @@ export const createYearReads = async (
     ],
     [
       "reconciliation of all accounts, 35 days",
-      () => timeWarmCalls(SLOW_READS, () => reconcileUsage(deps, {}, signal)),
+      () => timeWarmCalls(SLOW_READS, () => reconcileUsage(context, {}, signal)),
     ],
   ]);
 };

@@ -22,11 +22,11 @@ export const createPlantedPlanting = (): Planting =>
 
 /** Plants the first orders of a database. */
 export const plantOrders = async (
-  deps: Parameters<typeof placePlantingOrder>[0],
+  context: Parameters<typeof placePlantingOrder>[0],
   orders: number,
 ): Promise<void> => {
   for (let id = 1; id <= orders; id += 1) {
-    await placePlantingOrder(deps, id, NEVER_ABORTED);
-    await pollPlantingOrder(deps, id, NEVER_ABORTED);
+    await placePlantingOrder(context, id, NEVER_ABORTED);
+    await pollPlantingOrder(context, id, NEVER_ABORTED);
   }
 };

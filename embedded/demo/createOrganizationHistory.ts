@@ -47,9 +47,9 @@ export const createOrganizationHistory = (
   }: { readonly db: DatabasePool; readonly billing: Billing; readonly clock: HistoryClock },
   accountId: string,
 ) => {
-  const deps = { db, billing, clock, ...createDemoCharities(db, clock) };
+  const context = { db, billing, clock, ...createDemoCharities(db, clock) };
   const live = { accountId, mode: "live" } as const;
-  const writer = createRegistrationWriter(deps);
+  const writer = createRegistrationWriter(context);
   const ids = new Map<number, string>();
   const records: CertifiedRecord[] = [];
 
@@ -77,7 +77,7 @@ export const createOrganizationHistory = (
       }
       case "refund":
         await refundRegistration(
-          deps,
+          context,
           { ...live, kind: "tree" },
           {
             id: idOf(step.orderNumber),
@@ -88,13 +88,13 @@ export const createOrganizationHistory = (
         );
         return;
       case "donate": {
-        const { donation } = await donate(deps, { ...live, ...donationOf(step) });
+        const { donation } = await donate(context, { ...live, ...donationOf(step) });
         ids.set(step.orderNumber, donation.id);
         certify(step.certificate, donation.id);
         return;
       }
       case "refund_donation":
-        await refundDonation(deps, live, {
+        await refundDonation(context, live, {
           id: idOf(step.orderNumber),
           reason: "given twice",
           idempotencyKey: null,

@@ -12,17 +12,17 @@ const NEVER = new AbortController().signal;
 const MAXIMUM_ORDERS = 1000;
 
 /** Takes planting orders through their stages when each is due, as their workflows do. */
-export const createPlantingHistory = (deps: {
+export const createPlantingHistory = (context: {
   readonly db: DatabasePool;
   readonly planting: Planting;
   readonly clock: HistoryClock;
 }) => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const seen = new Set<number>();
   const polls: { readonly at: Date; readonly orderId: number }[] = [];
 
   const poll = async (orderId: number): Promise<void> => {
-    const { isFinished, nextPollMs } = await pollPlantingOrder(deps, orderId, NEVER);
+    const { isFinished, nextPollMs } = await pollPlantingOrder(context, orderId, NEVER);
     if (!isFinished && nextPollMs !== null) {
       polls.push({ at: new Date(clock.now().getTime() + nextPollMs), orderId });
     }
@@ -32,11 +32,11 @@ export const createPlantingHistory = (deps: {
     /** Orders the trees that are in no order. */
     order: async (at: Date): Promise<void> => {
       clock.moveTo(at);
-      await createPlantingOrders(deps, NEVER);
+      await createPlantingOrders(context, NEVER);
       for (const { id } of await listPlantingOrders(db, { limit: MAXIMUM_ORDERS })) {
         if (!seen.has(id)) {
           seen.add(id);
-          await placePlantingOrder(deps, id, NEVER);
+          await placePlantingOrder(context, id, NEVER);
           await poll(id);
         }
       }

@@ -32,14 +32,14 @@ export const createStoreHistory = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: HistoryClock },
   accountId: string,
 ) => {
-  const deps = {
+  const context = {
     db,
     clock,
     actor: SERVICE,
     writeQueue: createAccountQueue(),
     ...createDemoCharities(db, clock),
   };
-  const writer = createStoreRegistrationWriter(deps);
+  const writer = createStoreRegistrationWriter(context);
   const writeOf = (operation: StoreOperation): StoreWrite => ({
     accountId,
     mode: "live",
@@ -60,14 +60,14 @@ export const createStoreHistory = (
         });
         return;
       case "donate":
-        await donateFromStore(deps, writeOf("donate"), {
+        await donateFromStore(context, writeOf("donate"), {
           ...customerOf(step),
           charityId: step.ein,
           amountCents: step.amountCents,
         });
         return;
       case "refund":
-        await reverseStoreRegistrations(deps, writeOf("refund"), {
+        await reverseStoreRegistrations(context, writeOf("refund"), {
           kind: "tree",
           quantity: step.quantity,
           filter: {},
@@ -75,7 +75,7 @@ export const createStoreHistory = (
         });
         return;
       case "topup":
-        await changeBalance(deps, {
+        await changeBalance(context, {
           kind: "topup",
           storeId: accountId,
           amountCents: step.amountCents,

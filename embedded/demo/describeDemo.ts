@@ -15,17 +15,17 @@ export const describeDemo = async (
   publicUrl: string,
 ): Promise<readonly string[]> => {
   const db = await openPool(databaseUrl, 1);
-  const deps = { db, clock: systemClock };
+  const context = { db, clock: systemClock };
   try {
-    const slug = await getDashboardSlug(deps, organizationId);
+    const slug = await getDashboardSlug(context, organizationId);
     const live = { mode: "live" } as const;
     const tokens: (readonly [string, string])[] = [];
     for (const { label, id } of records) {
       const owner = { ...live, accountId: organizationId };
-      tokens.push([label, await getCertificateToken(deps, owner, id, null)]);
+      tokens.push([label, await getCertificateToken(context, owner, id, null)]);
     }
     const store = { ...live, accountId: storeId };
-    tokens.push(["order", await getOrderCertificateToken(deps, store, storeOrder)]);
+    tokens.push(["order", await getOrderCertificateToken(context, store, storeOrder)]);
     return [
       `organization    ${organizationId}`,
       `store           ${DEMO_STORE.domain} (${storeId})`,

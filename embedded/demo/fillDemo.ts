@@ -39,23 +39,23 @@ export const fillDemo = async ({
   // First, so that an interrupted demo is recognized.
   await recordAction(db, SERVICE, now, { action: "demo.begin" });
   const start = demoStartOf(now);
-  const deps = {
+  const context = {
     db,
     clock: createHistoryClock(start),
     actor: SERVICE,
     // Never Stripe, whatever is configured.
     billing: createBilling({ db, stripe: null }),
   };
-  const organization = await createOrganization(deps, {
+  const organization = await createOrganization(context, {
     name: "Demo: North Sea Outfitters",
     fractionalCounting: false,
     billingDay: 1,
     stripeCustomerId: null,
     stripeSubscriptionId: null,
   });
-  await updateOrganization(deps, organization.id, {}, { profile: await drawDemoProfile() });
-  await subscribeToDonations(deps, { accountId: organization.id, mode: "live" });
-  const store = await createStore(deps, {
+  await updateOrganization(context, organization.id, {}, { profile: await drawDemoProfile() });
+  await subscribeToDonations(context, { accountId: organization.id, mode: "live" });
+  const store = await createStore(context, {
     ...DEMO_STORE,
     organizationId: organization.id,
     userId: null,
@@ -63,7 +63,7 @@ export const fillDemo = async ({
 
   // Each has a clock of its own, so that they can write at the same time.
   const ofOrganization = createOrganizationHistory(
-    { ...deps, clock: createHistoryClock(start) },
+    { ...context, clock: createHistoryClock(start) },
     organization.id,
   );
   const ofStore = createStoreHistory({ db, clock: createHistoryClock(start) }, store.id);

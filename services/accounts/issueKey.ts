@@ -50,10 +50,10 @@ export const issueKey = (
 export type FirstKeys = { readonly apiKeyProd: string; readonly apiKeyTest: string };
 
 export const issueFirstKeys = async (
-  deps: InTransaction<OperatorContext>,
+  context: InTransaction<OperatorContext>,
   account: Pick<Account, "id" | "type">,
 ): Promise<FirstKeys> => {
-  const live = await issueKey(deps, account, "live");
-  const test = await issueKey(deps, account, "test");
+  const live = await issueKey(context, account, "live");
+  const test = await issueKey(context, account, "test");
   return { apiKeyProd: live.key, apiKeyTest: test.key };
 };

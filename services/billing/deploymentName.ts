@@ -8,15 +8,15 @@ import { guardUsage } from "./holdUsage.ts";
  * Returns the deployment's name in Temporal, or null if the database was restored, promoted or copied and no operator has
  * decided yet whether it replaces the old one: the old one's programs may use the same workflows and task queues.
  */
-export const findDeploymentName = async (deps: Context): Promise<string | null> => {
-  await guardUsage(deps);
-  const deployment = await readDeployment(deps.db);
+export const findDeploymentName = async (context: Context): Promise<string | null> => {
+  await guardUsage(context);
+  const deployment = await readDeployment(context.db);
   return deployment.isServerChanged ? null : deploymentNameOf(deployment);
 };
 
 /** @throws DomainError request_invalid if the deployment has no name because of a restore, promotion or copy */
-export const getDeploymentName = async (deps: Context): Promise<string> => {
-  const name = await findDeploymentName(deps);
+export const getDeploymentName = async (context: Context): Promise<string> => {
+  const name = await findDeploymentName(context);
   if (name === null) {
     throw invalidRequest(UNDECIDED_COPY);
   }
@@ -27,10 +27,10 @@ export const getDeploymentName = async (deps: Context): Promise<string> => {
  * Returns a function that returns the deployment's name as soon as it is decided. Once it is known, it stays: a process
  * goes on when a standby is promoted while it runs.
  */
-export const createDeploymentName = async (deps: Context): Promise<() => Promise<string>> => {
-  let known = await findDeploymentName(deps);
+export const createDeploymentName = async (context: Context): Promise<() => Promise<string>> => {
+  let known = await findDeploymentName(context);
   return async () => {
-    const name = known ?? (await getDeploymentName(deps));
+    const name = known ?? (await getDeploymentName(context));
     known = name;
     return name;
   };

@@ -127,8 +127,8 @@ export const foldUsage = async (
   onProgress: (progress: FoldProgress) => void,
 ): Promise<readonly FoldedStream[]> => {
   const db = openBulkPool(given.db, pace);
-  const deps = { ...given, db, clock: await correctClock(db, given.clock) };
-  const now = deps.clock.now();
+  const context = { ...given, db, clock: await correctClock(db, given.clock) };
+  const now = context.clock.now();
   requireSettledAge(before, now);
   await requireFoldable(db);
   const streams = await listStreamsWithEvents(db, { accountId, before: secondOf(before) });
@@ -138,7 +138,7 @@ export const foldUsage = async (
   const step: Step = async (stream, part) => {
     const folded = isDryRun
       ? await sumFoldable(db, stream, part, latestFoldTime(now))
-      : await foldPart(deps, stream, part, { before, accountId, isFirst });
+      : await foldPart(context, stream, part, { before, accountId, isFirst });
     isFirst &&= folded.events === 0;
     progress.facts += folded.facts;
     onProgress({ ...progress, streams: done.length });

@@ -70,8 +70,8 @@ export const endHold = async (
 };
 
 /** Ends a hold in a transaction of its own. */
-export const releaseUsage = (deps: OperatorContext, by: string): Promise<Hold | null> =>
-  deps.db.transaction((transaction) => endHold(transaction, deps, by));
+export const releaseUsage = (context: OperatorContext, by: string): Promise<Hold | null> =>
+  context.db.transaction((transaction) => endHold(transaction, context, by));
 
 /**
  * Holds usage from now on. An earlier hold begins anew, for its old reason. If the database has changed, that may have ended

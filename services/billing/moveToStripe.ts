@@ -185,7 +185,7 @@ export const moveToStripe = async (
   options: { readonly isDryRun: boolean; readonly operator: string },
 ): Promise<MoveToStripe> => {
   const { db, billing } = given;
-  const deps = { ...given, clock: await correctClock(db, given.clock) };
+  const context = { ...given, clock: await correctClock(db, given.clock) };
   const account = await requireAccount(billing);
   const deployment = await readDeployment(db);
   const { processor, originalStripeAccountId } = deployment;
@@ -201,18 +201,18 @@ export const moveToStripe = async (
   }
   if (!options.isDryRun) {
     // First, so that no process seals more live usage for the ledger.
-    await recordStripe(deps, account, options.operator);
+    await recordStripe(context, account, options.operator);
   }
   const usage: MovedUsage[] = [];
   for (const organization of await listOrganizations(db)) {
     if (organization.stripeCustomerId !== null) {
       if (!options.isDryRun) {
         // Not before Stripe is recorded. What is sent then is compared with the subscription's period.
-        await refreshSubscription(deps, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
+        await refreshSubscription(context, organization.id, AbortSignal.timeout(READ_TIMEOUT_MS));
       }
       for (const kind of KINDS) {
         usage.push(
-          await moveStream(deps, organization, kind, { isDryRun: options.isDryRun, isHeld }),
+          await moveStream(context, organization, kind, { isDryRun: options.isDryRun, isHeld }),
         );
       }
     }

@@ -35,11 +35,11 @@ export type KindStatement = { readonly kind: Kind; readonly period: Period } & (
  * @throws DomainError request_invalid if there is none
  */
 const periodOf = async (
-  deps: BillingContext,
+  context: BillingContext,
   stream: Owner,
   period: Period | null,
 ): Promise<Period> => {
-  const span = period ?? (await resolveBillingCycle(deps, stream)).cycle;
+  const span = period ?? (await resolveBillingCycle(context, stream)).cycle;
   if (span === null) {
     throw invalidRequest(
       "The organization's subscription has ended, so it has no current billing cycle. Pass a month as the period.",
@@ -62,23 +62,23 @@ const comparedSpan = ({ start, end }: Period, now: Date) => {
  * @throws DomainError record_not_found if there is no such account
  */
 export const readStatement = async (
-  deps: BillingContext,
+  context: BillingContext,
   owner: AccountMode,
   period: Period | null,
   signal: AbortSignal,
 ): Promise<{ readonly account: Account; readonly statements: readonly KindStatement[] }> => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const account = await getOrganizationOrStore(db, owner.accountId);
   const statements: KindStatement[] = [];
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
-    const span = await periodOf(deps, stream, period);
+    const span = await periodOf(context, stream, period);
     if (account.type === "store") {
       const days = await listPrepaidDays(db, stream, span);
       statements.push({ kind, period: span, paidFrom: "balance", days });
     } else {
       const { streams } = await reconcileUsage(
-        deps,
+        context,
         { accountId: owner.accountId, span: comparedSpan(span, await readDatabaseTime(db, clock)) },
         signal,
       );
@@ -99,15 +99,15 @@ const PAGE_ROWS = 1000;
  * @throws DomainError record_not_found if there is no such account
  */
 export async function* readStatementDetails(
-  deps: BillingContext,
+  context: BillingContext,
   owner: AccountMode,
   period: Period | null,
 ): AsyncGenerator<StatementDetail & { readonly kind: Kind }, void, void> {
-  await getOrganizationOrStore(deps.db, owner.accountId);
+  await getOrganizationOrStore(context.db, owner.accountId);
   for (const kind of KINDS) {
     const stream = { ...owner, kind };
-    const span = await periodOf(deps, stream, period);
-    const pages = readWholeList((part) => listStatementDetails(deps.db, stream, span, part), {
+    const span = await periodOf(context, stream, period);
+    const pages = readWholeList((part) => listStatementDetails(context.db, stream, span, part), {
       rows: PAGE_ROWS,
     });
     for await (const page of pages) {

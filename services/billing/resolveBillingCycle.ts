@@ -58,10 +58,10 @@ const readStored = async (
 
 /** Returns what `resolveBillingCycle` returns if that needs no call to Stripe, or null. */
 export const findBillingCycle = async (
-  deps: BillingContext,
+  context: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle | null> => {
-  const stored = await readStored(deps, stream);
+  const stored = await readStored(context, stream);
   return "known" in stored ? stored.known : null;
 };
 
@@ -73,12 +73,12 @@ export const findBillingCycle = async (
  * deployment bills through, or returns a period that is not current
  */
 export const resolveBillingCycle = async (
-  deps: BillingContext,
+  context: BillingContext,
   stream: Owner,
 ): Promise<ResolvedCycle> => {
-  const { db, clock, billing } = deps;
+  const { db, clock, billing } = context;
   const { accountId, mode, kind } = stream;
-  const stored = await readStored(deps, stream);
+  const stored = await readStored(context, stream);
   if ("known" in stored) {
     return stored.known;
   }

@@ -80,11 +80,11 @@ const findLocalCharity = async (
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmRemotely = async (
-  deps: Pick<CharityContext, "validateCharity">,
+  context: Pick<CharityContext, "validateCharity">,
   donationId: string,
   lookup: CharityLookup,
 ): Promise<ConfirmedCharity> => {
-  const validation = await deps.validateCharity(donationId, lookup).catch((error: unknown) => {
+  const validation = await context.validateCharity(donationId, lookup).catch((error: unknown) => {
     throw new OutageError("the charity could not be validated in time; nothing was recorded", {
       cause: error,
     });
@@ -130,7 +130,7 @@ const awaitLocalCharity = async (
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmCharity = async (
-  deps: Pick<CharityContext, "validateCharity">,
+  context: Pick<CharityContext, "validateCharity">,
   provider: CharityProvider,
   donation: { readonly id: string; readonly accountId: string },
   ids: CharityIds,
@@ -142,7 +142,7 @@ export const confirmCharity = async (
   const confirmed = new AbortController();
   try {
     return await Promise.race([
-      confirmRemotely(deps, donation.id, {
+      confirmRemotely(context, donation.id, {
         ...ids,
         provider: provider.name,
         accountId: donation.accountId,

@@ -36,7 +36,7 @@ type ConfirmCharities = (
  * @returns a function that throws an OutageError if the catalogue fails
  */
 export const createCharityConfirmer = (
-  deps: Pick<CharityContext, "validateCharity">,
+  context: Pick<CharityContext, "validateCharity">,
   provider: CharityProvider,
   accountId: string,
 ): ConfirmCharities => {
@@ -51,7 +51,7 @@ export const createCharityConfirmer = (
     }
     try {
       const lookup = { ...ids, provider: provider.name, accountId };
-      outcomes.set(key, await confirmRemotely(deps, newId(), lookup));
+      outcomes.set(key, await confirmRemotely(context, newId(), lookup));
     } catch (error) {
       if (error instanceof OutageError) {
         hasFailed = true;

@@ -23,7 +23,7 @@ const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true }
  * @throws OutageError if the provider fails
  */
 export const searchCharities = async (
-  deps: Pick<CharityContext, "db" | "charities">,
+  context: Pick<CharityContext, "db" | "charities">,
   accountId: string,
   query: {
     readonly name: string | null;
@@ -41,7 +41,7 @@ export const searchCharities = async (
   if (read.ein !== null && read.ein !== ein) {
     return NO_MATCHES;
   }
-  const provider = await providerOf(deps, accountId);
+  const provider = await providerOf(context, accountId);
   const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
   try {
     const { page, pageSize } = query;

@@ -18,7 +18,7 @@ export type DashboardCache = {
 
 /** Caches the data of dashboards for some seconds. Concurrent readers share one read of the database. */
 export const createDashboardCache = (
-  deps: PlantingContext,
+  context: PlantingContext,
   { cachedMs = CACHED_MS, cachedBytes = CACHED_BYTES } = {},
 ): DashboardCache => {
   const cached = new LRUCache<string, Dashboard>({
@@ -26,7 +26,7 @@ export const createDashboardCache = (
     maxSize: cachedBytes,
     sizeCalculation: (dashboard) => JSON.stringify(dashboard).length,
     ttl: cachedMs,
-    fetchMethod: async (slug) => (await readDashboard(deps, slug)) ?? undefined,
+    fetchMethod: async (slug) => (await readDashboard(context, slug)) ?? undefined,
   });
   return {
     find: (slug) => cached.get(slug),

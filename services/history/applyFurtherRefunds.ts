@@ -77,7 +77,7 @@ const applyChunk = async (
  * @returns the ids of the records that changed
  */
 export const applyFurtherRefunds = async (
-  deps: Pick<OperatorContext, "clock" | "actor">,
+  context: Pick<OperatorContext, "clock" | "actor">,
   connection: CommonQueryMethods,
   owner: AccountMode,
   entries: readonly ImportedEntry<ImportedRecord>[],
@@ -86,7 +86,7 @@ export const applyFurtherRefunds = async (
   for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
     const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
     const refunds = await connection.transaction((transaction) =>
-      applyChunk(transaction, owner, chunk, deps),
+      applyChunk(transaction, owner, chunk, context),
     );
     for (const { id } of refunds) {
       changed.add(id);

@@ -76,14 +76,14 @@ export const importHistory = (
   options: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
-  const deps = { ...given, db: openBulkPool(given.db, pace) };
-  return withImportRun(deps, async (runId) => {
-    const { db, clock } = deps;
+  const context = { ...given, db: openBulkPool(given.db, pace) };
+  return withImportRun(context, async (runId) => {
+    const { db, clock } = context;
     const { isDryRun } = options;
     const report = createReport(onRejected);
     const writers = createWriters(owner, options, clock);
-    const importRecords = createRecordImport({ ...deps, runId, isDryRun }, owner, report);
-    const ledger = createLedgerImport({ ...deps, runId, isDryRun }, owner.accountId);
+    const importRecords = createRecordImport({ ...context, runId, isDryRun }, owner, report);
+    const ledger = createLedgerImport({ ...context, runId, isDryRun }, owner.accountId);
     for await (const batch of readAhead(inBatches(lines, pace))) {
       const before = report.addLines(batch.length);
       const { bad, records, evidence, balanceEntries } = sortLines(batch, before);

@@ -70,12 +70,12 @@ const addendOf = (record: ImportedRecord): Addend => {
 };
 
 const countDifferentEvidence = async (
-  deps: { readonly clock: Clock; readonly runId: string },
+  context: { readonly clock: Clock; readonly runId: string },
   connection: CommonQueryMethods,
   owner: AccountMode,
   lines: readonly EvidenceLine[],
 ): Promise<number> => {
-  const outcomes = await importEvidence({ ...deps, isDryRun: true }, connection, owner, lines);
+  const outcomes = await importEvidence({ ...context, isDryRun: true }, connection, owner, lines);
   return [...outcomes.values()].filter(({ outcome }) => outcome !== "known").length;
 };
 
@@ -133,9 +133,9 @@ export const verifyImport = (
   lines: AsyncIterable<ImportLine>,
   onProgress: (lines: number) => void,
 ): Promise<Verification> => {
-  const deps = { ...given, db: openBulkPool(given.db, pace) };
-  return withImportRun(deps, async (runId) => {
-    const { db, clock } = deps;
+  const context = { ...given, db: openBulkPool(given.db, pace) };
+  return withImportRun(context, async (runId) => {
+    const { db, clock } = context;
     let [read, badLines, repeated] = [0, 0, 0];
     let [evidenceLines, evidenceDifferences] = [0, 0];
     let [ledgerLines, ledgerDifferences] = [0, 0];

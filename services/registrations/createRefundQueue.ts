@@ -15,20 +15,20 @@ export type RefundQueue = {
 };
 
 /** For programs that make one refund at a time. */
-export const withoutQueue = (deps: BillingContext): RefundQueue => ({
+export const withoutQueue = (context: BillingContext): RefundQueue => ({
   run: (_accountId, work) => work(),
-  readWindow: (owner) => readRefundWindow(deps, owner),
+  readWindow: (owner) => readRefundWindow(context, owner),
 });
 
 /**
  * Creates the queue of a process's single refunds. Those of an account wait for each other without a connection, because they would
  * wait for the same rows. Those of an owner that need the processor share a call to it, which can take seconds.
  */
-export const createRefundQueue = (deps: BillingContext): RefundQueue => {
+export const createRefundQueue = (context: BillingContext): RefundQueue => {
   const reading = new Map<string, ReturnType<RefundQueue["readWindow"]>>();
   const read: RefundQueue["readWindow"] = async (owner) => {
     try {
-      return await readRefundWindow(deps, owner);
+      return await readRefundWindow(context, owner);
     } finally {
       reading.delete(ownerKey(owner));
     }

@@ -15,15 +15,15 @@ const windowOf = ({ cycle, processor }: ResolvedCycle): RefundWindow => ({
  * no part of a transaction.
  */
 export const readRefundWindow = async (
-  deps: BillingContext,
+  context: BillingContext,
   { accountId, mode, kind }: Owner,
-): Promise<RefundWindow> => windowOf(await resolveBillingCycle(deps, { accountId, mode, kind }));
+): Promise<RefundWindow> => windowOf(await resolveBillingCycle(context, { accountId, mode, kind }));
 
 /** Returns the same without calling the processor, or null if only the processor knows it. */
 export const findRefundWindow = async (
-  deps: BillingContext,
+  context: BillingContext,
   { accountId, mode, kind }: Owner,
 ): Promise<RefundWindow | null> => {
-  const found = await findBillingCycle(deps, { accountId, mode, kind });
+  const found = await findBillingCycle(context, { accountId, mode, kind });
   return found && windowOf(found);
 };

@@ -205,7 +205,7 @@ async function* readPages(
  * @throws DomainError request_invalid if the account has no registration `startingAfter`
  */
 export async function* listUsageReports(
-  dependencies: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
+  context: Pick<BillingContext, "db" | "billing"> & { readonly pace: BulkPace },
   accountMode: AccountMode,
   {
     kinds,
@@ -219,7 +219,7 @@ export async function* listUsageReports(
       readonly state: UsageReportState | null;
     },
 ): AsyncGenerator<SearchedPage<UsageReport, UsageReport>, void, void> {
-  const { db, billing } = dependencies;
+  const { db, billing } = context;
   // All of them may be in the state, or few.
   const firstRows = limit === null ? SCANNED_ROWS : Math.min(limit + 1, SCANNED_ROWS);
   const accountBilling = await readAccountBilling(db, accountMode.accountId);
@@ -231,7 +231,7 @@ export async function* listUsageReports(
       continue;
     }
     for await (const page of readPages(
-      dependencies,
+      context,
       owner,
       narrowed,
       kind === kinds[start.kindIndex] ? start.position : null,

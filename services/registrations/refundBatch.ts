@@ -141,7 +141,7 @@ const refundAll = (
  * @throws BatchRejectedError
  */
 export const refundBatch = async (
-  deps: RegistrationContext,
+  context: RegistrationContext,
   caller: AccountMode,
   owner: Owner,
   items: readonly Outcome<RefundRequest>[],
@@ -151,17 +151,17 @@ export const refundBatch = async (
     requireAll(items);
   }
   const keys = keysOf(items);
-  const known = await listRefundsByKeys(deps.db, owner, keys);
+  const known = await listRefundsByKeys(context.db, owner, keys);
   const knownKeys = new Set(known.map(({ idempotencyKey }) => idempotencyKey));
   const requests = items.filter(isAccepted);
   const isReplay = requests.every(
     ({ idempotencyKey }) => idempotencyKey !== null && knownKeys.has(idempotencyKey),
   );
   // A replay does not depend on the processor.
-  const window = isReplay ? null : await readRefundWindow(deps, owner);
-  return deps.guard.writeBatch(caller, keys, () =>
-    deps.writer.runApart(owner.accountId, requests.length, () =>
-      retryKeyConflicts(() => refundAll(deps, owner, items, isAtomic, window)),
+  const window = isReplay ? null : await readRefundWindow(context, owner);
+  return context.guard.writeBatch(caller, keys, () =>
+    context.writer.runApart(owner.accountId, requests.length, () =>
+      retryKeyConflicts(() => refundAll(context, owner, items, isAtomic, window)),
     ),
   );
 };

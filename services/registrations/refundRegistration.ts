@@ -74,35 +74,37 @@ const findEarlierRefund = async (
 
 /** Returns the refund that an earlier call made with the request's idempotency key, or null. */
 export const findOriginalRefund = async (
-  deps: Context & Partial<OperatorContext>,
+  context: Context & Partial<OperatorContext>,
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded | null> => {
   const registration =
-    request.idempotencyKey === null ? null : await findOwnRegistration(deps.db, owner, request.id);
-  return registration ? findEarlierRefund(deps, deps.db, owner, registration, request) : null;
+    request.idempotencyKey === null
+      ? null
+      : await findOwnRegistration(context.db, owner, request.id);
+  return registration ? findEarlierRefund(context, context.db, owner, registration, request) : null;
 };
 
 /** @param window read before, because it may be a call to the processor */
 const refundWithin = (
-  deps: BillingContext & Partial<OperatorContext>,
+  context: BillingContext & Partial<OperatorContext>,
   owner: Owner,
   request: RefundRequest,
   window: RefundWindow,
 ): Promise<Refunded> =>
   retryKeyConflicts(() =>
-    deps.db.transaction(async (transaction) => {
+    context.db.transaction(async (transaction) => {
       const found = await lockRegistration(transaction, owner, request.id);
       if (!found) {
         throw refundNotFound(owner);
       }
       const { registration, hasUsage } = found;
       // Under the registration's lock, a concurrent call with the key has committed.
-      const earlier = await findEarlierRefund(deps, transaction, owner, registration, request);
+      const earlier = await findEarlierRefund(context, transaction, owner, registration, request);
       if (earlier) {
         return earlier;
       }
-      const now = deps.clock.now();
+      const now = context.clock.now();
       const refundedCount = decideRefund(
         { ...registration, kind: owner.kind, hasUsage },
         request.count,
@@ -114,7 +116,7 @@ const refundWithin = (
       return {
         registration: { ...registration, refundedCount: refundedSoFar },
         refundedCount,
-        totals: await recordRefunds(deps, transaction, owner, [decided], now),
+        totals: await recordRefunds(context, transaction, owner, [decided], now),
         refundId: refundIdOf(registration.id),
         replayed: false,
       };
@@ -125,34 +127,37 @@ const refundWithin = (
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
  * idempotency key of a client or an operator belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
  * it contains, even if the registration could no longer be refunded.
- * @param deps.queue if several refunds run at the same time
+ * @param context.queue if several refunds run at the same time
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  * @throws UnavailableError if the processor has the billing cycle and cannot be used
  */
 export const refundRegistration = async (
-  { queue, ...deps }: BillingContext & Partial<OperatorContext> & { readonly queue?: RefundQueue },
+  {
+    queue,
+    ...context
+  }: BillingContext & Partial<OperatorContext> & { readonly queue?: RefundQueue },
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded> => {
-  const { run, readWindow } = queue ?? withoutQueue(deps);
+  const { run, readWindow } = queue ?? withoutQueue(context);
   const done = await run(owner.accountId, async () => {
     // Before anything else, so that an unknown id costs one query.
-    const known = await findOwnRegistration(deps.db, owner, request.id);
+    const known = await findOwnRegistration(context.db, owner, request.id);
     if (!known) {
       throw refundNotFound(owner);
     }
     // Before the billing cycle is read from the processor: a replay does not depend on it.
-    const replay = await findEarlierRefund(deps, deps.db, owner, known, request);
+    const replay = await findEarlierRefund(context, context.db, owner, known, request);
     if (replay) {
       return replay;
     }
-    const window = await findRefundWindow(deps, owner);
-    return window && refundWithin(deps, owner, request, window);
+    const window = await findRefundWindow(context, owner);
+    return window && refundWithin(context, owner, request, window);
   });
   if (done) {
     return done;
   }
   // Nothing else waits for the processor.
   const window = await readWindow(owner);
-  return run(owner.accountId, () => refundWithin(deps, owner, request, window));
+  return run(owner.accountId, () => refundWithin(context, owner, request, window));
 };

@@ -55,7 +55,7 @@ const findUnrecordable = async (
 
 /** Writes items in one transaction, and rejects those that exceed the account's total. */
 const writeItems = async (
-  deps: RegistrationContext,
+  context: RegistrationContext,
   owner: Owner,
   items: readonly Item[],
   isAtomic: boolean,
@@ -65,7 +65,7 @@ const writeItems = async (
     return new Map();
   }
   try {
-    const outcomes = await deps.writer.registerTogether(
+    const outcomes = await context.writer.registerTogether(
       owner,
       items.map(({ entry, refusal }) => ({ ...entry, refusal })),
       isAtomic,
@@ -85,7 +85,7 @@ const writeItems = async (
       throw error;
     }
     // An item that repeats one of them may be refused.
-    const unrecordable = await findUnrecordable(deps, owner, items, error);
+    const unrecordable = await findUnrecordable(context, owner, items, error);
     if (unrecordable.size === 0) {
       throw error;
     }
@@ -93,7 +93,7 @@ const writeItems = async (
       reject(item, reason);
     }
     return writeItems(
-      deps,
+      context,
       owner,
       items.filter((item) => !unrecordable.has(item)),
       isAtomic,
@@ -131,7 +131,7 @@ const findRefused = (
  * @throws BatchRejectedError, or DomainError queue_full
  */
 export const registerBatch = async (
-  deps: RegistrationContext,
+  context: RegistrationContext,
   caller: Pick<Caller, "accountId" | "mode" | "suspendingSubscription">,
   owner: Owner,
   items: readonly Outcome<RegistrationRequest>[],
@@ -153,17 +153,17 @@ export const registerBatch = async (
     rejected[index] = error;
   };
   const keys = keysOf(entries);
-  const written = await deps.guard.writeBatch(caller, keys, async (awaitEarlier) => {
+  const written = await context.guard.writeBatch(caller, keys, async (awaitEarlier) => {
     if (entries.some(({ refusal }) => refusal !== null)) {
       await awaitEarlier();
-      const known = await listKnownKeys(deps.db, "registration", owner, keys);
+      const known = await listKnownKeys(context.db, "registration", owner, keys);
       for (const [item, refusal] of findRefused(entries, known)) {
         reject(item, refusal);
       }
       check();
     }
     return writeItems(
-      deps,
+      context,
       owner,
       entries.filter(({ index }) => rejected[index] === null),
       isAtomic,

@@ -42,8 +42,8 @@ const testDataSteps = ({ db, clock, testDataDays }: Context & RetentionSettings)
   };
 };
 
-const stepsOf = (deps: Context & RetentionSettings): Steps => {
-  const { db, clock, retention } = deps;
+const stepsOf = (context: Context & RetentionSettings): Steps => {
+  const { db, clock, retention } = context;
   const olderThan = (days: number) => ({ db, before: daysBefore(clock.now(), days) });
   return {
     processorEvents: (signal) =>
@@ -54,11 +54,11 @@ const stepsOf = (deps: Context & RetentionSettings): Steps => {
     },
     traceContexts: (signal) =>
       deleteBefore(deleteOldTraceContexts, olderThan(TRACE_CONTEXT_DAYS), signal),
-    events: (signal) => deleteOldEvents(deps, signal),
-    webhookDeliveries: (signal) => deleteOldDeliveries(deps, signal),
-    cachedResponses: (signal) => clearExpiredResponses(deps, signal),
-    ...testDataSteps(deps),
-    expiredKeys: (signal) => recordExpiredKeys(deps, signal),
+    events: (signal) => deleteOldEvents(context, signal),
+    webhookDeliveries: (signal) => deleteOldDeliveries(context, signal),
+    cachedResponses: (signal) => clearExpiredResponses(context, signal),
+    ...testDataSteps(context),
+    expiredKeys: (signal) => recordExpiredKeys(context, signal),
   };
 };
 
@@ -70,13 +70,13 @@ const stepsOf = (deps: Context & RetentionSettings): Steps => {
  * @throws AggregateError after all steps, if some have failed; its message has their names and reasons
  */
 export const deleteOldData = async (
-  deps: Context & RetentionSettings,
+  context: Context & RetentionSettings,
   signal: AbortSignal,
   maximumStepMs = MAXIMUM_STEP_MS,
 ): Promise<Readonly<Record<string, unknown>>> => {
   const results: Record<string, unknown> = {};
   const failures: { readonly name: string; readonly error: unknown }[] = [];
-  for (const [name, step] of Object.entries(stepsOf(deps))) {
+  for (const [name, step] of Object.entries(stepsOf(context))) {
     try {
       results[name] = await step(AbortSignal.any([signal, AbortSignal.timeout(maximumStepMs)]));
     } catch (error) {

@@ -28,30 +28,30 @@ const getSelectedTree = async (
  * @throws DomainError record_not_found when none matches
  */
 export const readStoreEvidence = async (
-  deps: EvidenceContext,
+  context: EvidenceContext,
   owner: AccountMode,
   selection: EvidenceSelection,
   render: EvidenceRenderer<TreeEvidence>,
 ): Promise<TreeEvidenceResponse> =>
-  readTreeEvidence(deps, await getSelectedTree(deps, owner, selection), render);
+  readTreeEvidence(context, await getSelectedTree(context, owner, selection), render);
 
 /**
  * Returns simulated evidence of the newest tree registration that a store's selection matches.
  * @throws DomainError record_not_found when none matches, or the simulation is in another project or region
  */
 export const simulateStoreEvidence = async (
-  deps: EvidenceContext,
+  context: EvidenceContext,
   owner: AccountMode,
   selection: EvidenceSelection,
   stage: EvidenceStage,
 ): Promise<TreeEvidence> => {
   const { projectPublicId, region } = selection;
-  const tree = await getSelectedTree(deps, owner, {
+  const tree = await getSelectedTree(context, owner, {
     ...selection,
     projectPublicId: null,
     region: null,
   });
-  const evidence = await simulateTreeEvidence(deps, tree, stage);
+  const evidence = await simulateTreeEvidence(context, tree, stage);
   const isSelected =
     (projectPublicId === null || evidence.order?.orderPublicId === projectPublicId) &&
     (region === null || evidence.region?.toLowerCase() === region.toLowerCase());

@@ -176,14 +176,14 @@ const recordSearch = (
  * @throws DomainError record_not_found if there is no such account
  */
 export const findRecords = async (
-  deps: OperatorContext,
+  context: OperatorContext,
   {
     text,
     accountId,
     limit,
   }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
 ): Promise<FoundRecords> => {
-  const { db } = deps;
+  const { db } = context;
   if (accountId !== null) {
     await getOrganizationOrStore(db, accountId);
   }
@@ -213,6 +213,6 @@ export const findRecords = async (
       .map((record) => ({ record, foundBy: ["idempotency_key"] })),
     hasMore: [registrations, donations, storeWrites].some(({ length }) => length > limit),
   };
-  await recordSearch(deps, found);
+  await recordSearch(context, found);
   return found;
 };

@@ -37,20 +37,20 @@ const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
 
 /** Returns what a refund of an organization's registration would do, without refunding. */
 const previewRefund = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   registration: AccountRegistration,
   refund: OperatorRefund,
 ): Promise<Pick<AnyRefund, "refundedCount" | "replayed">> => {
   const request = { ...refund, id: registration.id };
-  const original = await findOriginalRefund(deps, registration, request);
+  const original = await findOriginalRefund(context, registration, request);
   if (original) {
     return original;
   }
-  const window = await readRefundWindow(deps, registration);
-  const refundedCount = await deps.db.transaction(async (transaction) => {
+  const window = await readRefundWindow(context, registration);
+  const refundedCount = await context.db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, registration, registration.id);
     const refundable = { ...registration, hasUsage: found?.hasUsage === true };
-    return decideRefund(refundable, refund.count, window, deps.clock.now());
+    return decideRefund(refundable, refund.count, window, context.clock.now());
   });
   return { refundedCount, replayed: false };
 };
@@ -106,21 +106,21 @@ const refundStoreRegistration = async (
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundAnyRegistration = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   refund: OperatorRefund,
 ): Promise<AnyRefund> => {
   const registration = await findRegistration(
-    deps.db,
-    await getRecordId(deps.db, "registration", refund.id, refund.accountId),
+    context.db,
+    await getRecordId(context.db, "registration", refund.id, refund.accountId),
   );
   if (!registration) {
     throw recordNotFound("registration", refund.id);
   }
   if (registration.accountType === "store") {
-    return refundStoreRegistration(deps, registration, refund);
+    return refundStoreRegistration(context, registration, refund);
   }
   const { refundedCount, replayed } = await (refund.isDryRun
-    ? previewRefund(deps, registration, refund)
-    : refundRegistration(deps, registration, { ...refund, id: registration.id }));
+    ? previewRefund(context, registration, refund)
+    : refundRegistration(context, registration, { ...refund, id: registration.id }));
   return { registration, refundedCount, replayed };
 };

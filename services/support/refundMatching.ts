@@ -34,13 +34,13 @@ async function* readRefundable(
  * that cannot be refunded does not stop the others.
  */
 export async function* refundMatching(
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   filter: RefundFilter,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): AsyncGenerator<MatchingRefund, void, void> {
-  for await (const { id } of readRefundable(deps, filter)) {
+  for await (const { id } of readRefundable(context, filter)) {
     try {
-      const { refundedCount } = await refundAnyRegistration(deps, {
+      const { refundedCount } = await refundAnyRegistration(context, {
         accountId: filter.accountId,
         id,
         count: null,

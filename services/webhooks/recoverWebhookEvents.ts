@@ -87,15 +87,15 @@ const recover = async (
  * @throws DomainError request_invalid if the time is too long ago or in the future, or the endpoint is disabled
  */
 export const recoverWebhookEvents = (
-  deps: OperatorContext<Actor | null>,
+  context: OperatorContext<Actor | null>,
   endpoint: WebhookEndpoint,
   since: Date,
   positions: RecoveryPositions = new Map(),
 ): Promise<Recovery> => {
   requireEnabled(endpoint);
-  const now = deps.clock.now();
+  const now = context.clock.now();
   if (since > now || since.getTime() < now.getTime() - RECOVERY_DAYS * DAY_MS) {
     throw invalidRequest(`since: must be a time of the last ${RECOVERY_DAYS} days`);
   }
-  return recover(deps, endpoint, since, positions);
+  return recover(context, endpoint, since, positions);
 };

@@ -13,7 +13,7 @@ export const readNewSubscriptions = async (
   {
     logger,
     observeUnread,
-    ...deps
+    ...context
   }: BillingContext & {
     readonly logger: Logger;
     readonly observeUnread: (accountId: string, error: unknown) => void;
@@ -21,7 +21,7 @@ export const readNewSubscriptions = async (
   signal: AbortSignal,
 ): Promise<void> => {
   try {
-    await sweepSubscriptions(deps, NEVER, { signal, onFailure: observeUnread });
+    await sweepSubscriptions(context, NEVER, { signal, onFailure: observeUnread });
   } catch (error) {
     // Of an outage, the failures are observed.
     if (!signal.aborted && !(error instanceof ProcessorUnavailableError)) {

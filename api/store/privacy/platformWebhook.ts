@@ -91,12 +91,14 @@ const parseJson = (body: string): unknown => {
  * Returns a function that erases all customers of a store. The platform gives up after a few seconds and sends the request
  * again, so a call while an erasure of the store runs gets the result of that one.
  */
-const createErasures = (): ((deps: OperatorContext, storeId: string) => Promise<Forgotten>) => {
+const createErasures = (): ((change: OperatorContext, storeId: string) => Promise<Forgotten>) => {
   const running = new Map<string, Promise<Forgotten>>();
-  return (deps, storeId) => {
+  return (change, storeId) => {
     const erasure =
       running.get(storeId) ??
-      forgetAllCustomers(deps, storeId, { isDryRun: false }).finally(() => running.delete(storeId));
+      forgetAllCustomers(change, storeId, { isDryRun: false }).finally(() =>
+        running.delete(storeId),
+      );
     running.set(storeId, erasure);
     return erasure;
   };
@@ -157,9 +159,9 @@ export const platformWebhook = (
     if (store) {
       await refuseReplay(context, store, requested, signature);
     }
-    const deps = { ...context, actor: { kind: "platform", signature } as const };
+    const change = { ...context, actor: { kind: "platform", signature } as const };
     if (requested === "customers/data_request") {
-      const found = store && (await exportCustomer(deps, store.id, customerOf(request)));
+      const found = store && (await exportCustomer(change, store.id, customerOf(request)));
       ctx.body = presentCustomerExport(
         found ?? { registrations: [], donations: [], hasMore: false },
       );
@@ -167,8 +169,8 @@ export const platformWebhook = (
     }
     const erase = (storeId: string) =>
       requested === "shop/redact"
-        ? eraseAll(deps, storeId)
-        : forgetCustomer(deps, storeId, customerOf(request), { isDryRun: false });
+        ? eraseAll(change, storeId)
+        : forgetCustomer(change, storeId, customerOf(request), { isDryRun: false });
     const { registrations, donations } = store ? await erase(store.id) : NOTHING;
     ctx.body = { erased: { registrations, donations } };
   };

@@ -106,7 +106,7 @@ const refuseDelivered = async (
  * @throws Error if a named meter event is still being sent; all others have been changed by then
  */
 export const applyRejectionReport = async (
-  deps: Context & RejectionObserver,
+  context: Context & RejectionObserver,
   processorEventId: string,
   report: RejectionReport,
 ): Promise<void> => {
@@ -115,20 +115,20 @@ export const applyRejectionReport = async (
     const reasons = new Map(
       samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
     );
-    const identified = await listMeterEventsByIdentifier(deps.db, "stripe", [...reasons.keys()]);
+    const identified = await listMeterEventsByIdentifier(context.db, "stripe", [...reasons.keys()]);
     const events = identified.filter((event) => isInReport(event, report));
-    const left = await findLeftEventIds(deps.db, processorEventId, code);
+    const left = await findLeftEventIds(context.db, processorEventId, code);
     const leftEventIds: bigint[] = [];
     let named = 0;
     for (const event of events.filter(({ id }) => left === null || left.has(id))) {
       const reason = `${code}: ${reasons.get(event.identifier)}`;
-      const result = await refuseDelivered(deps, event, { report, reason });
+      const result = await refuseDelivered(context, event, { report, reason });
       if (result === "wait") {
         leftEventIds.push(event.id);
       }
       named += result === "unknown" ? 0 : 1;
     }
-    await saveUsageRejection(deps.db, processorEventId, report, {
+    await saveUsageRejection(context.db, processorEventId, report, {
       code,
       errors,
       named: Math.min(named, errors),

@@ -35,34 +35,34 @@ export type ProcessorEventObservers = RejectionObserver & {
 };
 
 const apply = async (
-  deps: BillingContext & ProcessorEventObservers,
+  context: BillingContext & ProcessorEventObservers,
   { id, type, objectId }: ProcessorEventAttempt,
   signal: AbortSignal,
 ): Promise<void> => {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
   if (isSubscriptionChange(type)) {
     // The event is only the reason to read the current state, so the order of events does not matter.
-    for (const accountId of await listAccountsOfStripeObject(deps.db, objectId ?? "")) {
-      await refreshSubscription(deps, accountId, limit);
+    for (const accountId of await listAccountsOfStripeObject(context.db, objectId ?? "")) {
+      await refreshSubscription(context, accountId, limit);
     }
     return;
   }
-  const stripe = deps.billing.findProcessor("stripe", "live");
+  const stripe = context.billing.findProcessor("stripe", "live");
   if (!stripe) {
     throw new Error("Stripe is not configured.");
   }
-  await applyRejectionReport(deps, id, await stripe.readRejectionReport(id, limit));
+  await applyRejectionReport(context, id, await stripe.readRejectionReport(id, limit));
 };
 
 const processOne = async (
-  deps: BillingContext & ProcessorEventObservers,
+  context: BillingContext & ProcessorEventObservers,
   event: ProcessorEventAttempt,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const { id, type, receivedAt } = event;
   try {
-    await apply(deps, event, signal);
+    await apply(context, event, signal);
     await settleProcessorEvent(db, id, {
       state: "processed",
       error: null,
@@ -77,7 +77,7 @@ const processOne = async (
       return;
     }
     await settleProcessorEvent(db, id, { state: "failed", error: reason, settledAt: clock.now() });
-    deps.observeFailedEvent({ id, type, reason });
+    context.observeFailedEvent({ id, type, reason });
   }
 };
 
@@ -86,10 +86,10 @@ const processOne = async (
  * later; one that never succeeds is recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
  */
 export const processProcessorEvents = async (
-  deps: BillingContext & ProcessorEventObservers,
+  context: BillingContext & ProcessorEventObservers,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const startedAtMs = performance.now();
   for (const due of await listDueProcessorEvents(db, clock.now(), PAGE)) {
     signal.throwIfAborted();
@@ -99,7 +99,7 @@ export const processProcessorEvents = async (
     const nextAttemptAt = new Date(clock.now().getTime() + processingDelayMs(due.attempts + 1));
     const event = await beginProcessing(db, due, nextAttemptAt);
     if (event) {
-      await processOne(deps, event, signal);
+      await processOne(context, event, signal);
     }
   }
 };

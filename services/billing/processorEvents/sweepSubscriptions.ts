@@ -26,7 +26,7 @@ export type SubscriptionSweep = {
  * @throws ProcessorUnavailableError if Stripe is down
  */
 export const sweepSubscriptions = async (
-  deps: BillingContext,
+  context: BillingContext,
   readBefore: Date,
   {
     signal,
@@ -39,14 +39,14 @@ export const sweepSubscriptions = async (
   },
 ): Promise<SubscriptionSweep> => {
   let [read, failed, unavailable] = [0, 0, 0];
-  if (deps.billing.findProcessor("stripe", "live") === null) {
+  if (context.billing.findProcessor("stripe", "live") === null) {
     return { read, failed };
   }
   let after: string | null = null;
   for (;;) {
-    const ids: readonly string[] = await listSubscriptionsToRead(deps.db, {
+    const ids: readonly string[] = await listSubscriptionsToRead(context.db, {
       readBefore,
-      now: deps.clock.now(),
+      now: context.clock.now(),
       after,
       limit: PAGE,
     });
@@ -56,7 +56,7 @@ export const sweepSubscriptions = async (
     for (const id of ids) {
       try {
         await refreshSubscription(
-          deps,
+          context,
           id,
           AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
         );

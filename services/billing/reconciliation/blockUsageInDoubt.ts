@@ -136,18 +136,18 @@ const blockStream = async (
  * own, because a transaction with the locks of all streams can use up the server's memory for locks.
  */
 export const blockUsageInDoubt = async (
-  deps: BillingContext,
+  context: BillingContext,
   heldAt: Date,
   { since, isDryRun }: { readonly since: Date | null; readonly isDryRun: boolean },
 ): Promise<readonly StoredMeterEvent[]> => {
-  const { db } = deps;
+  const { db } = context;
   const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
   const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
   // An earlier run may have broken off.
   const blocked = [...(await listBlockedEventsSettledAt(db, heldAt))];
   for (const stream of streams) {
     const work = (transaction: DatabaseTransactionConnection) =>
-      blockStream(deps, transaction, stream, span);
+      blockStream(context, transaction, stream, span);
     blocked.push(...(await (isDryRun ? runAndRollBack(db, work) : db.transaction(work))));
   }
   return blocked;

@@ -297,13 +297,13 @@ const requireUnits = async (
  * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held, or the document has other units
  */
 export const correctFailover = async (
-  deps: BillingContext,
+  context: BillingContext,
   options: FailoverOptions,
   signal: AbortSignal,
 ): Promise<FailoverReport> => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const { accountId, includeLostRefunds, restoredAt, document } = options;
-  const processor = await requireFlowingStripe(deps);
+  const processor = await requireFlowingStripe(context);
   const { usageLagMs } = processor;
   const now = await readDatabaseTime(db, clock);
   const span = spanOf(now, restoredAt);
@@ -321,18 +321,18 @@ export const correctFailover = async (
       };
       const proposed: Compared[] = [];
       try {
-        for (const minute of await listMinutes(deps, comparison, {
+        for (const minute of await listMinutes(context, comparison, {
           span,
           includeLostRefunds,
           now,
         })) {
-          const correction = await proposeCorrection(deps, comparison, minute, {
+          const correction = await proposeCorrection(context, comparison, minute, {
             options,
             usageLagMs,
           });
           if (correction) {
             proposed.push(
-              document === null ? await recordCorrection(deps, correction, options) : correction,
+              document === null ? await recordCorrection(context, correction, options) : correction,
             );
           }
         }
@@ -353,7 +353,7 @@ export const correctFailover = async (
   await requireUnits(db, document, corrections);
   const recorded: Compared[] = [];
   for (const correction of corrections) {
-    recorded.push(await recordCorrection(deps, correction, options));
+    recorded.push(await recordCorrection(context, correction, options));
   }
   return { span, corrections: recorded, unreadable };
 };

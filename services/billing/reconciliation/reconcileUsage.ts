@@ -176,15 +176,15 @@ const nameEvents = async (
 };
 
 const compareStream = async (
-  deps: BillingContext,
+  context: BillingContext,
   comparison: Comparison,
   signal: AbortSignal,
 ): Promise<StreamReport> => {
   const { stream, span, totals, unsealed, acknowledged } = comparison;
-  const processor = deps.billing.findProcessor(stream.processor, stream.mode);
+  const processor = context.billing.findProcessor(stream.processor, stream.mode);
   const acknowledgedUnits = acknowledgedIn(acknowledged, span);
-  const recentAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
-  const readOurs = () => readMinutes(deps, comparison, recentAfter);
+  const recentAfter = new Date(context.clock.now().getTime() - (processor?.usageLagMs ?? 0));
+  const readOurs = () => readMinutes(context, comparison, recentAfter);
   const report = (
     { delivered, pending, failed }: OwnSums,
     processorQuantity: number | null,
@@ -205,7 +205,7 @@ const compareStream = async (
   const initial = totals ?? (await readOurs());
   try {
     const readTheirs = createUsageReader(
-      getProcessor(deps.billing, stream.processor, stream.mode),
+      getProcessor(context.billing, stream.processor, stream.mode),
       stream,
       signal,
     );
@@ -224,7 +224,7 @@ const compareStream = async (
     const differences = found.every(({ mayLag }) => mayLag)
       ? found
       : explainDifferences(found, { ...sums, minutes: (await readOurs()).minutes });
-    return report(ours, theirs, await nameEvents(deps.db, stream, differences));
+    return report(ours, theirs, await nameEvents(context.db, stream, differences));
   } catch (cause) {
     signal.throwIfAborted();
     // One customer that is unknown to the processor must not hide the drift of the others.
@@ -269,17 +269,17 @@ export const reconcileUsage = async (
   signal: AbortSignal,
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
   const clock = await correctClock(given.db, given.clock);
-  const deps = { ...given, clock, db: openBulkPool(given.db, pace) };
+  const context = { ...given, clock, db: openBulkPool(given.db, pace) };
   const span = givenSpan ?? defaultSpan(clock.now());
-  const acknowledgedOf = await readAcknowledgedDrift(deps.db, span);
-  const { separatedAt } = await readDeployment(deps.db);
+  const acknowledgedOf = await readAcknowledgedDrift(context.db, span);
+  const { separatedAt } = await readDeployment(context.db);
   const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
   const readUnsealed = (accountIds: readonly string[] | null) =>
-    sumUnsealed(deps.db, pace, span, accountIds);
+    sumUnsealed(context.db, pace, span, accountIds);
   // Before the events, so that what is sealed in between is counted twice and not left out.
   const unsealedOfAll = accountId === null ? await readUnsealed(null) : null;
   const totals =
-    among === null ? await sumStreams(deps.db, pace, span, { atStripe, accountId }) : null;
+    among === null ? await sumStreams(context.db, pace, span, { atStripe, accountId }) : null;
   const selected = among ?? totals ?? [];
   // A customer of the account can have belonged to other accounts as well.
   const accountIds = [...new Set(selected.flatMap((stream) => stream.accountIds))];
@@ -301,7 +301,7 @@ export const reconcileUsage = async (
   }));
   const streams = await runConcurrently(
     comparisons,
-    (comparison) => compareStream(deps, comparison, signal),
+    (comparison) => compareStream(context, comparison, signal),
     { concurrency: CONCURRENT_READS, signal },
   );
   return { streams };

@@ -43,11 +43,11 @@ export const requireNoCall = async (
  * Returns when the hold began.
  * @throws DomainError request_invalid if usage is not held, or something that was sent may not be visible yet
  */
-export const requireRest = async (deps: BillingContext): Promise<Date> => {
-  const { db, clock } = deps;
+export const requireRest = async (context: BillingContext): Promise<Date> => {
+  const { db, clock } = context;
   const hold: Hold | null = await guardUsage({ db, clock });
   const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");
-  const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(deps)));
+  const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(context)));
   if ((await readDatabaseTime(db, clock)) < visibleAt) {
     refuse(
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,

@@ -38,7 +38,7 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
  * @param reconciliation.span null for the default one
  */
 export const runReconciliation = async (
-  deps: BillingContext & { readonly pace?: BulkPace | undefined },
+  context: BillingContext & { readonly pace?: BulkPace | undefined },
   {
     id,
     isFinal,
@@ -52,8 +52,8 @@ export const runReconciliation = async (
   },
   signal: AbortSignal,
 ): Promise<ReconciliationPoll> => {
-  const { db } = deps;
-  const clock = await correctClock(db, deps.clock);
+  const { db } = context;
+  const clock = await correctClock(db, context.clock);
   const startedAt = clock.now();
   const stored = await insertReconciliation(db, {
     id,
@@ -62,7 +62,7 @@ export const runReconciliation = async (
     startedAt,
   });
   const { streams } = await reconcileUsage(
-    deps,
+    context,
     {
       accountId,
       among: stored.streams === null ? null : await listReconciliationStreams(db, id),

@@ -165,18 +165,18 @@ const compareMinute = async (
  * one of them, or another comparison may settle them. Their shares of the sum depend on each other, so it is one transaction.
  */
 const settleMinute = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   events: MinuteInDoubt<LocatedEvent>,
   heldAt: Date,
   { isDryRun, signal }: { readonly isDryRun: boolean; readonly signal: AbortSignal },
 ): Promise<readonly SettledDoubt[]> => {
-  const { doubts, ...decided } = await compareMinute(deps, events, signal);
+  const { doubts, ...decided } = await compareMinute(context, events, signal);
   if (!isDryRun && doubts.every(({ outcome }) => outcome.kind !== "unclear")) {
-    await deps.db.transaction(async (transaction) => {
+    await context.db.transaction(async (transaction) => {
       await requireUnchanged(transaction, decided);
       await requireHold(transaction, heldAt);
       for (const doubt of doubts) {
-        await record(transaction, deps, doubt, heldAt);
+        await record(transaction, context, doubt, heldAt);
       }
     });
   }
@@ -192,20 +192,20 @@ const settleMinute = async (
  * concurrently
  */
 export const settleAfterRestore = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   options: AfterRestoreOptions,
   signal: AbortSignal,
 ): Promise<readonly SettledDoubt[]> => {
-  const { db, clock, actor } = deps;
-  const heldAt = await requireRest(deps);
+  const { db, clock, actor } = context;
+  const heldAt = await requireRest(context);
   if (!options.isDryRun) {
     // A retry in the lost history may have been accepted. First, so that what a retry releases unchecked is compared.
     await doubtUnsentEvents(db);
   }
-  const events = await blockUsageInDoubt(deps, heldAt, options);
+  const events = await blockUsageInDoubt(context, heldAt, options);
   const settled = await runConcurrently(
     groupByMinute(await locate(db, events)),
-    (minute) => settleMinute(deps, minute, heldAt, { isDryRun: options.isDryRun, signal }),
+    (minute) => settleMinute(context, minute, heldAt, { isDryRun: options.isDryRun, signal }),
     { concurrency: CONCURRENT_READS, signal },
   );
   if (!options.isDryRun) {
@@ -217,7 +217,7 @@ export const settleAfterRestore = async (
         action: "usage.compare_and_release",
         details: { heldAt, since: options.since, events: events.length },
       });
-      await endHold(transaction, deps, options.operator);
+      await endHold(transaction, context, options.operator);
     });
   }
   return settled.flat();

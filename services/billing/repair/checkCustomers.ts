@@ -43,12 +43,12 @@ const requireCustomers = (
  * @throws DomainError request_invalid if none is known
  */
 export const listCustomers = async (
-  deps: Pick<BillingContext, "db">,
+  context: Pick<BillingContext, "db">,
   event: StoredMeterEvent,
 ): Promise<
   { readonly possible: ReturnType<typeof requireCustomers> } & Pick<Decided, "customers">
 > => {
-  const currentCustomerId = await findCurrentCustomer(deps, event);
+  const currentCustomerId = await findCurrentCustomer(context, event);
   return {
     possible: requireCustomers(event, currentCustomerId),
     customers: new Map([[event.accountId, currentCustomerId]]),
@@ -88,7 +88,7 @@ const checkCustomer = async (
  * @throws ProcessorUnavailableError if the processor is not configured or cannot be reached
  */
 export const checkCustomers = async (
-  deps: BillingContext,
+  context: BillingContext,
   event: StoredMeterEvent,
 ): Promise<
   {
@@ -96,14 +96,14 @@ export const checkCustomers = async (
     readonly decisiveCustomerId: string | null;
   } & Pick<Decided, "minutes" | "customers">
 > => {
-  const currentCustomerId = await findCurrentCustomer(deps, event);
+  const currentCustomerId = await findCurrentCustomer(context, event);
   const [first, ...others] = requireCustomers(event, currentCustomerId);
-  const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(deps, event, first)];
+  const checks: [CustomerCheck, ...CustomerCheck[]] = [await checkCustomer(context, event, first)];
   for (const customerId of others) {
     if (checks.some(({ outcome }) => outcome.kind === "delivered")) {
       break;
     }
-    checks.push(await checkCustomer(deps, event, customerId));
+    checks.push(await checkCustomer(context, event, customerId));
   }
   const decisive = decisiveCheck(event, checks);
   const { kind } = decisive.outcome;

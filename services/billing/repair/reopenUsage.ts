@@ -22,11 +22,11 @@ import { requireUnchanged } from "./requireUnchanged.ts";
  * show that it is missing, or it was changed concurrently
  */
 export const reopenUsage = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   meterEventId: bigint,
   { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): Promise<{ readonly quantity: number }> => {
-  const { db, clock, actor } = deps;
+  const { db, clock, actor } = context;
   const event = await getMeterEvent(db, meterEventId);
   requireDelivered(event);
   requireNoHandSettlement(event);
@@ -35,7 +35,7 @@ export const reopenUsage = async (
       `meter event ${meterEventId}: its facts were sealed again in a later event; bill what the processor lacks by hand, and acknowledge the difference`,
     );
   }
-  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(deps, event);
+  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(context, event);
   const state = decideReopenAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { quantity } = event;
   if (isDryRun) {

@@ -30,24 +30,24 @@ type Decision = Retried & {
 } & Pick<Decided, "minutes" | "customers">;
 
 const decide = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   event: StoredMeterEvent,
   { assumed, customerId: named }: Assumption,
 ): Promise<Decision> => {
   // The usage may be what the processor lacked when an operator settled the difference by hand and acknowledged it.
   const outcomeUnknown =
     event.outcomeUnknown ||
-    (await isDriftAcknowledged(deps.db, streamOfEvent(event), minuteOf(event.second)));
+    (await isDriftAcknowledged(context.db, streamOfEvent(event), minuteOf(event.second)));
   const decision = decideRetry({ ...event, outcomeUnknown }, assumed);
   if (decision !== "check" && decision.state !== "delivered") {
     return { ...decision, customerId: event.customerId, minutes: [], customers: new Map() };
   }
   if (decision !== "check") {
-    const { possible, customers } = await listCustomers(deps, event);
+    const { possible, customers } = await listCustomers(context, event);
     const customerId = requireCustomer(event, possible, named);
     return { ...decision, customerId, minutes: [], customers };
   }
-  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(deps, event);
+  const { decisive, decisiveCustomerId, ...decided } = await checkCustomers(context, event);
   const checked = decideRetryAfterCheck(event, decisive.outcome, decisiveCustomerId);
   const { customerId } = checked.state === "delivered" ? decisive.event : event;
   return { ...checked, customerId, ...decided };
@@ -62,15 +62,15 @@ const decide = async (
  * whether or to which customer it was delivered, or it was changed concurrently
  */
 export const retryUsage = async (
-  deps: BillingContext & OperatorContext,
+  context: BillingContext & OperatorContext,
   meterEventId: bigint,
   assumption: Assumption = { assumed: null, customerId: null },
 ): Promise<"waiting" | "delivered"> => {
-  const { db, clock, actor } = deps;
+  const { db, clock, actor } = context;
   const event = await getMeterEvent(db, meterEventId);
   requireNoHandSettlement(event);
   const { state, acceptedQuantity, customerId, minutes, customers } = await decide(
-    deps,
+    context,
     event,
     assumption,
   );

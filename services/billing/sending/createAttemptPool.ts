@@ -41,7 +41,7 @@ export type AttemptPool = {
 
 /** Creates the pool of the attempts that a shard's sender makes at the same time. */
 export const createAttemptPool = (
-  deps: BillingContext,
+  context: BillingContext,
   { signal, onResult, onFailure, onEnd }: AttemptObservers & { readonly signal: AbortSignal },
 ): AttemptPool => {
   /** The attempts in progress, with the keys of their streams. */
@@ -50,10 +50,10 @@ export const createAttemptPool = (
     test: new Map(),
   };
   const keysIn = (mode: Mode): readonly string[] => [...running[mode].values()];
-  const records = createAttemptRecords(deps.db, COLLECT_OUTCOMES_MS);
+  const records = createAttemptRecords(context.db, COLLECT_OUTCOMES_MS);
   /** Many rejections at about the same time are one reason. */
   const lowerRate = joinCalls(async (rejections: readonly null[]) => {
-    await lowerStripeCallRate(deps.db);
+    await lowerStripeCallRate(context.db);
     return rejections;
   }, COLLECT_OUTCOMES_MS);
 
@@ -66,7 +66,7 @@ export const createAttemptPool = (
       outcomeUnknown: true,
       newKey: false,
       inDoubtSince: null,
-      retryAt: new Date(deps.clock.now().getTime() + MAXIMUM_RETRY_DELAY_MS),
+      retryAt: new Date(context.clock.now().getTime() + MAXIMUM_RETRY_DELAY_MS),
     });
 
   const make = async ({ event, started, startsAtMs }: BegunAttempt): Promise<void> => {
@@ -76,7 +76,7 @@ export const createAttemptPool = (
     }
     let result: SendResult;
     try {
-      result = await finishSending({ ...deps, records }, event, { started, signal });
+      result = await finishSending({ ...context, records }, event, { started, signal });
     } catch (error) {
       onFailure(event, error);
       // If this fails too, the lease expires.

@@ -18,7 +18,7 @@ export type AttemptQueue = {
 
 /** Creates the queue of sealed events whose next attempt has not begun. */
 export const createAttemptQueue = (
-  deps: BillingContext,
+  context: BillingContext,
   start: (attempt: BegunAttempt) => void,
 ): AttemptQueue => {
   let waiting: StoredMeterEvent[] = [];
@@ -31,7 +31,7 @@ export const createAttemptQueue = (
       return;
     }
     const begun = await beginSending(
-      deps,
+      context,
       events.map(({ id }) => id),
     );
     for (const [index, event] of begun.events.entries()) {
@@ -49,7 +49,7 @@ export const createAttemptQueue = (
       waiting = calls;
       await begin(others, () => 0);
       if (calls.length > 0) {
-        const reserved = await deps.db.transaction((transaction) =>
+        const reserved = await context.db.transaction((transaction) =>
           reserveStripeCalls(transaction, calls.length),
         );
         waiting = calls.slice(reserved.calls);

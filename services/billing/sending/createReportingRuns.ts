@@ -10,17 +10,17 @@ import type { ShardObservers } from "./createShardSender.ts";
  * second may be sealed.
  */
 export const createReportingRuns = (
-  deps: BillingContext,
+  context: BillingContext,
   { runMs, ...observers }: ShardObservers & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
-  const scans = createStreamScans(deps);
-  return createShardRuns(deps, {
+  const scans = createStreamScans(context);
+  return createShardRuns(context, {
     kind: "usage",
     // At the same time, the shards would compete for the calls to Stripe of the near future, and those that get none would
     // have to begin their attempts later, each with another change of its row.
     offsetMsOf: spreadOverSecond,
     createSender: (shard, signal) =>
-      createShardSender(deps, shard, { ...observers, scans, signal }),
+      createShardSender(context, shard, { ...observers, scans, signal }),
     runMs,
   });
 };

@@ -36,16 +36,16 @@ type Signals = {
  * @returns null if the drain ends before the time of the call
  */
 const send = async (
-  deps: BillingContext,
+  context: BillingContext,
   { id, processor }: StoredMeterEvent,
   { signal, end }: Signals,
 ): Promise<AttemptResult | null> => {
-  if (processor === "stripe" && !(await awaitStripeCall(deps.db, end))) {
+  if (processor === "stripe" && !(await awaitStripeCall(context.db, end))) {
     return null;
   }
-  const result = await sendMeterEvent(deps, id, signal);
+  const result = await sendMeterEvent(context, id, signal);
   if (result.kind === "delayed" && result.cause === "rate_limited") {
-    await lowerStripeCallRate(deps.db);
+    await lowerStripeCallRate(context.db);
   }
   return result;
 };
@@ -54,13 +54,13 @@ const send = async (
 const unmade = (delay: Delay): AttemptResult => ({ ...delay, hasOwnSender: true });
 
 const attempt = (
-  deps: BillingContext,
+  context: BillingContext,
   sealing: Exclude<Sealing, { readonly kind: "none" | "more" }>,
   signals: Signals,
 ): Promise<AttemptResult | null> | AttemptResult => {
   switch (sealing.kind) {
     case "event":
-      return send(deps, sealing.event, signals);
+      return send(context, sealing.event, signals);
     case "stripe_missing":
       return unmade(STRIPE_MISSING);
     case "held":
@@ -76,7 +76,7 @@ const attempt = (
  * @param onResult called after each attempt; the id is null if Stripe is not configured and nothing was sealed
  */
 export const drainUsage = async (
-  deps: BillingContext,
+  context: BillingContext,
   stream: Owner,
   {
     signal,
@@ -88,14 +88,14 @@ export const drainUsage = async (
 ): Promise<DrainResult> => {
   const end = AbortSignal.any([signal, AbortSignal.timeout(BUDGET_MS)]);
   for (let sent = 0; sent < BUDGET_EVENTS && !end.aborted; sent += 1) {
-    const sealing = await sealMeterEvent(deps, stream);
+    const sealing = await sealMeterEvent(context, stream);
     if (sealing.kind === "none") {
       return { kind: "done" };
     }
     if (sealing.kind === "more") {
       continue;
     }
-    const result = await attempt(deps, sealing, { signal, end });
+    const result = await attempt(context, sealing, { signal, end });
     if (result === null) {
       break;
     }

@@ -208,13 +208,13 @@ const sealNewEvents = async (
 };
 
 const sealLocked = async (
-  deps: BillingContext,
+  context: BillingContext,
   transaction: DatabaseTransactionConnection,
   deployment: Deployment,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<Sealings> => {
-  const { billing, clock } = deps;
+  const { billing, clock } = context;
   const customerIds = await listStripeCustomerIds(transaction, [
     ...new Set(streams.map(({ accountId }) => accountId)),
   ]);
@@ -243,7 +243,7 @@ const sealLocked = async (
       fresh.push(billed);
     }
   }
-  return new Map([...results, ...(await sealNewEvents(deps, transaction, fresh, started))]);
+  return new Map([...results, ...(await sealNewEvents(context, transaction, fresh, started))]);
 };
 
 /**
@@ -258,19 +258,19 @@ const sealLocked = async (
  * @returns the streams' results in their order
  */
 const seal = (
-  deps: BillingContext,
+  context: BillingContext,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
   lock: (transaction: DatabaseTransactionConnection) => Promise<ReadonlySet<UnsealedStream>>,
 ): Promise<readonly Sealing[]> =>
-  deps.db.transaction(async (transaction) => {
+  context.db.transaction(async (transaction) => {
     const locked = await lock(transaction);
     const deployment = await readDeployment(transaction);
     const hold = findHold(deployment);
     if (hold) {
       return streams.map(() => ({ kind: "held", reason: describeHold(hold) }));
     }
-    const results = await sealLocked(deps, transaction, deployment, [...locked], started);
+    const results = await sealLocked(context, transaction, deployment, [...locked], started);
     return streams.map((stream) => results.get(ownerKey(stream)) ?? NONE);
   });
 
@@ -279,19 +279,19 @@ const seal = (
  * @param started as for `seal`
  */
 export const sealMeterEvents = (
-  deps: BillingContext,
+  context: BillingContext,
   streams: readonly UnsealedStream[],
   started: LeaseStart | null,
 ): Promise<readonly Sealing[]> =>
-  seal(deps, streams, started, (transaction) => tryLockStreams(transaction, streams));
+  seal(context, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
 /** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
 export const sealMeterEvent = async (
-  deps: BillingContext,
+  context: BillingContext,
   stream: Owner,
 ): Promise<Sealing> => {
   const whole = { ...stream, firstSecond: 0 };
-  const [sealing = NONE] = await seal(deps, [whole], null, async (transaction) => {
+  const [sealing = NONE] = await seal(context, [whole], null, async (transaction) => {
     await lockStream(transaction, whole);
     return new Set([whole]);
   });

@@ -73,11 +73,11 @@ const traceCall = <Result>(
  * @returns null if the lease was lost: another attempt has begun
  */
 const makeAttempt = async (
-  deps: BillingContext,
+  context: BillingContext,
   event: StoredMeterEvent,
   { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
 ): Promise<SendResult | null> => {
-  const { db, billing } = deps;
+  const { db, billing } = context;
   const { at: startedAt } = started;
   const processor = billing.findProcessor(event.processor, event.mode);
   if (!processor) {
@@ -89,15 +89,15 @@ const makeAttempt = async (
     const step = decideNextStep(event, outcome, startedAt);
     switch (step.kind) {
       case "send":
-        outcome = await traceCall(deps, event, () =>
-          callProcessor(processor, event, signal, () => !isLeaseOver(lease, deps)),
+        outcome = await traceCall(context, event, () =>
+          callProcessor(processor, event, signal, () => !isLeaseOver(lease, context)),
         );
         break;
       case "check":
         ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
         // The check took time, and the lease must outlast the attempt.
         if (outcome.kind === "absent") {
-          lease = startLease(deps);
+          lease = startLease(context);
           if (!(await renewLease(db, event, leaseOf(lease).until))) {
             return null;
           }
@@ -201,11 +201,11 @@ export type BegunAttempts = {
 
 /** Leases sealed events to attempts, and records those before they are made. */
 export const beginSending = async (
-  deps: BillingContext,
+  context: BillingContext,
   ids: readonly bigint[],
 ): Promise<BegunAttempts> => {
-  const started = startLease(deps);
-  return { started, events: await beginAttempts(deps.db, ids, leaseOf(started)) };
+  const started = startLease(context);
+  return { started, events: await beginAttempts(context.db, ids, leaseOf(started)) };
 };
 
 /** The end of an attempt, and of one that is delayed, whether the stream's own sender makes the next one. */
@@ -216,7 +216,7 @@ const LEFT: AttemptResult = { ...LEASED, hasOwnSender: false };
 
 /** Makes an attempt that has begun, and records its outcome. */
 export const finishSending = async (
-  deps: BillingContext & { readonly records: AttemptRecords },
+  context: BillingContext & { readonly records: AttemptRecords },
   event: StoredMeterEvent,
   {
     started,
@@ -226,9 +226,9 @@ export const finishSending = async (
     readonly signal: AbortSignal;
   },
 ): Promise<AttemptResult> => {
-  const { db, clock, records } = deps;
-  const result = await traceSending(deps, event.id, () =>
-    makeAttempt(deps, event, { started, signal }),
+  const { db, clock, records } = context;
+  const result = await traceSending(context, event.id, () =>
+    makeAttempt(context, event, { started, signal }),
   );
   if (!result) {
     return LEFT;
@@ -255,16 +255,16 @@ export const finishSending = async (
 
 /** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
 export const sendMeterEvent = async (
-  deps: BillingContext,
+  context: BillingContext,
   id: bigint,
   signal: AbortSignal,
 ): Promise<AttemptResult> => {
   const {
     started,
     events: [event],
-  } = await beginSending(deps, [id]);
+  } = await beginSending(context, [id]);
   return event
-    ? finishSending({ ...deps, records: createAttemptRecords(deps.db) }, event, {
+    ? finishSending({ ...context, records: createAttemptRecords(context.db) }, event, {
         started,
         signal,
       })

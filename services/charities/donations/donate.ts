@@ -20,18 +20,18 @@ export type Donated = {
 
 /** Returns the new donation, or null if a concurrent request with the same idempotency key was first. */
 const record = async (
-  deps: CharityContext & BillingContext,
+  context: CharityContext & BillingContext,
   account: Account,
   request: DonationRequest,
 ): Promise<Donated | null> => {
-  const { db, clock, charities } = deps;
+  const { db, clock, charities } = context;
   if (request.mode === "live") {
-    await requireDonationSubscription(deps, account);
+    await requireDonationSubscription(context, account);
   }
   const id = newId();
   const provider = charities.named(account.charityProvider, account.id);
   const confirmed = await confirmCharity(
-    deps,
+    context,
     provider,
     { id, accountId: account.id },
     request.charity,
@@ -65,17 +65,17 @@ export const findOriginalDonation = async (
  * @throws OutageError if the charity cannot be validated
  */
 export const donate = async (
-  deps: CharityContext & BillingContext,
+  context: CharityContext & BillingContext,
   request: DonationRequest,
 ): Promise<Donated> => {
   const [original, account] = await Promise.all([
-    findOriginalDonation(deps, request),
-    getAccount(deps.db, request.accountId),
+    findOriginalDonation(context, request),
+    getAccount(context.db, request.accountId),
   ]);
   const donated =
     original ??
-    (await record(deps, account, request)) ??
-    (await findOriginalDonation(deps, request));
+    (await record(context, account, request)) ??
+    (await findOriginalDonation(context, request));
   if (!donated) {
     throw new Error("The donation is neither new nor known under its idempotency key.");
   }

@@ -104,21 +104,21 @@ const decide = (
 
 /** Decides all items. Those that are neither rejected nor accepted are replays. */
 const decideAll = async (
-  deps: CharityContext & BillingContext,
+  context: CharityContext & BillingContext,
   owner: AccountMode,
   items: readonly Item[],
 ): Promise<Decision> => {
   if (items.length === 0) {
     return { rejections: new Map(), accepted: [], undecided: [] };
   }
-  const provider = await providerOf(deps, owner.accountId);
-  const confirm = createCharityConfirmer(deps, provider, owner.accountId);
+  const provider = await providerOf(context, owner.accountId);
+  const confirm = createCharityConfirmer(context, provider, owner.accountId);
   // Replays need no charity. If the first item of a key is rejected, the charities of its others are confirmed together:
   // one after the other could take a thousand rounds.
   let unconfirmed = findFirstOfKeys(items);
   for (;;) {
     const outcomes = await confirm(unconfirmed.map(({ request }) => request.charity));
-    const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
+    const { all } = await readDonationTotals(context.db, owner, context.clock.now());
     const decision = decide(items, outcomes, all.amountCents);
     if (decision.undecided.length === 0) {
       return decision;
@@ -186,7 +186,7 @@ const withTotals = (
  * @throws OutageError if the catalogue of charities fails
  */
 export const donateBatch = async (
-  deps: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
+  context: CharityContext & Pick<RegistrationContext, "billing" | "guard">,
   caller: AccountMode,
   given: readonly Outcome<DonationRequest>[],
   isAtomic: boolean,
@@ -201,7 +201,7 @@ export const donateBatch = async (
   check();
   const items = given.flatMap((request, index) => (isAccepted(request) ? { index, request } : []));
   const findKnownKeys = (): Promise<ReadonlySet<string>> =>
-    listKnownKeys(deps.db, "donation", owner, keysOf(items));
+    listKnownKeys(context.db, "donation", owner, keysOf(items));
 
   /** Returns the accepted items whose keys are unknown. */
   const listNew = (known: ReadonlySet<string>): readonly Item[] =>
@@ -216,7 +216,7 @@ export const donateBatch = async (
       return;
     }
     try {
-      await requireDonationSubscription(deps, await getAccount(deps.db, owner.accountId));
+      await requireDonationSubscription(context, await getAccount(context.db, owner.accountId));
     } catch (error) {
       const rejection = asRejection(error);
       for (const { index } of wanted) {
@@ -242,11 +242,11 @@ export const donateBatch = async (
     }
   };
 
-  return deps.guard.writeBatch(caller, keysOf(items), async (awaitEarlier) => {
+  return context.guard.writeBatch(caller, keysOf(items), async (awaitEarlier) => {
     const known = await findKnownKeys();
     const wanted = listNew(known);
     await checkSubscription(wanted);
-    const { rejections, accepted } = await decideAll(deps, owner, listNew(known));
+    const { rejections, accepted } = await decideAll(context, owner, listNew(known));
     for (const [index, error] of rejections) {
       rejected[index] = error;
     }
@@ -255,7 +255,7 @@ export const donateBatch = async (
       awaitEarlier,
     );
     check();
-    const result = await recordAll(deps, owner, accepted);
+    const result = await recordAll(context, owner, accepted);
     return withTotals(rejected, new Map(items.map((item) => [item.index, item])), result);
   });
 };

@@ -24,10 +24,10 @@ export const readDonationSubscription = async (
 
 /** @throws DomainError donations_not_subscribed */
 export const requireDonationSubscription = async (
-  deps: Pick<BillingContext, "db" | "billing">,
+  context: Pick<BillingContext, "db" | "billing">,
   account: Account,
 ): Promise<void> => {
-  const subscription = await readDonationSubscription(deps, account, "live");
+  const subscription = await readDonationSubscription(context, account, "live");
   if (!subscription?.activeSince || subscription.hasEnded) {
     throw new DomainError("donations_not_subscribed", "donation subscription not active");
   }

@@ -54,10 +54,10 @@ const provision = async (
  * @throws OutageError if the processor fails; no item is added then
  */
 export const subscribeToDonations = async (
-  deps: BillingContext,
+  context: BillingContext,
   owner: AccountMode,
 ): Promise<void> => {
-  const { db, clock, billing } = deps;
+  const { db, clock, billing } = context;
   const account = await getAccount(db, owner.accountId);
   const processor = billing.findProcessor(billing.processorFor(account, owner.mode), owner.mode);
   if (processor === null) {
@@ -79,7 +79,7 @@ export const subscribeToDonations = async (
     const until = new Date(now.getTime() + LEASE_MS);
     const attempt = await leaseDonationSubscription(db, owner, carrier, { now, until });
     if (attempt !== null) {
-      await provision(deps, owner, account, processor, attempt);
+      await provision(context, owner, account, processor, attempt);
       return;
     }
     await sleep(LEASE_POLL_MS);

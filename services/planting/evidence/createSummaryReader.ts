@@ -54,10 +54,10 @@ type SummaryResponse = CachedResponse & { readonly isSimulated: boolean };
  * that arrive while the process calculates it wait for the same calculation, so they use one connection.
  */
 export const createSummaryReader = (
-  deps: EvidenceContext,
+  context: EvidenceContext,
   render: EvidenceRenderer<EvidenceSummary>,
 ): ((mode: Mode) => Promise<SummaryResponse>) => {
-  const { db, clock, planting } = deps;
+  const { db, clock, planting } = context;
 
   const calculate = (trees: SummarizedTrees, baseUrl: string): Promise<CachedResponse> =>
     db.transaction(async (transaction) => {
@@ -79,7 +79,7 @@ export const createSummaryReader = (
 
   const calculations = new Map<string, Promise<CachedResponse>>();
   return async (mode) => {
-    const baseUrl = deps.publicBaseUrl();
+    const baseUrl = context.publicBaseUrl();
     const trees = { mode, isSimulated: isSimulated(planting.partnerFor(mode).kind) };
     const key = summaryKey(trees);
     const calculateOnce = (): Promise<CachedResponse> => {

@@ -102,24 +102,24 @@ const getEvidenceTree = async (
  * @throws DomainError record_not_found when the account has no such registration in this mode
  */
 export const readTreeEvidence = async (
-  deps: EvidenceContext,
+  context: EvidenceContext,
   selection: TreeSelection,
   render: EvidenceRenderer<TreeEvidence>,
 ): Promise<TreeEvidenceResponse> => {
-  const baseUrl = deps.publicBaseUrl();
-  const tree = await getEvidenceTree(deps, selection, baseUrl);
+  const baseUrl = context.publicBaseUrl();
+  const tree = await getEvidenceTree(context, selection, baseUrl);
   const { orderId, cached } = tree;
   const isComplete = isExpectedToStay(tree);
   if (cached) {
     return { ...cached, isComplete, isSimulated: isSimulated(tree.partner ?? "") };
   }
-  const evidence = buildTreeEvidence(await readFacts(deps, selection.mode, tree));
+  const evidence = buildTreeEvidence(await readFacts(context, selection.mode, tree));
   const body = render(evidence, baseUrl);
   const response =
     // Without an order, the partner may still change.
     orderId === null
-      ? { body, storedAt: deps.clock.now() }
-      : await cacheEvidence(deps, {
+      ? { body, storedAt: context.clock.now() }
+      : await cacheEvidence(context, {
           key: treeKey(tree.id),
           baseUrl,
           revision: tree.revision,
@@ -133,13 +133,13 @@ export const readTreeEvidence = async (
  * @throws DomainError record_not_found when the account has no such registration in this mode
  */
 export const simulateTreeEvidence = async (
-  deps: EvidenceContext,
+  context: EvidenceContext,
   selection: TreeSelection,
   stage: EvidenceStage,
 ): Promise<TreeEvidence> =>
   buildTreeEvidence(
     simulateEvidence(
-      registrationOf(await getEvidenceTree(deps, selection, deps.publicBaseUrl())),
+      registrationOf(await getEvidenceTree(context, selection, context.publicBaseUrl())),
       stage,
     ),
   );

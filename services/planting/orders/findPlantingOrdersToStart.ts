@@ -11,10 +11,10 @@ const STARTS_PER_PAGE = 50;
 
 /** Finds the next planting orders that need a workflow: new ones, and those whose workflow is lost. */
 export const findPlantingOrdersToStart = async (
-  deps: Context & PollInterval,
+  context: Context & PollInterval,
 ): Promise<readonly number[]> => {
-  const lostSince = new Date(deps.clock.now().getTime() - (await readLostMs(deps)));
-  return listPlantingOrdersToStart(deps.db, lostSince, STARTS_PER_PAGE);
+  const lostSince = new Date(context.clock.now().getTime() - (await readLostMs(context)));
+  return listPlantingOrdersToStart(context.db, lostSince, STARTS_PER_PAGE);
 };
 
 export const recordPlantingOrdersStarted = (

@@ -20,5 +20,5 @@ export const readPollIntervalMs = async ({
   Math.max(plantingPollMs, ((await estimateOpenOrders(db)) / POLLS_PER_SECOND) * 1000);
 
 /** Returns the time without a poll after which an order's workflow counts as lost: three missed polls. */
-export const readLostMs = async (deps: Pick<Context, "db"> & PollInterval): Promise<number> =>
-  Math.max(3 * (await readPollIntervalMs(deps)), MINIMUM_LOST_MS);
+export const readLostMs = async (context: Pick<Context, "db"> & PollInterval): Promise<number> =>
+  Math.max(3 * (await readPollIntervalMs(context)), MINIMUM_LOST_MS);

@@ -31,11 +31,11 @@ const readPlantingOrder = async (
 
 /** Places an order with its partner, unless an operator has to. Repeating it does no harm. */
 export const placePlantingOrder = async (
-  deps: PlantingContext,
+  context: PlantingContext,
   orderId: number,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { order, partner, partnerOrder } = await readPlantingOrder(deps, orderId);
+  const { order, partner, partnerOrder } = await readPlantingOrder(context, orderId);
   if (order.stage !== "created") {
     return;
   }
@@ -44,7 +44,7 @@ export const placePlantingOrder = async (
     return;
   }
   await recordPlantingFacts(
-    deps,
+    context,
     orderId,
     // Another attempt may have placed it meanwhile. Its fact has another time and would be contradicted.
     ({ stage }) =>
@@ -52,7 +52,7 @@ export const placePlantingOrder = async (
         ? [
             {
               stage: "funds_distributed",
-              occurred_at: deps.clock.now().toISOString(),
+              occurred_at: context.clock.now().toISOString(),
               partner_reference: reference,
             },
           ]
@@ -75,19 +75,19 @@ const isPollingDone = (
  * @returns `nextPollMs`: the time until the next poll; null for the configured interval
  */
 export const pollPlantingOrder = async (
-  deps: PlantingContext,
+  context: PlantingContext,
   orderId: number,
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {
-  const { db, clock } = deps;
-  const found = await readPlantingOrder(deps, orderId);
+  const { db, clock } = context;
+  const found = await readPlantingOrder(context, orderId);
   const isPlaced = found.order.stage !== "created";
   if (!isPlaced) {
-    await placePlantingOrder(deps, orderId, signal);
+    await placePlantingOrder(context, orderId, signal);
   }
   const { order, partner, partnerOrder } = isPlaced
     ? found
-    : await readPlantingOrder(deps, orderId);
+    : await readPlantingOrder(context, orderId);
   if (isPollingDone(order, partner)) {
     const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), order.revision);
     return { isFinished, nextPollMs: null };
@@ -97,10 +97,10 @@ export const pollPlantingOrder = async (
     signal,
     claims: {
       listCredited: (references) => listCreditedTrees(db, order.partner, references),
-      claimTrees: (choose, inTurn) => claimTrees(deps, order, choose, inTurn),
+      claimTrees: (choose, inTurn) => claimTrees(context, order, choose, inTurn),
     },
   });
-  await recordPlantingFacts(deps, orderId, facts, "partner");
+  await recordPlantingFacts(context, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);
   const finishedRevision = after !== null && isPollingDone(after, partner) ? after.revision : null;
   const isFinished = await markPlantingOrderPolled(db, orderId, clock.now(), finishedRevision);

@@ -12,12 +12,18 @@ import type { RecordedFact } from "./settleFacts.ts";
  * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
  */
 export const reportPlanting = async (
-  deps: WakeContext & Partial<OperatorContext>,
+  context: WakeContext & Partial<OperatorContext>,
   report: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
-  const order = requireOrder(await findPlantingOrderByPublicId(deps.db, report.order));
-  const recorded = await recordPlantingFacts(deps, order.id, report.facts, source, report.timeline);
-  await deps.wakeOrder(order.id);
+  const order = requireOrder(await findPlantingOrderByPublicId(context.db, report.order));
+  const recorded = await recordPlantingFacts(
+    context,
+    order.id,
+    report.facts,
+    source,
+    report.timeline,
+  );
+  await context.wakeOrder(order.id);
   return recorded;
 };

@@ -214,7 +214,7 @@ const requireStillPlanted = async (
  *   placed again, or it would stay verified without its planting
  */
 export const withdrawPlantingFact = (
-  deps: WithdrawalContext,
+  context: WithdrawalContext,
   factId: number,
   {
     reason,
@@ -226,7 +226,7 @@ export const withdrawPlantingFact = (
     readonly isDryRun: boolean;
   },
 ): Promise<CorrectedOrder> =>
-  correctOrder(deps, factId, isDryRun, {
+  correctOrder(context, factId, isDryRun, {
     action: "evidence.withdraw",
     run: async (transaction, before, fact, now) => {
       if (replacement && replacement.order !== before.publicId) {
@@ -238,7 +238,7 @@ export const withdrawPlantingFact = (
       if (fact.state !== "withdrawn") {
         await withdrawFact(transaction, fact.id, {
           reason,
-          operator: deps.actor.name,
+          operator: context.actor.name,
           withdrawnAt: now,
         });
         order = fact.state === "accepted" ? await replay(transaction, before) : before;
@@ -261,11 +261,11 @@ export const withdrawPlantingFact = (
  * @throws DomainError record_not_found, or request_invalid if the fact is not withdrawn
  */
 export const reinstatePlantingFact = (
-  deps: WithdrawalContext,
+  context: WithdrawalContext,
   factId: number,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<CorrectedOrder> =>
-  correctOrder(deps, factId, isDryRun, {
+  correctOrder(context, factId, isDryRun, {
     action: "evidence.reinstate",
     run: async (transaction, before, fact) => {
       if (fact.state !== "withdrawn") {

@@ -60,12 +60,12 @@ const forgetBatch = (
  * @returns how many records were changed; with `isDryRun`, how many would be
  */
 export const forgetCustomer = async (
-  deps: OperatorContext,
+  context: OperatorContext,
   storeId: string,
   given: CustomerIdentity,
   { isDryRun }: { readonly isDryRun: boolean },
 ): Promise<Forgotten> => {
-  const { db, clock, actor } = deps;
+  const { db, clock, actor } = context;
   const selections = selectionsOf(await findCustomer(db, storeId, given));
   let total = NOTHING;
   if (isDryRun) {
@@ -77,7 +77,7 @@ export const forgetCustomer = async (
   for (const selection of selections) {
     let batch: Forgotten;
     do {
-      batch = await forgetBatch(deps, storeId, selection);
+      batch = await forgetBatch(context, storeId, selection);
       total = add(total, batch);
     } while (batch.registrations + batch.donations > 0);
   }

@@ -20,7 +20,7 @@ import { newId } from "../../newId.ts";
  * @throws OutageError if the charity cannot be validated
  */
 export const donateFromStore = async (
-  deps: StoreContext & CharityContext,
+  context: StoreContext & CharityContext,
   write: StoreWrite,
   {
     charityId,
@@ -32,15 +32,15 @@ export const donateFromStore = async (
   },
 ): Promise<StoreResponse> => {
   // A replay does not depend on the charity's provider.
-  const earlier = await findEarlierResponse(deps.db, write);
+  const earlier = await findEarlierResponse(context.db, write);
   if (earlier) {
     return earlier;
   }
   const id = newId();
   const ein = parseEin(charityId);
   const confirmed = await confirmCharity(
-    deps,
-    await providerOf(deps, write.accountId),
+    context,
+    await providerOf(context, write.accountId),
     { id, accountId: write.accountId },
     ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
   ).catch((error: unknown) => {
@@ -54,7 +54,7 @@ export const donateFromStore = async (
   });
   const costCents = write.mode === "live" ? amountCents : 0;
   return runIdempotentWrite(
-    deps,
+    context,
     write,
     { recordId: id, costCents },
     async (transaction, before, now, createdAt) => {

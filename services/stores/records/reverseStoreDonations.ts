@@ -15,7 +15,7 @@ export const MAXIMUM_DONATIONS = 1000;
  * @throws DomainError request_invalid if fewer donations match
  */
 export const reverseStoreDonations = (
-  deps: StoreContext,
+  context: StoreContext,
   write: StoreWrite,
   reversal: {
     readonly quantity: number;
@@ -24,7 +24,7 @@ export const reverseStoreDonations = (
   },
 ): Promise<StoreResponse> =>
   runIdempotentWrite(
-    deps,
+    context,
     write,
     { recordId: null, costCents: 0 },
     async (transaction, _balance, now) => {

@@ -67,7 +67,7 @@ const selectNewestUnits = async (
  * @throws DomainError request_invalid if fewer units match, or the balance would be beyond the safe integers
  */
 export const reverseStoreRegistrations = (
-  deps: StoreContext & {
+  context: StoreContext & {
     /** Who reverses, if it is not the client. */
     readonly actor?: Actor;
   },
@@ -80,7 +80,7 @@ export const reverseStoreRegistrations = (
   },
 ): Promise<StoreResponse> =>
   runIdempotentWrite(
-    deps,
+    context,
     write,
     { recordId: null, costCents: 0 },
     async (transaction, { balanceCents }, now) => {
@@ -106,8 +106,8 @@ export const reverseStoreRegistrations = (
           ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
         );
       }
-      if (deps.actor) {
-        await recordAction(transaction, deps.actor, now, {
+      if (context.actor) {
+        await recordAction(transaction, context.actor, now, {
           action: "refund.registration",
           accountId,
           subject: filter.registrationId ?? null,

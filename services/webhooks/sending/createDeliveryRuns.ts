@@ -19,14 +19,14 @@ export const createEndpointScans = ({ db, clock }: Context): ScanEndpoints =>
 
 /** Creates the runs that make the deliveries of a worker's shards. */
 export const createDeliveryRuns = (
-  deps: DeliveryContext,
+  context: DeliveryContext,
   { onFailure, runMs }: Pick<DeliverySenderOptions, "onFailure"> & Pick<ShardOptions, "runMs">,
 ): ShardRuns => {
-  const scanEndpoints = createEndpointScans(deps);
-  return createShardRuns(deps, {
+  const scanEndpoints = createEndpointScans(context);
+  return createShardRuns(context, {
     kind: "webhooks",
     createSender: (shard, signal) =>
-      createDeliverySender(deps, shard, { scanEndpoints, onFailure, signal }),
+      createDeliverySender(context, shard, { scanEndpoints, onFailure, signal }),
     runMs,
   });
 };

@@ -37,11 +37,11 @@ export type DeliverySenderOptions = {
  * needs to continue is in the database. What is kept in memory makes it faster and fairer.
  */
 export const createDeliverySender = (
-  deps: DeliveryContext,
+  context: DeliveryContext,
   shard: number,
   { scanEndpoints, onFailure, signal }: DeliverySenderOptions,
 ): ShardSender => {
-  const { db, clock } = deps;
+  const { db, clock } = context;
   const queue = createEndpointQueue();
   const record = createAttemptRecords(db);
   const attempts = new Set<Promise<void>>();
@@ -55,7 +55,7 @@ export const createDeliverySender = (
         wake.resolve();
       }
     };
-    const attempt = makeAttempt(deps, delivery, { record, onEnd, signal })
+    const attempt = makeAttempt(context, delivery, { record, onEnd, signal })
       .catch((error: unknown) => onFailure(delivery, error))
       .finally(() => attempts.delete(attempt));
     attempts.add(attempt);

@@ -73,7 +73,7 @@ const recordInLease = async (
  * @param onEnd called with the result when the receiver has responded, or will not; without it if the request was interrupted
  */
 export const makeAttempt = async (
-  deps: DeliveryContext,
+  context: DeliveryContext,
   delivery: ClaimedDelivery,
   {
     record,
@@ -85,7 +85,7 @@ export const makeAttempt = async (
     readonly signal: AbortSignal;
   },
 ): Promise<void> => {
-  const { db, clock, send, random, observeAttempt } = deps;
+  const { db, clock, send, random, observeAttempt } = context;
   const startedAt = clock.now();
   const startedAtMs = performance.now();
   const request = { url: delivery.url, ...signWebhook(delivery, delivery.secrets, startedAt) };
@@ -109,9 +109,9 @@ export const makeAttempt = async (
   });
   const durationMs = Math.round(performance.now() - startedAtMs);
   const attempt = { delivery, startedAt, endedAt, durationMs, result, decision };
-  await recordInLease(deps, record, attempt, signal);
+  await recordInLease(context, record, attempt, signal);
   observeAttempt(delivery, result);
   if (decision.state === "failed") {
-    await disableIfDead(deps, attempt);
+    await disableIfDead(context, attempt);
   }
 };

@@ -12,9 +12,9 @@ type WaitingProcessorEvent = {
 };
 
 /** Starts the workflow that processes the processor's events, if one is due. */
-export const createStartProcessorEvents = (deps: DispatchContext): Pass => {
-  const { db, clock, temporal, deployment } = deps;
-  const wakeAll = createWaker<WaitingProcessorEvent>(deps, {
+export const createStartProcessorEvents = (context: DispatchContext): Pass => {
+  const { db, clock, temporal, deployment } = context;
+  const wakeAll = createWaker<WaitingProcessorEvent>(context, {
     keyOf: ({ id }) => id,
     workflowIdOf: () => processorEventsId(deployment),
     wake: () =>

@@ -41,9 +41,9 @@ const listSilentShards = async (
 };
 
 /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
-export const createStartShardSenders = (deps: DispatchContext): Pass => {
-  const { db, temporal, deployment } = deps;
-  const wakeAll = createWaker<SilentShard>(deps, {
+export const createStartShardSenders = (context: DispatchContext): Pass => {
+  const { db, temporal, deployment } = context;
+  const wakeAll = createWaker<SilentShard>(context, {
     keyOf: ({ kind, shard }) => `${kind}/${shard}`,
     workflowIdOf: ({ kind, shard }) => shardSenderId(deployment, kind, shard),
     wake: ({ kind, shard }) => startShardSender(temporal, deployment, kind, shard),

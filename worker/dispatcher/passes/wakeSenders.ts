@@ -8,11 +8,11 @@ import { createWaker } from "../createWaker.ts";
 import type { Pass, DispatchContext } from "./pass.ts";
 
 /** Starts or wakes the senders of streams whose events fail again and again. */
-export const createWakeSenders = (deps: DispatchContext): Pass => {
-  const { db, temporal, deployment } = deps;
+export const createWakeSenders = (context: DispatchContext): Pass => {
+  const { db, temporal, deployment } = context;
   const pace = createScanPace();
   let troubled: readonly TroubledStream[] = [];
-  const wakeAll = createWaker<TroubledStream>(deps, {
+  const wakeAll = createWaker<TroubledStream>(context, {
     keyOf: ownerKey,
     workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
     wake: (stream) => wakeSender(temporal, deployment, stream),
