@@ -1,5 +1,10 @@
 import { z } from "zod";
-import { EVENT_DATA, EVENT_DAYS, EVENT_TYPES, REGISTRATION_CREATED_EXAMPLE } from "../../../domain/events/events.ts";
+import {
+  EVENT_DATA,
+  EVENT_DAYS,
+  EVENT_TYPES,
+  REGISTRATION_CREATED_EXAMPLE,
+} from "../../../domain/events/events.ts";
 import type { EventType } from "../../../domain/events/events.ts";
 import { presentEvent } from "../../../domain/events/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";

@@ -5,7 +5,6 @@ import {
   presentRegistration,
   REGISTRATION_COLUMNS,
 } from "../../../domain/registrations/presentRegistration.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessRefused } from "../../../services/registrations/registerUnlessRefused.ts";
 import { createRefundQueue } from "../../../services/registrations/createRefundQueue.ts";

@@ -6,7 +6,10 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { AccountMode, Kind } from "../../../domain/accounts/accounts.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../domain/billing/presentUsage.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../domain/charities/presentDonation.ts";
-import { presentRegistration, REGISTRATION_COLUMNS } from "../../../domain/registrations/presentRegistration.ts";
+import {
+  presentRegistration,
+  REGISTRATION_COLUMNS,
+} from "../../../domain/registrations/presentRegistration.ts";
 import {
   BALANCE_COLUMNS,
   presentBalanceEntry,

@@ -286,10 +286,7 @@ export const sealMeterEvents = (
   seal(context, streams, started, (transaction) => tryLockStreams(transaction, streams));
 
 /** Seals the oldest usage of one stream. Waits while another transaction has locked it. */
-export const sealMeterEvent = async (
-  context: BillingContext,
-  stream: Owner,
-): Promise<Sealing> => {
+export const sealMeterEvent = async (context: BillingContext, stream: Owner): Promise<Sealing> => {
   const whole = { ...stream, firstSecond: 0 };
   const [sealing = NONE] = await seal(context, [whole], null, async (transaction) => {
     await lockStream(transaction, whole);
