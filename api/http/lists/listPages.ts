@@ -1,6 +1,5 @@
 import { z } from "zod";
 import { rowsOf } from "../../../program/exports/presentPages.ts";
-import { joinPieces } from "../../../program/exports/inChunks.ts";
 import type { RequestContext } from "../requestContext.ts";
 
 /*
@@ -157,16 +156,25 @@ export async function* limitPages(
   yield rows;
 }
 
-function* separateRows(rows: Iterable<object>): Generator<string, void, void> {
+/** How much of a list's JSON is encoded at a time. */
+const PIECE_LENGTH = 32 * 1024;
+
+/** Yields the JSON of rows, separated by commas. */
+function* rowsJson(rows: Iterable<object>): Generator<Buffer, void, void> {
+  let json = "";
   let separator = "";
   for (const row of rows) {
-    yield separator + JSON.stringify(row);
+    json += separator + JSON.stringify(row);
     separator = ",";
+    if (json.length >= PIECE_LENGTH) {
+      yield Buffer.from(json);
+      json = "";
+    }
+  }
+  if (json !== "") {
+    yield Buffer.from(json);
   }
 }
-
-/** Returns the JSON of rows, separated by commas. */
-const rowsJson = (rows: Iterable<object>): Iterable<Buffer> => joinPieces(separateRows(rows));
 
 /**
  * Yields the JSON of a list. It starts with the first page, so that an error on that page is an error response. Each later
