@@ -140,8 +140,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     workflow: {
       description: "Inspect and terminate workflows",
-      load: async () =>
-        (await import("./commands/workflow/workflowCommands.ts")).addWorkflowCommands,
+      load: async () => (await import("./commands/workflow.ts")).addWorkflowCommands,
     },
   },
 };

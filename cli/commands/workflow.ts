@@ -1,0 +1,317 @@
+import { WorkflowContinuedAsNewError, WorkflowFailedError } from "@temporalio/client";
+import type {
+  Client,
+  WorkflowExecutionDescription,
+  WorkflowExecutionInfo,
+} from "@temporalio/client";
+import { Option } from "commander";
+import type { Command } from "commander";
+import { recordAction } from "../../services/accounts/recordAction.ts";
+import { inDeployment } from "../../workflows/inDeployment.ts";
+import { plantingOrderCreationId } from "../../workflows/plantingOrderCreation.ts";
+import { reconciliationId } from "../../workflows/reconciliation.ts";
+import { retentionId } from "../../workflows/retention.ts";
+import { subscriptionSweepId } from "../../workflows/subscriptionSweep.ts";
+import { usageSenderPrefix } from "../../workflows/workflowIds.ts";
+import { parseId, parseLimit, parseReason } from "../arguments.ts";
+import { callTemporal } from "../callTemporal.ts";
+import type { CliContext } from "../context.ts";
+import { CommandError, EXIT, describeError } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { actorOf, operatorOption } from "../operator.ts";
+import type { ReasonedOptions } from "../operator.ts";
+import { formatTime } from "../output/formatTable.ts";
+import { printJson, printList, printRecord, printRows } from "../output/print.ts";
+import type { JsonOption } from "../output/print.ts";
+import { sayIfMore } from "../output/sayIfMore.ts";
+
+const NAMED = /^(?<deployment>[0-9a-f]{8})\//u;
+
+/**
+ * Returns a workflow's id in Temporal. The documentation, the API and logs have ids without the deployment's name.
+ * @throws CommandError if the id is another deployment's
+ */
+const workflowIdOf = (deployment: string, given: string): string => {
+  const other = NAMED.exec(given)?.groups?.["deployment"];
+  if (other === undefined) {
+    return inDeployment(deployment, given);
+  }
+  if (other !== deployment) {
+    throw new CommandError(
+      EXIT.notFound,
+      `Workflow ${given} belongs to the deployment ${other}. This database's deployment is ${deployment}.`,
+    );
+  }
+  return given;
+};
+
+/** What visibility queries take as text. */
+const quote = (value: string): string =>
+  `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+
+/**
+ * Returns the id of a schedule's latest workflow: Temporal adds the time to the ids of those that a schedule starts. Other
+ * ids are returned as they are.
+ * @throws CommandError if Temporal has no workflow of the schedule
+ */
+const latestScheduledId = async (
+  temporal: Client,
+  deployment: string,
+  workflowId: string,
+): Promise<string> => {
+  const scheduled = [
+    plantingOrderCreationId(deployment),
+    reconciliationId(deployment),
+    retentionId(deployment),
+    subscriptionSweepId(deployment),
+  ];
+  if (!scheduled.includes(workflowId)) {
+    return workflowId;
+  }
+  return callTemporal(temporal, async () => {
+    const query = `WorkflowId STARTS_WITH ${quote(`${workflowId}-`)}`;
+    for await (const latest of temporal.workflow.list({ query, pageSize: 1 })) {
+      return latest.workflowId;
+    }
+    throw new CommandError(
+      EXIT.notFound,
+      `Temporal has no workflow ${workflowId}: its schedule has not started one yet, or Temporal has deleted it after its retention time. ` +
+        "To check that a worker is running, use impact doctor.",
+    );
+  });
+};
+
+/** Returns a status as the command line names it. */
+const formatStatus = ({ status }: Pick<WorkflowExecutionInfo, "status">): string =>
+  status.name.toLowerCase().replaceAll("_", "-");
+
+const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
+  workflow_id: workflow.workflowId,
+  run_id: workflow.runId,
+  type: workflow.type,
+  status: formatStatus(workflow),
+  task_queue: workflow.taskQueue,
+  started_at: workflow.startTime,
+  closed_at: workflow.closeTime ?? null,
+});
+
+/** Temporal's status names in visibility queries, by the names of the command line. */
+const STATUS_NAMES: Readonly<Record<string, string>> = {
+  running: "Running",
+  completed: "Completed",
+  failed: "Failed",
+  canceled: "Canceled",
+  terminated: "Terminated",
+  "continued-as-new": "ContinuedAsNew",
+  "timed-out": "TimedOut",
+};
+
+type WorkflowFilter = {
+  readonly type?: string;
+  readonly status?: string;
+  readonly org?: string;
+};
+
+/** Returns the visibility query of a deployment's workflows that match a filter. */
+const listingQuery = (deployment: string, { type, status, org }: WorkflowFilter): string =>
+  [
+    `WorkflowId STARTS_WITH ${quote(org === undefined ? inDeployment(deployment, "") : usageSenderPrefix(deployment, org))}`,
+    ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
+    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
+  ].join(" AND ");
+
+type ListOptions = WorkflowFilter & JsonOption & { readonly limit: number };
+
+const STATUSES: readonly string[] = Object.keys(STATUS_NAMES);
+
+const addListCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("list")
+    .description(
+      "List this deployment's workflows: running ones first, then the latest closed ones",
+    )
+    .option("--type <type>", "workflow type, such as usageShard, usageSender or refund")
+    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
+    .option(
+      "--org <id>",
+      "id of the organization; lists only the senders of its streams in trouble",
+      parseId,
+    )
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .action(async ({ limit, json, ...filter }: ListOptions) => {
+      const deployment = await connections.deploymentName();
+      const temporal = await connections.temporal();
+      const found: WorkflowExecutionInfo[] = [];
+      await callTemporal(temporal, async () => {
+        const pages = temporal.workflow.list({
+          query: listingQuery(deployment, filter),
+          pageSize: Math.min(limit + 1, 1000),
+        });
+        for await (const workflow of pages) {
+          found.push(workflow);
+          if (found.length > limit) {
+            break;
+          }
+        }
+      });
+      printList({ io, json }, found.slice(0, limit), presentWorkflow, {
+        "workflow id": (workflow) => workflow.workflowId,
+        type: (workflow) => workflow.type,
+        status: formatStatus,
+        started: (workflow) => workflow.startTime,
+        closed: (workflow) => workflow.closeTime,
+      });
+      sayIfMore(io, found.length, limit);
+    });
+};
+
+/** Returns how a closed run ended; null for a run that is running or has continued as new. */
+const readOutcome = async (
+  temporal: Client,
+  { workflowId, runId, status }: WorkflowExecutionDescription,
+): Promise<{ readonly result: unknown } | { readonly failure: string } | null> => {
+  if (status.name === "RUNNING" || status.name === "CONTINUED_AS_NEW") {
+    return null;
+  }
+  const handle = temporal.workflow.getHandle(workflowId, runId, { followRuns: false });
+  try {
+    return { result: await callTemporal(temporal, () => handle.result()) };
+  } catch (error) {
+    if (error instanceof WorkflowContinuedAsNewError) {
+      return null;
+    }
+    if (error instanceof WorkflowFailedError) {
+      return { failure: describeError(error) };
+    }
+    throw error;
+  }
+};
+
+const toDate = (timestamp: { readonly seconds?: unknown } | null | undefined): Date | null =>
+  timestamp?.seconds === null || timestamp?.seconds === undefined
+    ? null
+    : new Date(Number(timestamp.seconds) * 1000);
+
+const presentPending = ({ raw }: WorkflowExecutionDescription) =>
+  (raw.pendingActivities ?? []).map((activity) => ({
+    activity: activity.activityType?.name ?? "unknown",
+    attempt: activity.attempt ?? 0,
+    last_started_at: toDate(activity.lastStartedTime),
+    next_attempt_at: toDate(activity.nextAttemptScheduleTime),
+    last_failure: activity.lastFailure?.message ?? null,
+  }));
+
+const addShowCommand = (parent: Command, { io, connections }: CliContext): void => {
+  parent
+    .command("show")
+    .description("Show the state, pending activities and result of a workflow")
+    .argument(
+      "<workflow-id>",
+      "workflow id, such as a registration's refund_id, or reconciliation for the latest",
+    )
+    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
+    .action(async (given: string, { run, json }: JsonOption & { readonly run?: string }) => {
+      const deployment = await connections.deploymentName();
+      const temporal = await connections.temporal();
+      const workflowId = await latestScheduledId(
+        temporal,
+        deployment,
+        workflowIdOf(deployment, given),
+      );
+      const description = await callTemporal(temporal, () =>
+        temporal.workflow.getHandle(workflowId, run).describe(),
+      );
+      const pending = presentPending(description);
+      const outcome = await readOutcome(temporal, description);
+      const result = outcome && "result" in outcome ? (outcome.result ?? null) : null;
+      const failure = outcome && "failure" in outcome ? outcome.failure : null;
+      if (json) {
+        printJson(io, {
+          ...presentWorkflow(description),
+          // Of lists, Temporal returns 0 for workflows that run.
+          history_length: description.historyLength,
+          pending_activities: pending,
+          result,
+          failure,
+        });
+        return;
+      }
+      printRecord(io, {
+        "workflow id": description.workflowId,
+        "run id": description.runId,
+        type: description.type,
+        status: formatStatus(description),
+        "task queue": description.taskQueue,
+        started: description.startTime,
+        closed: description.closeTime,
+        events: description.historyLength,
+        ...(result === null ? {} : { result: JSON.stringify(result) }),
+        ...(failure === null ? {} : { failure }),
+      });
+      if (pending.length > 0) {
+        io.stdout.write("\n");
+        printRows(io, pending, {
+          "pending activity": (each) => each.activity,
+          attempt: (each) => each.attempt,
+          "last started": (each) => each.last_started_at,
+          "next attempt": (each) => each.next_attempt_at,
+          "last failure": (each) => each.last_failure,
+        });
+      }
+    });
+};
+
+type TerminateOptions = ReasonedOptions & {
+  readonly run?: string;
+};
+
+const TERMINATE_HELP = `
+The data stay in the database. The sender of a shard is started again within seconds,
+that of a stream in trouble within a minute, and a planting order when
+plantingOrderCreation finds it lost. A refund's workflow is not started again; its usage
+is reported nevertheless.`;
+
+const addTerminateCommand = (parent: Command, { io, connections, clock }: CliContext): void => {
+  parent
+    .command("terminate")
+    .description("Stop a running workflow immediately, without cleanup")
+    .argument("<workflow-id>", "workflow id, with or without the deployment's name")
+    .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
+    .option("--run <run-id>", "id of the run (default: the latest)", parseId)
+    .addOption(operatorOption())
+    .addHelpText("after", TERMINATE_HELP)
+    .action(async (given: string, { reason, as, run, json }: TerminateOptions) => {
+      const deployment = await connections.decidedDeploymentName();
+      const temporal = await connections.temporal();
+      const workflowId = await latestScheduledId(
+        temporal,
+        deployment,
+        workflowIdOf(deployment, given),
+      );
+      const handle = temporal.workflow.getHandle(workflowId, run);
+      const description = await callTemporal(temporal, () => handle.describe());
+      if (description.status.name !== "RUNNING") {
+        throw new CommandError(
+          EXIT.notFound,
+          `Workflow ${workflowId} is not running: its status is ${formatStatus(description)}.`,
+        );
+      }
+      await recordAction(await connections.database(), actorOf({ as, reason }), clock.now(), {
+        action: "workflow.terminate",
+        subject: workflowId,
+        details: { run },
+      });
+      await callTemporal(temporal, () => handle.terminate(reason));
+      if (json) {
+        printJson(io, { workflow_id: workflowId, status: "terminated", reason });
+        return;
+      }
+      say(io, `Terminated ${workflowId} at ${formatTime(clock.now())}.`);
+    });
+};
+
+export const addWorkflowCommands = (workflow: Command, context: CliContext): void => {
+  addListCommand(workflow, context);
+  addShowCommand(workflow, context);
+  addTerminateCommand(workflow, context);
+};
