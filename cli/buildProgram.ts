@@ -102,7 +102,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     event: {
       description: "Inspect the events that clients receive",
-      load: async () => (await import("./commands/events/eventCommands.ts")).addEventCommands,
+      load: async () => (await import("./commands/events.ts")).addEventCommands,
     },
     certificate: {
       description: "Manage public certificates of registrations, donations and orders",
