@@ -106,8 +106,7 @@ const COMMANDS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
     },
     certificate: {
       description: "Manage public certificates of registrations, donations and orders",
-      load: async () =>
-        (await import("./commands/dashboard/certificateCommands.ts")).addCertificateCommands,
+      load: async () => (await import("./commands/certificates.ts")).addCertificateCommands,
     },
     webhook: {
       description: "Manage webhook endpoints and their deliveries",

@@ -1,13 +1,13 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import { CERTIFICATE_TOKEN } from "../../../domain/dashboard/certificate.ts";
-import { revokeCertificate } from "../../../services/dashboard/revokeCertificate.ts";
-import { parserOf } from "../../arguments.ts";
-import type { CliContext } from "../../context.ts";
-import { say } from "../../io.ts";
-import type { ChangeOptions } from "../../operator.ts";
-import { openChange, withAudit } from "../../operator.ts";
-import { printJson } from "../../output/print.ts";
+import { CERTIFICATE_TOKEN } from "../../domain/dashboard/certificate.ts";
+import { revokeCertificate } from "../../services/dashboard/revokeCertificate.ts";
+import { parserOf } from "../arguments.ts";
+import type { CliContext } from "../context.ts";
+import { say } from "../io.ts";
+import { openChange, withAudit } from "../operator.ts";
+import type { ChangeOptions } from "../operator.ts";
+import { printJson } from "../output/print.ts";
 
 /** Parses the URL of a certificate, or the last part of it. */
 const parseCertificate = parserOf(
